@@ -1,9 +1,7 @@
-"""Where the time of a run of tests goes, file by file: `./dev test --durations-report`.
+"""Report the time of a test run by file: `./dev test --durations-report`.
 
-Beside the time on the clock, the processor time of the process that ran the tests and of processes that it started and
-that have ended, with those that `tests.faults.processes` forked. What a killed process had started itself is not
-counted.
-"""
+Next to the elapsed time it counts the processor time of the process that ran the tests and of ended processes that it
+started, including those that `tests.faults.processes` forked. The children of a killed process are not counted."""
 
 import resource
 import time

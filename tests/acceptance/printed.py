@@ -1,4 +1,4 @@
-"""What a page prints beside what really comes out: the same, but for what differs each time."""
+"""Compare the output that a page prints with the real output, ignoring values that differ between runs."""
 
 import json
 import re

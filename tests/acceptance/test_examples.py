@@ -33,7 +33,7 @@ class Tenant:
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One service for all examples, as starting one takes as long as an example."""
+    """Start one service for all examples, as starting one takes as long as an example."""
     with up(tmp_path_factory.mktemp("examples")) as service:
         yield service
 
@@ -105,7 +105,7 @@ def test_a_network_of_opacus_is_bounded_by_its_ledger(tenant: Tenant) -> None:
 def test_one_request_by_email_reaches_everything(tenant: Tenant) -> None:
     """One request by e-mail reaches a linear model that knows the person by e-mail, boosted trees by phone number, a
     pipeline that lives elsewhere and a recommender by customer number; `lethe certificate verify` finds a grade for
-    each in one bundle, and the weakest is its headline. Nobody else leaves the pipeline."""
+    each in one bundle, and the weakest is its headline. No other person leaves the pipeline."""
     environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "everything" / "forget.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)

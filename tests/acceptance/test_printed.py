@@ -1,4 +1,4 @@
-"""What differs each time may differ; anything else is noticed."""
+"""The comparison accepts values that differ between runs and reports every other difference."""
 
 import pytest
 

@@ -64,8 +64,8 @@ def test_it_has_no_secret_key(
     admin_key: str,
     tmp_path: Path,
 ) -> None:
-    """With the public key alone it verifies certificates, heads and ledgers like the gateway, and publishes that key;
-    with the public key of another installation it does not start."""
+    """The accounting service verifies certificates, heads and ledgers with only the public key, as the gateway does,
+    and publishes that key; it does not start with the public key of another installation."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     request = forget("p3")
@@ -119,7 +119,7 @@ def test_it_does_nothing_else(alone: TestClient) -> None:
 
 
 def test_the_database_refuses_to_change(settings: Settings) -> None:
-    """Not the code but the database says no to whatever would write."""
+    """The database, not the code, refuses writes of the accounting service."""
     with installations.opened(settings, read_only=True) as installation:
         with pytest.raises(sa.exc.DBAPIError, match=r"read-?only"), installation.database.writing() as session:
             session.execute(sa.update(Model).values(name="changed"))

@@ -189,7 +189,8 @@ def test_certificates_are_held_against_the_ledger(story: Story, lethe: Lethe) ->
 
 
 def test_lines_of_an_export_that_are_none(story: Story, lethe: Lethe) -> None:
-    """What was cut off, doubled, changed, said twice or added is refused, with its line where it has one."""
+    """An export with truncated, repeated, changed, contradictory or added lines is refused, and the error names the
+    line if it can."""
     lines = story.export.read_text().splitlines(keepends=True)
     entry = next(number for number, line in enumerate(lines) if line.startswith('{"entry"'))
     for changed in (

@@ -27,7 +27,7 @@ def _waited(descriptor: int, *, seconds: float) -> float:
 
 
 def test_without_a_broker_the_bell_is_a_pipe(tmp_path: Path) -> None:
-    """Without a broker the notifier is a pipe in the data folder."""
+    """The notifier is a pipe in the data folder if no broker is set."""
     assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path)).notifier, PipeNotifier)
 
 
@@ -57,7 +57,7 @@ def test_many_rings_count_as_one(tmp_path: Path, listener: int) -> None:
 
 
 def test_silence_ends_the_wait_too(listener: int) -> None:
-    """Without a ring a wait ends after its timeout."""
+    """A wait without a notification ends after its timeout."""
     assert 0.2 <= _waited(listener, seconds=0.2) < 10
 
 
@@ -84,7 +84,7 @@ def test_rings_are_heard_at_ticks(tmp_path: Path, listener: int) -> None:
 
 
 def test_settings_set_the_ticks(tmp_path: Path, listener: int) -> None:
-    """What rings for requests waits for a multiple of LETHE_POLL_SECONDS."""
+    """A notification about requests is delayed to a multiple of LETHE_POLL_SECONDS."""
     began = time.time()
     dispatch.notifier(Settings(data_dir=tmp_path, poll_seconds=0.7)).wake()
     dispatch.wait(listener, seconds=30)

@@ -1,4 +1,4 @@
-"""What a process does to itself, looked at in processes of its own."""
+"""Hardening of a process, tested in separate processes."""
 
 import os
 import resource
@@ -102,7 +102,7 @@ def test_an_allocator_that_cannot_be_told_is_reported() -> None:
 
 
 def test_memory_is_locked_where_that_is_allowed() -> None:
-    """With leave to lock all of it a process locks its memory; that of rows is in no core dump either."""
+    """A process that may lock memory locks all of it; the memory of rows is excluded from core dumps too."""
     if resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY and os.getuid() != 0:
         pytest.skip("this process may not lock its memory")
     done, of_rows, kilobytes = _run("-c", LOCK + LOCKED).stdout.split()
@@ -116,12 +116,13 @@ def test_memory_is_not_locked_up_to_a_limit() -> None:
 
 
 def test_small_arrays_are_overwritten() -> None:
-    """Of the small arrays that numpy had freed, and keeps the memory of, nothing is left."""
+    """Small arrays are overwritten when numpy frees and caches their memory."""
     assert _run("-c", SMALL_ARRAYS).stdout == "7\n0\n"
 
 
 def test_what_has_moved_to_grow_is_overwritten() -> None:
-    """Nothing is left where an object was that grew and moved; `pymalloc_debug` would leave all but its two ends."""
+    """The old memory of an object that grew and moved is overwritten; `pymalloc_debug` would overwrite only its two
+    ends."""
     assert _run("-c", GROWN, **hardening.OVERWRITING).stdout == "True 0\n"
     faster = hardening.OVERWRITING | {"PYTHONMALLOC": "pymalloc_debug"}
     assert int(_run("-c", GROWN, **faster).stdout.split()[1]) > 200

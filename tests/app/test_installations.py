@@ -135,7 +135,7 @@ def test_one_changed_character_while_it_runs(
     work: Callable[[], int],
     name: str,
 ) -> None:
-    """From the moment on that a key file is another, nobody is answered and nothing is run, until it is put back."""
+    """Calls are refused and no run starts from the moment a key file changes until it is put back."""
     new_dataset()
     waiting = forget("p1")
     with TestClient(accounting_main.create_app(settings), headers=gateway.headers) as accounting:
@@ -200,7 +200,7 @@ def test_a_second_start_writes_no_mark(settings: Settings) -> None:
 def test_a_data_folder_that_is_not_the_databases(
     settings: Settings, gateway: TestClient, new_dataset: Make, owner: str | None
 ) -> None:
-    """Where the data folder does not say that it is the database's, and rows must be in it, nobody is answered."""
+    """If the data folder is not marked as the database's and must hold rows, all calls are refused."""
     new_dataset()
     mark = settings.data_dir / "installation.id"
     was = mark.read_text()
@@ -281,7 +281,8 @@ def test_a_rotation_cut_off_anywhere(
 
 
 def test_everything_is_for_its_owner_only(tmp_path: Path) -> None:
-    """With umask 0, in a data folder that anybody could enter, all that is made is 0600 or 0700, and the folder too."""
+    """All files and folders are created with mode 0600 or 0700, even with umask 0 in a data folder that others could
+    enter."""
     settings = Settings(data_dir=tmp_path / "deep" / "data", store_url=str(tmp_path / "far" / "store"))
     before = os.umask(0)
     try:
@@ -369,7 +370,7 @@ def test_a_database_without_its_identity_is_refused(installation: Installation) 
 
 @pytest.mark.soak
 def test_no_command_takes_a_database_of_another_version(installation: Installation, tmp_path: Path) -> None:
-    """Whatever opens a database whose schema this version does not know ends with a sentence, at once."""
+    """Every command that opens a database with an unknown schema version exits at once with a one-line error."""
     with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999' WHERE version_num LIKE 'core%'"))
     settings = installation.settings

@@ -1,4 +1,4 @@
-"""One thread that calls again and again."""
+"""Periodic calls in one thread."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""What the installation signs verifies with the key that it publishes, or is not signed."""
+"""A signature of the installation verifies with its published key, or nothing is signed."""
 
 import datetime
 import json
@@ -44,8 +44,8 @@ def test_a_long_statement_is_signed(keys: Keys) -> None:
 
 @pytest.mark.parametrize("place", range(0, 43, 6))
 def test_a_changed_private_part_signs_nothing(keys: Keys, tmp_path: Path, place: int) -> None:
-    """One changed character in the private part of the key, and neither certificates nor checkpoints are signed.
-    Both letters are ends that base64url may have."""
+    """Neither certificates nor checkpoints are signed if a character of the key's private part changed. Both characters
+    are valid ends of base64url."""
     file = tmp_path / "keys" / "signing.jwk"
     key = json.loads(file.read_text())
     private = key["d"][:place] + ("A" if key["d"][place] != "A" else "E") + key["d"][place + 1 :]

@@ -110,7 +110,7 @@ def test_serves_again_from_its_data_folder(tmp_path: Path) -> None:
 
 
 def test_one_process_per_data_folder(tmp_path: Path) -> None:
-    """Where another process serves the data folder, it says so in one line and ends with exit code 1."""
+    """A second process for a data folder prints a one-line error and exits with code 1."""
     lock = os.open(tmp_path / "lethe.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     done = _run("up", tmp_path)
@@ -122,7 +122,7 @@ def test_one_process_per_data_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["up", pytest.param("serve", marks=pytest.mark.soak)])
 def test_port_in_use(command: str, tmp_path: Path, taken_port: int) -> None:
-    """Where the port is taken, it says which and what to set, in one line, and ends with exit code 1."""
+    """A port in use is reported with the settings to change, in one line and with exit code 1."""
     done = _run(command, tmp_path / "data", port=str(taken_port))
     refusal = (
         f"error: address_in_use: Cannot listen on 127.0.0.1:{taken_port} (Address already in use);"

@@ -57,7 +57,7 @@ def parsed(log: Path) -> list[dict[str, Any]]:
 
 
 def test_what_libraries_say(lines: Callable[[], list[dict[str, Any]]]) -> None:
-    """Of a library's line there stay its logger, its place, and its sentence without what was put into it."""
+    """The log keeps of a library's line its logger, its place and its message template without the arguments."""
     library = logging.getLogger("library.part")
     library.info("Connected to %s", SUBJECT)
     library.warning(f"Refused {SUBJECT}")
@@ -73,7 +73,7 @@ def test_what_libraries_say(lines: Callable[[], list[dict[str, Any]]]) -> None:
 
 
 def test_what_libraries_say_of_errors(lines: Callable[[], list[dict[str, Any]]]) -> None:
-    """Of an exception there stay its class and its places."""
+    """The log keeps of an exception only its class and its places."""
     try:
         raise ValueError(SUBJECT)
     except ValueError:
@@ -119,7 +119,7 @@ DEFECTS = {
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_defects_are_lines_too(defect: str) -> None:
-    """What ends a process or a thread, or is only warned of, is one line without its text."""
+    """An error that ends a process or thread, or a warning, is logged as one line without its text."""
     program = f"from app import telemetry\ntelemetry.configure('info')\nsecret = {SUBJECT!r}\n{DEFECTS[defect]}"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     [line] = [json.loads(line) for line in ended.stderr.splitlines()]
@@ -153,8 +153,8 @@ def provoke(client: httpx.Client, dataset_id: str, model_id: str) -> None:
 
 @pytest.mark.service
 def test_no_line_names_anybody(tmp_path: Path) -> None:
-    """From upload to certificate, refusals and a broken database in between, gateway and worker log JSON at debug
-    level, and neither the person's id nor a value, a note, a path or a query of theirs is in it."""
+    """The debug logs of gateway and worker are JSON and contain neither a person's id nor a value, note, path or query
+    of theirs, from upload to certificate, including refusals and a broken database."""
     data = tmp_path / "data"
     with processes.up(data, log_level="debug", poll_seconds="0.1") as up:
         key = {"Authorization": f"Bearer {wait_for_key(up, data)}"}
@@ -251,7 +251,7 @@ def test_health_of_a_worker(tmp_path: Path) -> None:
 
 
 def test_no_traces_unless_asked_for(settings: Settings) -> None:
-    """By default nothing is traced, and the packages for it are not even imported."""
+    """Tracing is off by default, and its packages are not even imported."""
     program = (
         "import sys\nfrom app import tracing\nassert tracing.configure(None, service='s')\n"
         "with tracing.span('s') as span:\n    span.set_attribute('a', 1)\n"

@@ -86,7 +86,7 @@ def test_a_thread_cannot_wait_for_its_own_turn() -> None:
 
 
 def test_no_more_than_allowed_are_at_work() -> None:
-    """Of many threads that take turns, no more are at work at a time than there are turns, and all get theirs."""
+    """No more threads than allowed work at a time, no tenant has more than its share, and all threads get to work."""
     turns, lock = Turns(2, of_one=1), threading.Lock()
     at_work: list[str] = []
     most: list[int] = []

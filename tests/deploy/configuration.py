@@ -13,7 +13,8 @@ _FORMATS = {"path": "path", "password": "text, secret"}
 
 
 def table() -> str:
-    """One line for each setting, in the order of `Settings`: variable, values, default, what it is for."""
+    """Return a table with one line per setting, in the order of `Settings`: variable, values, default and
+    description."""
     lines = ["| variable | values | default | what it is |", "|---|---|---|---|"]
     for name, schema in Settings.model_json_schema()["properties"].items():
         default = "" if schema.get("default") is None else f"`{schema['default']}`"

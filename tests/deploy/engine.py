@@ -28,7 +28,7 @@ _ENGINE = ("docker.io", "containerd", "tini")
 
 
 class NoEngine(Exception):
-    """There is none on this machine, and why none can be made."""
+    """Raised, with the reason, if this machine has no container engine and cannot start one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,7 +104,7 @@ def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
 
 
 def test_what_is_copied_is_sent_to_the_engine() -> None:
-    """Whatever the Dockerfile copies from here is let through by .dockerignore, which keeps everything else."""
+    """The .dockerignore file admits exactly what the Dockerfile copies."""
     copied = re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     ignored, *others = (ROOT / ".dockerignore").read_text().split()
     assert ignored == "*"
@@ -171,7 +171,8 @@ def test_lasting_services_are_watched(name: str) -> None:
 
 @pytest.mark.parametrize("name", LASTING)
 def test_migrations_come_first(name: str) -> None:
-    """Whatever uses the database waits until its schema is this release's; secrets and migrations run once."""
+    """Every service that uses the database waits until its schema is this release's; secrets and migrations run
+    once."""
     waits = {name}
     while (more := {before for one in waits for before in SERVICES[one].get("depends_on", {})} | waits) != waits:
         waits = more

@@ -103,7 +103,8 @@ def wait(what: str, holds: Callable[[], Any], *, seconds: float, pause: float = 
 
 
 def test_the_deployment_forgets_and_heals(tmp_path: Path) -> None:
-    """One command brings all up, hardened; it forgets, outlives killed workers, stops gracefully, comes back whole."""
+    """One command starts the whole deployment, hardened; it forgets people, survives killed workers, stops gracefully
+    and restarts without loss."""
     began = time.monotonic()
 
     def tell(what: str) -> None:

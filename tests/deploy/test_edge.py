@@ -256,7 +256,7 @@ def test_a_gateway_that_is_away(edge: Start) -> None:
 
 
 def test_https_by_the_name_of_the_host(gateway: str, edge: Start) -> None:
-    """With DOMAIN the edge speaks HTTPS, which the gateway knows; monitoring stays on the loopback."""
+    """The edge serves HTTPS if DOMAIN is set, which the gateway recognizes; monitoring stays on the loopback."""
     port = free_port()
     # No certificate of the test gets into the trust store of this machine, and port 80 stays free.
     options = {"\tadmin off\n": "\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n"}

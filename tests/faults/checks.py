@@ -1,4 +1,4 @@
-"""What must be true of an installation whatever happened to it."""
+"""Invariants of an installation that must hold after any fault."""
 
 from collections import Counter
 from itertools import pairwise

@@ -35,7 +35,7 @@ class Service:
         self._began = 0
         self.child: Child
         self.sessions: list[int] = []
-        """Of all its processes so far: whatever a process starts is in its session."""
+        """Sessions of all processes so far: a process that another starts is in the same session."""
 
     def start(self, *, hop: str | None = None, act: hops.Act = hops.die) -> None:
         """A Celery worker does `act` to itself when it first comes to `hop`."""

@@ -194,7 +194,7 @@ OF_LEARNING = (
     "published",
     "about to destroy",
 )
-"""Those that the first run of a model comes to, which has nothing to erase and nothing to destroy."""
+"""Hops of the first run of a model, which has nothing to erase and nothing to destroy."""
 
 
 OF_ADDING: dict[str, Callable[[Hop], None]] = {
@@ -212,7 +212,7 @@ OF_ADDING: dict[str, Callable[[Hop], None]] = {
     "mid-chain": INSTALL["mid-chain"],
     "publication not committed": INSTALL["publication not committed"],
 }
-"""Those of a run that writes rows which came to a dataset, and erases somebody among them."""
+"""Hops of a run that writes rows added to a dataset and erases a person among them."""
 
 
 def _of_function(hop: str) -> Callable[[Hop], None]:

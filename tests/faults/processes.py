@@ -359,7 +359,7 @@ _OF_COMMANDS = (
     *("celery.bin.celery", "celery.apps.worker", "celery.apps.beat", "celery.concurrency.thread"),
     *("kombu.transport.redis", "celery.worker.consumer", "scipy.special"),
 )
-"""What commands import when they start."""
+"""Modules that commands import when they start."""
 
 
 @functools.cache

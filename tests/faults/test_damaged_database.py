@@ -43,14 +43,14 @@ def pages_gone(file: Path) -> None:
 
 
 def test_nothing_starts(damaged: Settings) -> None:
-    """One flipped bit in what says whose a row is, is found when something starts, and each time again."""
+    """A flipped bit in the owner of a row is found at every start."""
     for _ in range(2):
         with pytest.raises(DatabaseDamaged):
             installations.set_up(damaged)
 
 
 def test_it_is_not_written_anew(damaged: Settings) -> None:
-    """What a damaged page says is not made true by writing the file anew: it is found first, and left as it is."""
+    """A damaged page is found before the file is vacuumed, and the file is left as it is."""
     database = sqlite3.connect(damaged.data_dir / "lethe.db")
     database.execute("PRAGMA user_version=0")
     database.close()

@@ -28,7 +28,7 @@ RECORD: Any = Record.__table__
 
 
 class Bit:
-    """One of a column of somebody's record, which is another until it is mended."""
+    """A flipped bit in a column of a person's record, until it is mended."""
 
     def __init__(self, installation: Installation, dataset_id: str, slot: int, column: str) -> None:
         self._installation, self._dataset_id, self._slot, self._column = installation, dataset_id, slot, column
@@ -83,8 +83,8 @@ def test_a_flipped_bit_is_no_absence(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """It is found and named; until it is mended and rechecked nobody is erased, and nobody is told that nothing is
-    held, whoever starts again; then everybody gets what they asked for."""
+    """A flipped bit is found and named. Until it is mended and rechecked no person is erased and no request is told
+    that nothing is held, even after a restart; then all requests are served."""
     dataset_id = new_dataset(rows=30)["id"]
     slots = slots_of(installation, dataset_id, "p3", "p4")
     bit = Bit(installation, dataset_id, slots[0], column)
@@ -172,8 +172,8 @@ def test_a_run_verifies_where_rows_are_to_go(
 def test_a_request_from_before_the_damage_was_found(
     installation: Installation, gateway: TestClient, new_dataset: Make, work: Callable[[], int]
 ) -> None:
-    """Who asked while nobody knew of the damage, and would be told after their grace time that nothing is held, is not
-    told so; once the record is sound they are found."""
+    """A request from before the damage was found does not complete with nothing held at the end of its grace period;
+    once the record is sound its person is found."""
     patient = Policy(grace_seconds=3600)
     dataset_id = new_dataset(rows=30)["id"]
     [slot] = slots_of(installation, dataset_id, "p3")
@@ -199,8 +199,8 @@ def test_a_request_from_before_the_damage_was_found(
 def test_a_request_is_not_done_while_another_dataset_may_hold_them(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Who is erased from a sound dataset is not said to be forgotten until a damaged one can tell; then they are
-    erased from that one too. A request that names the sound one alone is done."""
+    """A person erased from a sound dataset does not count as forgotten until a damaged dataset is mended, and is then
+    erased from it too. A request for only the sound dataset completes."""
     damaged, sound = new_dataset(rows=30)["id"], new_dataset(rows=30, seed=1)["id"]
     [slot], [in_sound] = slots_of(installation, damaged, "p3"), slots_of(installation, sound, "p3")
     bit = Bit(installation, damaged, slot, "subject_ref")
@@ -224,7 +224,7 @@ def test_a_request_is_not_done_while_another_dataset_may_hold_them(
 def test_no_absence_is_signed_meanwhile(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
-    """Of a request that was told before that nothing is held there is no signed statement while that is in doubt."""
+    """A request that completed with nothing held has no signed statement while damage puts that in doubt."""
     dataset_id = new_dataset(rows=30)["id"]
     asked = forget("stranger")["id"]
     assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None

@@ -1,4 +1,5 @@
-"""One bit of any file that we keep is another: found before anything is published or erased, named, and so for good."""
+"""A flipped bit in any stored file is found before anything is published or erased, is named, and is reported every
+time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -175,7 +176,7 @@ def test_a_root_in_the_database(world: Callable[..., World], get: Get, work: Any
 
 @pytest.mark.parametrize("place", [0, 40])
 def test_the_key_encryption_key(place: int, world: Callable[..., World], get: Get, work: Any) -> None:
-    """With another key-encryption key nobody does anything, at every try; nothing is damaged once it is back."""
+    """A changed key-encryption key stops every attempt to work; nothing is damaged once it is put back."""
     made = world()
     kek = made.installation.settings.resolved_key_encryption_key_file()
     right = kek.read_bytes()
@@ -221,7 +222,7 @@ HOPS: dict[str, tuple[Any, str]] = {
 def test_rows_between_the_commits_of_a_run(
     hop: str, pattern: str, world: Callable[..., World], settings: Settings, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What changes while a run is at work is found by it, or by whoever goes on: no version comes of it."""
+    """Rows that change while a run works are found by it or its successor, and no version is published."""
     made = world()
     owner, name = HOPS[hop]
     original = getattr(owner, name)
@@ -270,7 +271,7 @@ def test_an_older_copy_put_back_brings_nobody_back(world: Callable[..., World], 
 def test_an_older_copy_in_the_place_of_the_rows_is_refused(
     world: Callable[..., World], get: Get, work: Any, forget: Make
 ) -> None:
-    """Where an older copy is all that is there, the dataset is damaged: nobody comes back."""
+    """An older copy in place of the rows is refused as damage, so erased people do not return."""
     made = world()
     older = {file: file.read_bytes() for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)}
     assert work() == 1

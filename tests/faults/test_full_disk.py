@@ -87,8 +87,8 @@ def test_the_run_waits_for_room(
 def test_erasing_waits_for_room(
     small_disk: Path, installation: Installation, live: dict[str, Any], forget: Make, work: Any
 ) -> None:
-    """On a full disk the person's rows cannot be sealed anew: they stay, nobody is said to be erased, and both are done
-    when there is room."""
+    """On a full disk a person's rows cannot be sealed again: they stay, the person does not count as erased, and both
+    are done when there is room."""
     _fill(small_disk / "ballast")
     [slot] = slots_of(installation, live["dataset_id"], "p3")
     forget("p3")
@@ -153,8 +153,8 @@ def at_large() -> Settings:
 
 
 def test_calls_are_told_to_come_back(full: tuple[Settings, Path]) -> None:
-    """On a full disk requests and uploads get 503 and Retry-After, and readiness says no; repeated later, each is done
-    once, and nothing else was."""
+    """On a full disk requests and uploads return 503 with Retry-After, and readiness fails; repeated later, each is
+    done once, and nothing else was stored."""
     settings, ballast = full
     key = settings.resolved_admin_key_file().read_text().strip()
     with TestClient(create_app(settings), raise_server_exceptions=False) as gateway:
@@ -191,7 +191,7 @@ def test_calls_are_told_to_come_back(full: tuple[Settings, Path]) -> None:
     "words", [["migrate"], ["rotate-key"], ["backup", "archive", "--key-file", "key"], ["ledger", "verify"]]
 )
 def test_a_command_on_a_full_disk_ends_in_one_line(set_up_once: Path, tmp_path: Path, words: list[str]) -> None:
-    """Where the database's disk is full, a command says so in one line, without a traceback."""
+    """A command on a full disk ends with a one-line error, without a traceback."""
     with _mounted(tmp_path / "small", megabytes=3) as folder:
         data = shutil.copytree(set_up_once, folder / "data")
         with contextlib.suppress(OSError), (folder / "ballast").open("wb") as ballast:

@@ -48,9 +48,10 @@ AT_DEATH = {
     "old key zeroed": (0, 1, 2),
     "old weights gone": (0, 1, 2),
 }
-"""What the database says of a worker killed at each hop: runs under way, erasures confirmed, versions published.
+"""Expected state of the database after a worker was killed at each hop: running runs, confirmed erasures and published
+versions.
 
-The dataset has two models; where the hop comes after publication it has one, so that nothing else is to be done."""
+The dataset has two models, or one if the hop comes after publication, so that no other work remains."""
 
 
 @pytest.mark.parametrize(
@@ -125,8 +126,8 @@ def test_killed_in_the_middle_of_a_chain(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Of a run whose worker, process or fork server is killed no process is left after a second and no file; it is
-    done again, by another worker or by the same."""
+    """If the worker, process or fork server of a run is killed, none of its processes or files is left after a second;
+    the same or another worker repeats the run."""
     new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
     assert work() == 1
     before = _files(settings)
@@ -162,8 +163,8 @@ def _gone(process: psutil.Process) -> bool:
 
 
 def _files(settings: Settings) -> Counter[Path]:
-    """But for the database's, and the sign of life that a worker gives after five seconds. Of rows, how many of each
-    kind there are: each edit gives them new names."""
+    """Count the files, except those of the database and the sign of life that a worker writes after five seconds.
+    Blocks of rows are counted by kind, as each edit renames them."""
     there = (path.relative_to(settings.data_dir) for path in settings.data_dir.rglob("*"))
     kept = (path for path in there if not path.name.startswith("lethe.db") and "workers" not in path.parts)
     return Counter(path.parent / (path.suffix if "blocks" in path.parts else path.name) for path in kept)
@@ -326,7 +327,7 @@ def test_child_killed_under_lethe_up(tmp_path: Path, upload: bytes) -> None:
 
 @pytest.mark.soak
 def test_uploads_of_a_killed_gateway_are_wiped(tmp_path: Path) -> None:
-    """Whatever a kill -9 in the middle of an upload leaves on disk is gone when `lethe up` has started again."""
+    """Files of an upload that a kill -9 interrupted are removed when `lethe up` starts again."""
     data = tmp_path / "data"
     big = b"x,y\n" + b"0.5,a\n0.25,b\n" * 500_000
     schema = '{"columns": {"x": {"kind": "numeric", "min": 0, "max": 1}, "y": {"role": "label", "values": ["a", "b"]}}}'

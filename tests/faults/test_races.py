@@ -50,7 +50,7 @@ def _assert_one_run_per_dataset_at_a_time(installation: Installation) -> None:
 
 
 def test_workers_race_to_claim(settings: Settings, two_by_two: list[dict[str, Any]], forget: Make) -> None:
-    """Of eight workers that claim at the same moment, one gets each dataset that is due and the others get nothing."""
+    """If eight workers claim at the same moment, each due dataset goes to one worker and the others get nothing."""
     forget("p3")
     together = threading.Barrier(8)
 
@@ -134,7 +134,7 @@ def test_a_worker_sleeps_through_its_lease(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """What a worker does that was stopped past its lease, and woken when another had done its run, changes nothing."""
+    """A worker that was stopped past its lease changes nothing when it wakes after another has done its run."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -227,7 +227,7 @@ def test_heartbeat_keeps_a_long_run(
 def test_a_lost_bell_delays_no_longer_than_a_poll(
     settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """With nobody able to ring, the worker finds what there is to do by looking."""
+    """A worker finds its work by polling if no notification can reach it."""
     with processes.worker(settings) as worker:
         wait_until(lambda: worker.logged("worker.started"))
         notifier = settings.data_dir / "bell"

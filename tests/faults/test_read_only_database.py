@@ -47,7 +47,8 @@ def test_the_gateway_says_when_to_come_back(
     new_model: Make,
     work: Any,
 ) -> None:
-    """What changes nothing is answered, what would is refused with 503 and loses nothing: repeated, it is done."""
+    """With a read-only database, calls that change nothing succeed; others return 503 and succeed when repeated
+    later."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     read_only(True)

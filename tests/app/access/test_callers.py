@@ -130,7 +130,7 @@ def test_uses_are_written_once_a_minute(installation: Installation, add: Add, us
 
 
 def test_what_another_gateway_wrote_stays(installation: Installation, add: Add, uses: LastUses) -> None:
-    """Of two gateways that noted the same use, the second writes nothing; after a minute it does."""
+    """A second gateway that noted the same use writes nothing, unless a minute has passed."""
     key, key_id = add()
     other = LastUses(installation.database)
     for one in (uses, other):

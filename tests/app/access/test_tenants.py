@@ -32,7 +32,8 @@ def test_a_tenant_begins_with_an_admin(installation: Installation, by: Actor) ->
 
 
 def test_both_logs_know_of_a_tenant(installation: Installation, by: Actor) -> None:
-    """Who made a tenant is in the log of the operator; the tenant's own begins with it, and both are whole."""
+    """The operator's log records who created a tenant; the tenant's own log begins with its creation, and both
+    verify."""
     with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="shop", policy=Policy(), admin_key="k")
     with installation.database.reading() as session:
@@ -56,7 +57,7 @@ def test_names_are_unique(installation: Installation, by: Actor) -> None:
 
 
 def test_a_policy_changes_by_field(installation: Installation, by: Actor) -> None:
-    """What is given is set, what is not given stays, and what is no policy changes nothing."""
+    """A policy change sets the given fields and keeps the others; an invalid change is refused as a whole."""
     with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"grace_seconds": 60})
         tenants.change_policy(session, {"regulations": {"lgpd": {"days": 15}}})

@@ -113,8 +113,8 @@ def test_nothing_is_published_beyond_it(
     get: Get,
     epsilon_of: Callable[[int], float],
 ) -> None:
-    """Once a version would exceed the budget, rows are still erased, and the request waits for its model, which says
-    why; nobody learns from the dataset; when the model is retired, and nothing is left of it, the request is done."""
+    """If a version would exceed the budget, rows are still erased, and the request waits for its model, which reports
+    why; no model learns from the dataset. Retiring the model, of which nothing is left, completes the request."""
     dataset = budgeted(epsilon_of(1))
     model = new_model(dataset["id"], noise_scale=0.05)
     work()
@@ -152,7 +152,7 @@ def test_room_that_was_taken_meanwhile(
     work: Work,
     epsilon_of: Callable[[int], float],
 ) -> None:
-    """What was planned while there was room is not published if there is none any more when it is done."""
+    """A run that was planned within the budget is not published if the budget is spent when it ends."""
     dataset = budgeted(epsilon_of(1))
     new_model(dataset["id"], noise_scale=0.05, audit={"lanes": 0})
     work()

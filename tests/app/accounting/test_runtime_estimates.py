@@ -1,4 +1,4 @@
-"""How long runs take: a line through what was measured."""
+"""Runtime estimates: a line fitted to the measured runs."""
 
 import datetime
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def test_a_line_is_found_again(per_run: float, per_step: float, steps: list[int]
 
 @given(measured=st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 10**6)), min_size=1))
 def test_nothing_takes_less_than_nothing(measured: list[tuple[int, float]]) -> None:
-    """Whatever was measured, no run and no step has negative seconds."""
+    """The estimated seconds per run and per step are never negative."""
     found = RuntimeEstimate.through(measured)
     assert found is not None
     assert min(found.seconds_per_run, found.seconds_per_step) >= 0
@@ -61,8 +61,8 @@ def test_a_run_under_way_says_how_long_it_still_takes(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """Without past runs its own pace tells, once it has a step; with them they tell before, and ever less from then on;
-    of canary tests and of what has ended nothing is said."""
+    """Without past runs the time left is estimated from the run's own speed after its first step; with past runs it is
+    known at once and shrinks from then on. Canary tests and ended runs have no estimate."""
     model = new_model(new_dataset()["id"])
     began = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     after_ten = began + datetime.timedelta(seconds=10)

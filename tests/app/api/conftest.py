@@ -101,7 +101,7 @@ def refused() -> Callable[[httpx.Response, int, str], dict[str, Any]]:
 
 @pytest.fixture
 def stored(installation: Installation) -> Callable[[], dict[str, int]]:
-    """How many datasets, models and deletion requests there are, and files with rows or uploads in them."""
+    """Count the datasets, models and deletion requests, and the files with rows or uploads."""
 
     def count() -> dict[str, int]:
         with installation.database.reading() as session:

@@ -44,7 +44,7 @@ def test_a_certificate_says_what_was_done(certificate: dict[str, Any], live: dic
 
 
 def test_a_certificate_verifies(gateway: TestClient, certificate: dict[str, Any]) -> None:
-    """What was signed is verified over HTTP, and by anybody who has nothing but the public key."""
+    """A certificate verifies over HTTP and offline with only the public key."""
     verdict = gateway.post("/v1/certificates:verify", json={"jws": certificate["jws"]}).json()
     assert verdict["valid"] is True
     assert verdict["statement"] == certificate["statement"]
@@ -69,7 +69,7 @@ def test_a_changed_certificate_does_not_verify(
 def test_a_signature_over_wrong_numbers_does_not_verify(
     certificate: dict[str, Any], settings: Any, gateway: TestClient, refused: Refused
 ) -> None:
-    """Even with the right key a statement is refused when a number in it does not follow from the others."""
+    """A statement with a number that does not follow from the others is refused even if the right key signed it."""
     statement = certificate["statement"]
     statement["guarantees"][0]["epsilon"] /= 2
     forged = certificates.sign(Keys(settings.data_dir / "keys"), statement)

@@ -68,9 +68,8 @@ def test_counts_are_learned_predicted_and_forgotten(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """From the table to the certificate: Poisson regression is the default of counts, its predictions are rates, and
-    the certificate of somebody who was forgotten states the loss and where it bends, from which a verifier computes
-    the constants again."""
+    """Poisson regression is the default for counts and predicts rates. The certificate of a forgotten person states the
+    loss and where it bends, from which a verifier recomputes the constants."""
     assert visits["target"] == {"min": 0, "max": 30, "outside": "error", "counts": True}
     held_out = uploaded(table(seed=1, first=1000)).json()
     gate = {"metric": "mean_poisson_deviance", "threshold": 2.0}
@@ -126,7 +125,7 @@ def test_a_malformed_count_is_refused(
 def test_a_count_beyond_its_bound_may_be_clipped(
     gateway: TestClient, uploaded: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """With `clip` a larger count is the bound. A file of it is taken."""
+    """With `outside: clip` an upload accepts a count above the bound."""
     assert uploaded(table(people=5, p3="31"), {"outside": "clip"}).status_code == 201
 
 
@@ -183,7 +182,7 @@ def test_only_poisson_regression_has_a_deviance(
 
 
 def test_the_plan_of_counts_is_one_of_their_rates(gateway: TestClient, visits: dict[str, Any], get: Get) -> None:
-    """What public numbers say of a model that does not exist yet is of Poisson regression."""
+    """The plan of a dataset of counts, which has no model yet, is that of Poisson regression."""
     plan = get(f"/accounting/datasets/{visits['id']}/plan")
     assert plan["objective"] == "poisson_regression"
     assert {cost["l2"] for cost in plan["costs"] if cost["epsilon"] == 1} == {0.00125, 0.005, 0.02}

@@ -37,8 +37,9 @@ def test_a_damaged_certificate_is_named(
     get: Get,
     refused: Refused,
 ) -> None:
-    """It is refused by its own code, in header, statement and signature alike; the proof names it and has the others,
-    without a joint guarantee, and is no whole proof offline; the request and its account are still answered."""
+    """A damaged certificate is refused with its own code, whether header, statement or signature is damaged. The proof
+    names it, contains the others without a joint guarantee and does not verify as a whole offline; the request and its
+    account are still readable."""
     dataset = new_dataset(rows=60)["id"]
     for name in ("one", "two"):
         new_model(dataset, name=name, noise_scale=0.02)

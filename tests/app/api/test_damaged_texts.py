@@ -123,7 +123,8 @@ def test_nothing_is_written_over_damaged_details(
 def test_damaged_details_are_erased_in_time(
     what: str, installation: Installation, gateway: TestClient, forget: Make, get: Get, policy: Callable[..., None]
 ) -> None:
-    """What the policy lets go goes, whether it can be read or not, and keeps nobody else's from going."""
+    """Details whose retention has ended are erased even if they cannot be read, and do not keep other details from
+    being erased."""
     policy(retain_details_days=0)
     mine = forget("p1", identity_verified=False, **DETAILS)["id"]
     assert gateway.post(f"/v1/deletion-requests/{mine}/cancel").json()["status"] == "cancelled"
@@ -136,8 +137,8 @@ def test_damaged_details_are_erased_in_time(
 def test_erasing_damaged_details_leaves_those_of_others_alone(
     place: int, installation: Installation, gateway: TestClient, forget: Make, get: Get, policy: Callable[..., None]
 ) -> None:
-    """Where a bit of the name of a key is another, so that it names nobody's key or somebody else's, the key that is
-    destroyed is still that of the text that the policy lets go."""
+    """A bit flip in the name of a key, which then names no key or another request's, does not change which key is
+    destroyed when the policy erases the details."""
     asked = [forget(f"p{number}", identity_verified=False, **DETAILS)["id"] for number in range(4)]
     with installation.database.reading() as session:
         keys = {one: session.get_one(DeletionRequest, one).particulars.key for one in asked}

@@ -54,8 +54,8 @@ def test_an_npz_upload_becomes_a_dataset(
 
 
 def test_an_npz_file_may_have_a_schema(upload: Callable[..., httpx.Response], npz_of: Callable[..., bytes]) -> None:
-    """With a schema the arrays of an npz file are its columns, scaled as it says; rows that lose what they say when
-    each is scaled come with a warning that names the column and the remedy."""
+    """A schema makes the arrays of an npz file columns and scales them; a warning names the column and the remedy if
+    scaling each row would lose information."""
     x = {"kind": "vector", "length": 3, "center": [0.0, 0.0, 1000.0], "scale": [1.0, 1.0, 10.0], "clip": 3.0}
     columns = {"x": x, "y": {"role": "label", "values": ["0", "1"]}, "subject": {"role": "subject"}}
     large = np.random.default_rng(0).normal(size=(20, 3)) * [1, 1, 10] + [0, 0, 1000]
@@ -166,7 +166,7 @@ def test_a_bad_upload_leaves_nothing(
     nothing: dict[str, int],
     case: str,
 ) -> None:
-    """What cannot be learned from is a 422 that names the place at fault, and neither rows nor files remain."""
+    """An upload that cannot be learned from returns 422, names the fault's place and leaves neither rows nor files."""
     sent, code, path = (REFUSED | ARRAYS)[case]
     problem = refused(upload(npz_of(**sent)) if case in ARRAYS else upload(**sent), 422, code)
     assert [fault["path"] for fault in problem["errors"]][:1] == ([path] if path else [])
@@ -226,7 +226,7 @@ def test_the_same_upload_again_is_one_dataset(
     refused: Callable[..., dict[str, Any]],
     stored: Callable[[], dict[str, int]],
 ) -> None:
-    """With one Idempotency-Key the same upload gets the first answer, and another file or name is a conflict."""
+    """The same upload with one Idempotency-Key returns the first response; another file or name is a conflict."""
     once = {"Idempotency-Key": "first"}
     first = upload(headers=once)
     after = stored()
@@ -259,7 +259,7 @@ def test_how_much_is_held_about_a_person(
 
 
 def test_an_unknown_dataset_is_not_found(gateway: TestClient, refused: Callable[..., dict[str, Any]]) -> None:
-    """What is asked about a dataset that does not exist is a 404 of its own code."""
+    """Calls about an unknown dataset return 404 with the code `dataset_unknown`."""
     refused(gateway.get("/v1/datasets/ds_0"), 404, "dataset_unknown")
     refused(gateway.get("/v1/datasets/ds_0/subjects/p1"), 404, "dataset_unknown")
 
@@ -267,8 +267,8 @@ def test_an_unknown_dataset_is_not_found(gateway: TestClient, refused: Callable[
 def test_a_commit_of_which_nobody_heard_keeps_the_rows(
     upload: Callable[..., httpx.Response], gateway: TestClient, installation: Installation
 ) -> None:
-    """Where the database is lost in the middle of a commit, the call is a 503, and a repetition finds the dataset with
-    its rows if the commit was made."""
+    """If the database is lost during a commit, the call returns 503, and a retry finds the dataset with its rows if the
+    commit was made."""
     database = gateway.app.state.installation.database  # type: ignore[attr-defined]
     lost: list[bool] = []
 

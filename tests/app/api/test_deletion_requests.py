@@ -82,7 +82,7 @@ def test_a_malformed_request_is_refused(
 
 
 def test_many_datasets_are_named(gateway: TestClient, live: dict[str, Any]) -> None:
-    """However many datasets are named that there are not, whoever asks beside that is answered."""
+    """A batch that names 70,000 unknown datasets is answered item by item; its valid request is accepted."""
     asked: list[dict[str, Any]] = [
         {"subject_id": "p1", "dataset_ids": [f"ds_{item}_{number}" for number in range(1000)]} for item in range(70)
     ]
@@ -117,7 +117,7 @@ def test_a_remembered_answer_names_no_person(
 def test_asking_twice_is_asking_once(
     gateway: TestClient, live: dict[str, Any], refused: Refused, stored: Callable[[], dict[str, int]], work: Work
 ) -> None:
-    """With one Idempotency-Key the same request is made once, also after it is done; another body is a conflict."""
+    """The same request with one Idempotency-Key is made once, even after it is done; another body is a conflict."""
     once = {"Idempotency-Key": "k"}
     first = gateway.post(PLACE, json={"subject_id": "p1"}, headers=once)
     work()
@@ -162,7 +162,8 @@ def test_strict_tells_an_admin_that_nothing_is_held(
     refused: Refused,
     stored: Callable[[], dict[str, int]],
 ) -> None:
-    """With strict=true an admin gets 404 for a stranger and no request is made; without the scope it is a 403."""
+    """With strict=true an admin gets 404 for an unknown person and no request is made; without the scope the call
+    returns 403."""
     refused(gateway.post(f"{PLACE}?strict=true", json={"subject_id": "stranger"}), 404, "subject_unknown")
     writer = key_with(Scope.REQUESTS_WRITE)
     for subject_id in ("stranger", "p1"):
@@ -231,7 +232,7 @@ def test_lists_are_filtered(
 
 
 def test_an_unknown_request_is_not_found(gateway: TestClient, refused: Refused) -> None:
-    """What is asked about a request that does not exist is a 404 of its own code."""
+    """Calls about an unknown request return 404 with the code `request_unknown`."""
     for path in ("", "/events", "/certificate"):
         refused(gateway.get(f"{PLACE}/dr_0{path}"), 404, "request_unknown")
     refused(gateway.post(f"{PLACE}/dr_0/cancel"), 404, "request_unknown")
@@ -252,7 +253,7 @@ def test_a_request_follows_an_earlier_one(
 
 
 def test_a_subject_by_its_hash(gateway: TestClient, live: dict[str, Any], get: Get, refused: Refused) -> None:
-    """Who has only the SHA-256 of a subject id asks by that, about the same person; one of both, and not both."""
+    """A caller may give the SHA-256 of a subject id in place of the id, but exactly one of the two."""
     sha256 = hashlib.sha256(b"p1").hexdigest()
     made = gateway.post(PLACE, json={"subject_sha256": sha256}).json()
     assert [owed["model_id"] for owed in made["models"]] == [live["id"]]

@@ -20,7 +20,7 @@ def service(request: pytest.FixtureRequest, settings: Settings) -> FastAPI:
 
 
 def test_it_needs_no_internet(service: FastAPI) -> None:
-    """Whatever the page loads is served here, below whatever path the service is reached at."""
+    """The service itself serves everything that the page loads, below any path that it is reached at."""
     client = TestClient(service)
     page = client.get("/docs").text
     loaded = re.findall(r'(?:src|href)="([^"]*)"', page) + re.findall(r"url: '([^']*)'", page)

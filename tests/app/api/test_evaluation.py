@@ -1,4 +1,4 @@
-"""Nobody whom a model learns from is measured on, neither from its beginning nor later."""
+"""A model is never evaluated on people it learns from, neither when it is created nor later."""
 
 import io
 from collections.abc import Callable
@@ -122,7 +122,7 @@ def test_how_many_are_shared_is_told_to_whom_it_may_be(
 def test_rows_that_are_equal_by_chance_are_let_pass(
     upload: Upload, ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """Where the encoding makes many rows equal, as many as that are no sign of the same people."""
+    """Rows that are often equal because of their encoding do not count as the same people."""
     generator = np.random.default_rng(0)
     ids = []
     for name in "ab":
@@ -166,7 +166,7 @@ def test_rows_that_come_later_are_apart_too(
 def test_rows_that_wait_for_their_slots_count(
     pair: dict[str, str], add: Add, ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """What was promised to a dataset and is not written yet is compared as well."""
+    """Rows that were accepted for a dataset and are not written yet are compared as well."""
     new = some(npz(seed=2, first=300), slice(0, 2))
     assert add(pair["learned"], new).status_code == 202
     refused(add(pair["measured"], new), 409, "evaluation_overlaps")
@@ -191,7 +191,7 @@ def test_rows_come_to_a_dataset_whose_counterpart_was_retired(
 def test_rows_that_change_meanwhile_are_compared_again(
     installation: Installation, sent: Callable[[bytes], str], by: Any
 ) -> None:
-    """What is to be compared is not the same any more once rows came or went."""
+    """A comparison is repeated once rows were added to or erased from either dataset."""
     learned, measured = sent(npz()), sent(npz(seed=1, first=100))
     with installation.database.reading(by=by) as session:
         one, other = datasets.get(session, learned), datasets.get(session, measured)

@@ -181,5 +181,5 @@ def test_a_record_is_told_its_columns(gateway: TestClient, work: Callable[[], in
     ],
 )
 def test_the_nearest_name(found: object, meant: str | None) -> None:
-    """What is alike but for a few letters, for case and for punctuation was meant; nothing is guessed otherwise."""
+    """The nearest name is suggested if it differs only by a few characters, case or punctuation; otherwise none is."""
     assert fields.nearest(found, ["subject_id", "regulation", "ground"]) == meant

@@ -160,8 +160,8 @@ def test_a_file_without_a_name_is_refused_with_what_to_send(gateway: TestClient)
 
 
 def test_forms_are_worked_on_in_turn_by_tenant(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many files of a tenant have come in, those beyond its share wait without a thread, and other calls and
-    the files of another tenant do not wait behind them."""
+    """Files of a tenant beyond its share wait without a thread, and neither other calls nor files of another tenant
+    wait behind them."""
     turns = Turns(2, of_one=1)
     monkeypatch.setattr(forms, "_TURNS", turns)
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]

@@ -1,4 +1,4 @@
-"""One person by several spellings and by several identifiers: every way in finds them."""
+"""One person with several spellings and several identifiers is found by each of them."""
 
 import hashlib
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def rule(gateway: TestClient, name: str) -> httpx.Response:
 
 
 def held_of(installation: Installation) -> dict[str, int]:
-    """How many rows each reference has."""
+    """Count the rows of each subject reference."""
     with installation.database.reading() as session:
         query = sa.select(Record.subject_ref, sa.func.count()).group_by(Record.subject_ref)
         return {str(ref): count for ref, count in session.execute(query)}
@@ -78,7 +78,8 @@ WAYS: dict[str, Callable[[TestClient, str], httpx.Response]] = {
 def test_characters_that_nobody_sees_are_no_difference(
     gateway: TestClient, upload: Upload, work: Callable[[], int], refused: Refused, way: str
 ) -> None:
-    """What a copied id brings along, such as a zero-width space, hides nobody; an id of nothing else is refused."""
+    """Invisible characters in an id, such as a zero-width space, do not hide a person; an id of nothing else is
+    refused."""
     dataset = upload(people("p0", "p1", "p\u200b2", "\ufeffp3")).json()["id"]
     assert WAYS[way](gateway, "p2\u200e").is_success
     assert work() == 1
@@ -112,7 +113,8 @@ def test_a_person_is_found_however_they_are_spelled(
 
 
 def test_lookups_go_by_the_rule(gateway: TestClient, upload: Upload, get: Get, refused: Refused) -> None:
-    """Who is held, who asked and who is suppressed is found under any spelling, and taken in again under none."""
+    """Held people, requests and suppressions are found under every spelling, and a suppressed person is not added again
+    under any of them."""
     dataset = upload(people("p0", "p1", "p2", "p3", COMPOSED)).json()["id"]
     assert get(f"/datasets/{dataset}/subjects/{DECOMPOSED}%20") == {"num_records": 1}
     assert gateway.post("/v1/lineage", json={"subject_id": DECOMPOSED}).json()["datasets"] != []
@@ -183,7 +185,7 @@ def test_a_rule_is_chosen_once(
 
 
 def test_a_request_fixes_the_rule_too(gateway: TestClient, forget: Make, refused: Refused) -> None:
-    """Where somebody asked to be forgotten, and is suppressed, no other rule would find them."""
+    """The subject rule cannot change after a request, because the person would not be found under another rule."""
     forget("p1")
     refused(rule(gateway, "caseless"), 409, "subject_rule_fixed")
 
@@ -264,8 +266,8 @@ def test_a_person_who_is_being_forgotten_is_followed(
 def test_requests_that_share_a_person_are_claimed_in_turn(
     crowd: dict[str, Any], forget: Make, get: Get, installation: Installation, work: Callable[[], int]
 ) -> None:
-    """However few requests a run takes, whoever comes second under another identifier is served by what is left, and
-    told which request erased the rows if nothing is."""
+    """Requests that share a person are served in order even if a run takes only one; a request whose rows are gone
+    names the request that erased them."""
     installation.settings.max_requests_per_run = 1
     requests = [forget("p1"), forget("p5"), forget("p2", aliases=["p1", "p3"]), forget("p3")]
     assert work() >= 3
@@ -319,7 +321,7 @@ def test_requests_of_several_revisions_are_joined(
 
 
 def test_no_statement_names_more_people_than_a_database_takes(installation: Installation) -> None:
-    """However many identifiers those have who come together or wait, they are looked up, and found in the queue."""
+    """Requests with 130,000 aliases can be looked up and are found in the queue."""
     aliases = [f"sub_{number}" for number in range(130_000)]
     with installation.database.writing() as session:
         hold(session, ["sub_held"])
@@ -363,7 +365,7 @@ def test_aliases_tell_nobody_who_is_held(
 
 
 def test_a_statement_is_about_one_identifier(gateway: TestClient, refused: Refused) -> None:
-    """Where each request must carry a statement about its subject, nobody is forgotten as somebody's alias."""
+    """A tenant that requires identity statements, each about one subject, refuses requests with aliases."""
     gateway.patch("/v1/tenant", json={"policy": {"identity": "statement"}})
     body = {"subject_id": "p1", "aliases": ["p2"], "identity_statement": "a.b.c"}
     problem = refused(gateway.post("/v1/deletion-requests", json=body), 422, "identity_statement_required")
@@ -396,8 +398,8 @@ def test_aliases_go_with_whom_a_request_was_about(installation: Installation, fo
 def test_an_admin_hears_of_a_person_whose_id_differs_by_case(
     gateway: TestClient, upload: Upload, refused: Refused, asked: str
 ) -> None:
-    """Where nothing is held of an id, a look-up and a strict request count the people held whose ids are equal without
-    regard to case, in the datasets that are asked about alone, and make no request."""
+    """If no rows are held of an id, a look-up and a strict request count the held people whose ids are equal without
+    regard to case, only in the datasets of the call, and make no request."""
     other = upload(people("p0", "p1", "p2")).json()["id"]
     dataset = upload(people("p0", "p1", "p2", "Ada.L@example.org")).json()["id"]
     one = "one person is held whose id is equal without regard to case."

@@ -1,4 +1,4 @@
-"""What all lists have in common: newest first, page by page, the same while rows are added."""
+"""All lists return the newest entries first, in pages that stay the same while rows are added."""
 
 import base64
 import datetime

@@ -49,7 +49,7 @@ def test_a_defect_is_closed_too(gateway: TestClient) -> None:
 
 
 def test_https_stays_https(settings: Settings) -> None:
-    """What came by https says that the next call must too."""
+    """A response over HTTPS has a Strict-Transport-Security header of one year."""
     with TestClient(create_app(settings), base_url="https://lethe.example") as client:
         assert client.get("/healthz").headers["strict-transport-security"] == "max-age=31536000"
 
@@ -89,7 +89,7 @@ def test_no_other_page_may_call(open_to_pages: TestClient, origin: str) -> None:
 
 
 def test_by_default_no_page_may_call(gateway: TestClient) -> None:
-    """Without the setting no origin is allowed anything."""
+    """No origin may call the API by default."""
     headers = {"Origin": "https://privacy.example"} | PREFLIGHT
     assert "access-control-allow-origin" not in gateway.options("/v1/models", headers=headers).headers
     assert "access-control-allow-origin" not in gateway.get("/v1/models", headers=headers).headers

@@ -169,7 +169,7 @@ def test_versions_follow_each_other(
 
 
 def test_asking_twice_is_asking_once(gateway: TestClient, new_dataset: Make, work: Work, refused: Refused) -> None:
-    """With one Idempotency-Key the same model, or the same relearning, is made once; another body is a conflict."""
+    """The same model or relearning with one Idempotency-Key is made once; another body is a conflict."""
     body = {"name": "m", "dataset_id": new_dataset()["id"], "l2": 0.05}
     once = {"Idempotency-Key": "k"}
     first, again = (gateway.post("/v1/models", json=body, headers=once) for _ in range(2))
@@ -216,7 +216,7 @@ def test_a_model_that_is_still_learning_is_asked_to_learn_once(
 
 
 def test_an_unknown_model_is_not_found(gateway: TestClient, refused: Refused) -> None:
-    """What is asked about a model that does not exist is a 404 of its own code."""
+    """Calls about an unknown model return 404 with the code `model_unknown`."""
     for path in ("", "/versions", "/versions/1", "/versions/1/weights"):
         refused(gateway.get(f"/v1/models/mdl_0{path}"), 404, "model_unknown")
     refused(gateway.post("/v1/models/mdl_0/relearn"), 404, "model_unknown")
@@ -226,7 +226,8 @@ def test_an_unknown_model_is_not_found(gateway: TestClient, refused: Refused) ->
 def test_a_key_that_may_not_account_learns_of_nobody(
     live: dict[str, Any], forget: Make, gateway: TestClient, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """Who makes requests and looks at models cannot tell by the count whether somebody was held."""
+    """A key that may make requests and read models does not see the number of waiting requests, which would reveal who
+    is held."""
     key = key_with(Scope.MODELS_READ, Scope.REQUESTS_WRITE)
     forget("p1")
     for path in (f"/v1/models/{live['id']}", "/v1/models"):

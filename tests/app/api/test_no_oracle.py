@@ -1,4 +1,5 @@
-"""What a discreet caller could measure: how much the service does for somebody who is held, and for a stranger."""
+"""Timing side channels: the work of the service for a held person and for a stranger, as a discreet caller can measure
+it."""
 
 import random
 import threading
@@ -32,7 +33,8 @@ CALLS: dict[str, Ask] = {
 }
 ROW = {"records": [[0.1, 0.2, 0.3]]}
 ONLY_IF_HELD = ("FROM models ", "INSERT INTO erasures ", "INSERT INTO request_models ")
-"""What is asked of the datasets and models that hold somebody is stored with the request: for a stranger, nothing."""
+"""Statements about the datasets and models that hold a person, which are stored with the request; a stranger has
+none."""
 
 
 @contextmanager

@@ -61,7 +61,8 @@ at_length = hypothesis_settings(
 
 
 def but(answer: Any) -> list[Any]:
-    """Of a batch each request is judged alone: a malformed one is refused in an answer that is not a refusal."""
+    """Return the check to skip for a 207 answer: a batch judges each request alone, and a malformed one does not fail
+    it."""
     return [checks.negative_data_rejection] if answer.status_code == 207 else []
 
 
@@ -108,7 +109,7 @@ KEPT = ("{model_id}", "{dataset_id}")
 STAYS = {"model_id", "dataset_id", "key_id", "user_id", "system_id", "dp_model_id", "table_id", "trainer_id"} | {
     "attested_trainer_id"
 }
-"""What is retired, revoked or disabled can be looked at."""
+"""Fields of objects that can still be read after they are retired, revoked or disabled."""
 CHANGING = {"request_id", "key_id", "issuer_id", "id"}
 VERIFY_KEY = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
 JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "1"}
@@ -216,7 +217,7 @@ def is_wrong(case: schemathesis.Case, part: ParameterLocation) -> bool:
 
 @pytest.fixture(scope="module")
 def service(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One for all operations: their examples run into each other as real calls do."""
+    """Start one service for all operations, so that their examples affect each other as real calls do."""
     folder = tmp_path_factory.mktemp("openapi") / "data"
     shutil.copytree(set_up_once, folder)
     settings = Settings(data_dir=folder, max_steps=2000, failed_calls_per_minute=0)

@@ -1,4 +1,4 @@
-"""What operators and their tools look at: health, requests that wait, workers and runs."""
+"""Operations endpoints: health, waiting requests, workers and runs."""
 
 import datetime
 import itertools
@@ -233,7 +233,7 @@ def test_readiness_tells_strangers_nothing_else(
     forget: Make,
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Without a key the answer is the same whether there is work to do or not; a key that may not know gets none."""
+    """Readiness without a key is the same whether there is work or not; a key without the scope is refused."""
     admin = gateway.headers.pop("Authorization")
     idle = gateway.get("/readyz")
     assert {name for name, value in idle.json().items() if value is not None} == {"status"}

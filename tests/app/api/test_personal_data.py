@@ -155,7 +155,7 @@ def test_a_refusal_repeats_nothing(
     heard: list[str],
     case: str,
 ) -> None:
-    """Whatever is refused, neither the answer nor the log nor a file left behind names the person or the row."""
+    """A refusal names neither the person nor the row, in the response, in the log or in files left behind."""
     assert 400 <= REFUSED[case](gateway, model).status_code < 500
     for secret in (SUBJECT, AGE, NOTE):
         assert secret not in "".join(heard) + log.getvalue()

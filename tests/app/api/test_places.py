@@ -92,7 +92,8 @@ def run(story: Callable[[Crowd], Awaitable[None]]) -> None:
 
 
 def test_a_tenant_leaves_places_for_others() -> None:
-    """However much one tenant asks for, calls of another are let in; readiness says that calls may be refused."""
+    """A tenant that takes all its places leaves places for other tenants; readiness reports that calls may be
+    refused."""
 
     async def story(crowd: Crowd) -> None:
         for _ in range(CALLS + 30):
@@ -185,7 +186,8 @@ def test_the_body_is_given_once_more() -> None:
 
 @pytest.mark.parametrize(("size", "code"), [(65_536, None), (65_537, "upload_too_large"), (None, "upload_too_large")])
 def test_bodies_without_a_key_are_small(size: int | None, code: str | None) -> None:
-    """Without a key a body says how long it is, and is short; pages see to theirs, and a key may send more."""
+    """A body without a key must be short and state its length; a key may send more, and pages check their own
+    bodies."""
 
     async def story(crowd: Crowd) -> None:
         crowd.end.set()

@@ -84,7 +84,7 @@ FORMS = {
 
 @each(("path", "case"), [("/v1/models", case) for case in UNREADABLE] + [("/v1/datasets", case) for case in FORMS])
 def test_a_body_that_cannot_be_read_is_malformed(gateway: TestClient, refused: Refused, path: str, case: str) -> None:
-    """Whatever is wrong with a body is a 422, also where the framework has an answer of its own."""
+    """An unreadable body returns 422, even where the framework has its own response."""
     content, kind = (UNREADABLE | FORMS)[case]
     refused(gateway.post(path, content=content, headers={"Content-Type": kind}), 422, "input_invalid")
 
@@ -100,8 +100,8 @@ def test_a_malformed_field_is_named_and_not_repeated(gateway: TestClient, refuse
 def test_ten_faults_of_a_body_are_listed(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of thousands of unknown fields ten are named. Suggestions are sought for those alone: a body of unknown fields
-    took minutes of a processor when each was compared with each known field."""
+    """A response lists ten of thousands of unknown fields. Suggestions are computed only for these: comparing each with
+    each known field took minutes of processor time."""
     compared: list[str] = []
     nearest = difflib.get_close_matches
     monkeypatch.setattr(
@@ -267,7 +267,7 @@ def defective(settings: Settings, log: io.StringIO) -> Iterator[Callable[[Except
 def test_a_defect_is_answered_and_logged_without_its_text(
     log: io.StringIO, defective: Callable[[Exception], Any], refused: Refused, error: Exception
 ) -> None:
-    """What nobody foresaw is a 500, and is logged by name and place: its text may quote a record."""
+    """An unexpected error returns 500 and is logged by name and place without its text, which may quote a record."""
     problem = refused(defective(error), 500, getattr(error, "code", "internal_error"))
     assert SECRET not in str(problem) + log.getvalue()
     assert json.loads(log.getvalue())["event"] == "gateway.call_failed"

@@ -1,4 +1,4 @@
-"""What proves that a request was served: of several models together, and where nothing was held."""
+"""Proofs that a request was served: of several models together, and of a person of whom nothing was held."""
 
 import json
 import math
@@ -26,7 +26,7 @@ def mu_of(guarantees: list[dict[str, Any]], notion: str) -> float:
 
 @pytest.fixture
 def two_models(new_dataset: Make, new_model: Make, work: Work) -> tuple[str, str]:
-    """Of one dataset, with different noise; the second lets requests wait."""
+    """Create two models of one dataset with different noise; the second lets requests wait."""
     dataset, patient = new_dataset()["id"], {"max_wait_seconds": 86400}
     first = new_model(dataset, name="a", noise_scale=0.05)["id"]
     second = new_model(dataset, name="b", noise_scale=0.2, batching=patient)["id"]
@@ -78,7 +78,8 @@ def test_there_is_no_joint_number_before_all_have_forgotten(
 def test_a_person_whom_no_model_carried_has_no_joint_number(
     new_dataset: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Where rows were erased and no model had learned from them there is no number, which is not the number 0."""
+    """If rows were erased that no model had learned from, the proof has no joint number, which differs from the number
+    0."""
     new_dataset()
     request = forget("p3")
     work()
@@ -117,7 +118,7 @@ def test_nothing_held_is_signed(gateway: TestClient, live: dict[str, Any], forge
 def test_nothing_held_names_where_it_was_looked(
     live: dict[str, Any], new_dataset: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Only datasets that the request asked about, and that there were then, are named."""
+    """The proof names only datasets that the request asked about and that existed then."""
     other = new_dataset()["id"]
     narrow, wide = forget("nobody", dataset_ids=[other]), forget("nobody")
     new_dataset()

@@ -1,4 +1,4 @@
-"""What may stand in the query of a call: what the call knows, once."""
+"""Query parameters: a call accepts only those it defines, each once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ def queries(route: str) -> dict[str, Any]:
 
 @each("route", [route for route in NEEDS if " /v1/" in route])
 def test_a_parameter_that_is_not_known_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
-    """Whatever else the call has, it is not made: the answer names the parameter, and those that there are."""
+    """A call with an unknown parameter is refused; the answer names it and lists the known parameters."""
     method, path = route.split()
     problem = refused(gateway.request(method, f"{path}?limitt=secret&cursor=x"), 422, "input_invalid")
     faults = {fault["path"]: fault["message"] for fault in problem["errors"]}
@@ -47,7 +47,7 @@ def test_a_parameter_that_comes_twice_is_refused(gateway: TestClient, refused: R
 
 
 def test_a_misspelled_filter_shows_nothing(gateway: TestClient, refused: Refused) -> None:
-    """Neither a list nor an export gives out everything because a filter was not understood."""
+    """Lists and exports refuse a misspelled filter, rather than return everything."""
     for path in ("/v1/deletion-requests", "/v1/deletion-requests.csv"):
         problem = refused(gateway.get(path, params={"statsu": "completed"}), 422, "input_invalid")
         [fault] = problem["errors"]

@@ -75,8 +75,8 @@ def test_a_number_is_learned_predicted_and_forgotten(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """From the table to the certificate: what is learned is measured and predicted in the units of the target, and the
-    certificate of somebody who was forgotten verifies with the public key alone."""
+    """Huber regression learns a number and is measured and predicts in the units of the target; the certificate of a
+    forgotten person verifies with the public key alone."""
     assert (costs["num_classes"], costs["classes"]) == (0, [])
     assert costs["target"] == {"min": 0, "max": 400, "outside": "clip"}
     held_out = uploaded(table(seed=1, first=1000)).json()
@@ -229,7 +229,8 @@ def test_an_objective_of_something_else_is_refused(
     said: str,
     expected: str,
 ) -> None:
-    """What a dataset has is what can be learned from it; the refusal names the field and says what would do."""
+    """A model whose objective does not fit the dataset's target is refused; the refusal names the field and the
+    objectives that fit."""
     dataset = costs if of_target else new_dataset()
     answer = gateway.post("/v1/models", json={"name": "m", "dataset_id": dataset["id"]} | asked)
     problem = refused(answer, 422, "precondition_failed")
@@ -269,7 +270,7 @@ def test_a_hinge_learns_two_classes(
 
 
 def test_a_hinge_has_two_classes(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
-    """Of three classes a hinge is refused by name, and told what would do."""
+    """A hinge loss for three classes is refused by name."""
     body = {"name": "m", "dataset_id": new_dataset(classes=3)["id"], "objective": "smoothed_hinge"}
     said = refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")["detail"]
     assert "has 3 classes, which smoothed_hinge does not learn" in said

@@ -67,9 +67,8 @@ def test_weights_are_stored_learned_and_forgotten(
     get: Get,
     work: Work,
 ) -> None:
-    """From the table to the certificate: each row's weight over the public bound is stored beside its label and learned
-    with, it becomes 0 when its person is forgotten, and the certificate states the bound and no other constant than
-    that of rows without weights."""
+    """Each row's weight over the public bound is stored with its label, used in learning and set to 0 when its person
+    is forgotten; the certificate states the bound and the same constants as that of rows without weights."""
     made = send(table(drawn()))
     assert made.status_code == 201, made.text
     dataset = made.json()
@@ -148,7 +147,7 @@ def test_a_malformed_weight_is_refused(
 
 
 def test_weights_above_the_bound_may_be_clipped(installation: Installation, send: Send) -> None:
-    """With outside: clip a weight above the bound counts as the bound, and one below 0 is still refused."""
+    """With `outside: clip` a weight above the bound counts as the bound; a weight below 0 is still refused."""
     weight = COLUMNS["times"] | {"outside": "clip"}
     dataset = send(table([1, 2, 400, 3, 1, 1, 1, 1]), weight).json()["id"]
     kept = weights_in(rows_of(installation, dataset).labels)

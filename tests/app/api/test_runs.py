@@ -76,7 +76,7 @@ def publish(installation: Installation, claimed: ClaimedRun) -> Callable[..., No
 
 @pytest.fixture
 def published(installation: Installation) -> Callable[[], list[int]]:
-    """How many versions, ledger entries and certificates there are."""
+    """Count the versions, ledger entries and certificates."""
 
     def count() -> list[int]:
         with installation.database.reading() as session:
@@ -87,7 +87,7 @@ def published(installation: Installation) -> Callable[[], list[int]]:
 
 
 def test_a_run_as_planned_is_published(publish: Callable[..., None], published: Callable[[], list[int]]) -> None:
-    """What ran as planned becomes a version, a ledger entry and a certificate."""
+    """A run that went as planned publishes a version, a ledger entry and a certificate."""
     publish()
     assert published() == [2, 2, 1]
 

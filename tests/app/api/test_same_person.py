@@ -35,8 +35,8 @@ def test_rows_erased_meanwhile_were_not_nothing(
     approve: Callable[[str], dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Of two requests in review the second is approved and erases the rows. The first, approved afterwards, names it
-    and has no statement that nothing was held; discreet callers see neither."""
+    """If two requests are in review and the second is approved and erases the rows, the first, approved afterwards,
+    names the second and has no statement that nothing was held. Discreet callers see neither."""
     new_model(new_dataset()["id"])
     work()
     first, second = (forget("p1", identity_verified=False)["id"] for _ in range(2))

@@ -17,8 +17,8 @@ Refused = Callable[..., dict[str, Any]]
 def test_a_model_that_states_one(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """It learns in fewer steps and forgets with a certificate that states the bound and verifies; rows can be added
-    again only when it is retired."""
+    """A model with a second moment learns in fewer steps, and its certificate states the bound and verifies; rows can
+    be added again only after it is retired."""
     dataset = new_dataset(rows=300, features=6)["id"]
     model = new_model(dataset, second_moment=0.9)
     assert model["mechanism"]["learn_steps"] < new_model(dataset)["mechanism"]["learn_steps"]

@@ -34,7 +34,7 @@ def test_rows_of_suppressed_people_are_refused(
 def test_at_most_twenty_rows_are_named(
     npz_of: Callable[..., bytes], upload: Upload, forget: Make, refused: Refused
 ) -> None:
-    """However many rows are of the person, the refusal is short."""
+    """The refusal of an upload with 20,000 rows of a suppressed person names at most twenty rows."""
     forget("p1")
     rows = 20_000
     x = np.random.default_rng(0).normal(size=(rows, 3))
@@ -44,7 +44,7 @@ def test_at_most_twenty_rows_are_named(
 
 
 def test_their_rows_may_be_left_out(upload: Upload, forget: Make, get: Get, refused: Refused) -> None:
-    """With suppressed=skip the other rows become a dataset, and it is said how many were left out."""
+    """With suppressed=skip the other rows become a dataset that reports how many were left out."""
     forget("p3")
     answer = upload(suppressed="skip")
     assert answer.status_code == 201

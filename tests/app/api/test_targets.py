@@ -1,4 +1,4 @@
-"""How weak the target of a model may be, and what is said where a tenant lets it be weaker."""
+"""Bounds on the target of a model, and the warning of a tenant that permits weaker targets."""
 
 from collections.abc import Callable
 from typing import Any
@@ -147,7 +147,7 @@ def test_limits_of_a_verifier(gateway: TestClient, live: dict[str, Any], forget:
 
 
 def test_database_and_certificate_agree_on_the_largest_delta(installation: Installation) -> None:
-    """For every number of slots the database and the certificate compute the same largest delta."""
+    """The database and the certificate compute the same largest delta for every number of slots below 3000."""
     from lethe.proof import target
 
     with installation.database.reading() as session:

@@ -99,7 +99,7 @@ def test_anybody_can_verify_a_checkpoint(
 def test_no_other_signature_is_a_checkpoint(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Neither another key's signature nor another type's, nor one over something else, is believed."""
+    """A checkpoint is refused if its signature is by another key, of another type or over another statement."""
     [head] = sign()
     [row] = _of(installation, by.tenant_id)
     keys = KeySet([installation.keys.signing_key])

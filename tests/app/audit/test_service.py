@@ -82,7 +82,7 @@ def test_many_deeds_in_one_transaction(database: Database) -> None:
 
 
 def test_what_was_rolled_back_was_not_done(database: Database) -> None:
-    """Where part of a transaction is undone, its entries go with it, and the next one follows what is left."""
+    """Rolling back a savepoint removes its audit entries, and the next entry follows the last remaining one."""
     with database.writing(by=HERE) as session:
         audit.record(session, "thing.made", "th_1", number=0)
         with session.begin_nested() as savepoint:
@@ -97,7 +97,7 @@ def test_what_was_rolled_back_was_not_done(database: Database) -> None:
 
 
 def test_a_transaction_that_fails_leaves_no_entry(database: Database) -> None:
-    """What is recorded is recorded with what it is about, or not at all."""
+    """A transaction that fails leaves no audit entry."""
 
     def fail_half_way() -> None:
         with database.writing(by=HERE) as session:
@@ -111,7 +111,7 @@ def test_a_transaction_that_fails_leaves_no_entry(database: Database) -> None:
 
 
 def test_writers_at_once_make_one_chain(database: Database) -> None:
-    """Of eight threads that record at the same time none fails, and no two entries follow the same one."""
+    """Eight threads that record at the same time all succeed, and their entries form one chain."""
     start = threading.Barrier(8)
 
     def act(thread: int) -> None:
@@ -151,7 +151,7 @@ def test_a_time_comes_back_as_it_was(database: Database, moment: datetime.dateti
     ],
 )
 def test_a_detail_comes_back_as_it_was(database: Database, detail: dict[str, Any]) -> None:
-    """Whatever of JSON is in a detail hashes the same after it was stored."""
+    """The detail of an entry, which is any JSON, is read back exactly as it was recorded."""
     with database.writing(by=HERE) as session:
         audit.record(session, "thing.made", "th_1", **detail)
     [entry] = chain(database, HERE)

@@ -98,7 +98,7 @@ def test_a_changed_entry_is_named(
     change: dict[str, Any],
     fault: str,
 ) -> None:
-    """Whatever is changed in an entry, the reader names it."""
+    """Verification names any changed entry."""
     entries, signed = log
     with pytest.raises(AuditCorrupt, match=fault):
         verified([*entries[:5], _with(entries[5], **change), *entries[6:]], signed)

@@ -29,7 +29,7 @@ def test_many_rows_are_added(installation: Installation, by: Actor) -> None:
 
 
 def test_what_is_there_stays(installation: Installation) -> None:
-    """Of rows some of which are there, also twice among themselves, the others are added and nothing is changed."""
+    """Storing rows of which some exist already, or repeat within the batch, adds the others and changes nothing."""
     columns = ("id", "subject_ref", "dataset_id", "request_id", "tenant_id")
     with installation.database.writing() as session:
         for batch in (["a", "b"], [], ["b", "c", "c"]):
@@ -114,7 +114,8 @@ def test_many_rows_are_stored_as_few_are(installation: Installation) -> None:
 
 
 def test_a_block_that_fails_stores_nothing(installation: Installation) -> None:
-    """What one of its rows breaks is raised at its end, as the usual error; an error of its own stores nothing."""
+    """A constraint that a row of the block violates raises the usual error at the end of the block; an error of the
+    block's own stores nothing."""
 
     def twice() -> None:
         with installation.database.writing() as session, bulk.together(session):

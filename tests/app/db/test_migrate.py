@@ -101,7 +101,8 @@ def test_revisions_name_whose_code_can_use_them() -> None:
 def test_a_schema_is_used_by_code_that_its_migrations_leave_whole(
     revisions: list[str], expected: list[str], usable: bool
 ) -> None:
-    """Only the expected revisions, and newer ones that name an expected one as whole, can be used."""
+    """A schema is usable only at the expected revisions, or at newer ones that declare an expected revision
+    compatible."""
     assert migrations.are_usable(revisions, expected=expected) is usable
 
 

@@ -98,7 +98,7 @@ def encoded(document: object) -> str:
 
 @given(cursor=st.text(max_size=30) | st.recursive(st.none() | st.text(), st.lists, max_leaves=3).map(encoded))
 def test_a_cursor_that_no_page_gave_is_refused(engine: sa.Engine, cursor: str) -> None:
-    """Whatever is not a cursor is named as one that is malformed."""
+    """A malformed cursor is refused, and the fault names the field."""
     with Session(engine) as session, pytest.raises(InputInvalid) as caught:
         page(session, sa.select(ApiKey), ApiKey.created_at, ApiKey.id, limit=1, cursor=cursor)
     assert [fault.path for fault in caught.value.errors] == ["cursor"]

@@ -46,7 +46,7 @@ def opened(url: str, **options: object) -> Iterator[Database]:
 
 
 def test_a_connection_has_safe_limits(url: str) -> None:
-    """Whatever hangs ends by itself; connections say whose they are."""
+    """PostgreSQL connections have timeouts and an application name."""
     with opened(url) as database:
         names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "application_name")
         assert [setting(database, name) for name in names] == ["1min", "30s", "1min", "lethe"]
@@ -61,7 +61,7 @@ def test_the_url_has_the_last_word(url: str) -> None:
 
 
 def test_a_read_only_database_refuses_to_change(installation: Installation, by: Actor) -> None:
-    """Not the code but the server says no to whatever would write."""
+    """The server, not the code, refuses writes on a read-only database."""
     url = installation.settings.resolved_database_url()
     with (
         opened(url, read_only=True) as database,
@@ -124,7 +124,7 @@ def test_a_connection_that_the_server_ends_after_its_ping(url: str) -> None:
 
 
 def test_an_aborted_pipeline_is_raised_as_what_aborted_it(url: str) -> None:
-    """Where the driver says at the end only that its pipeline was aborted, the error is the one that came before."""
+    """If the driver finally reports only an aborted pipeline, the error that came first is raised."""
 
     def end() -> None:
         with opened(url) as database, database.writing() as session, bulk._translated(session.connection(), None):
@@ -188,7 +188,7 @@ def test_patience_is_for_an_outage_not_for_a_call(patience: float) -> None:
 
 @pytest.mark.parametrize("url", ["mysql://somewhere/lethe", "nonsense"])
 def test_another_database_is_refused(url: str) -> None:
-    """What is neither SQLite nor PostgreSQL is refused by name of the setting."""
+    """A database URL that is neither SQLite nor PostgreSQL is refused with the name of the setting."""
     with pytest.raises(DatabaseUnreadable, match="LETHE_DATABASE_URL"):
         Database(url)
 

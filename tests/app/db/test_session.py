@@ -34,7 +34,7 @@ def add(database: Database, by: Actor, name: str) -> None:
 
 
 def test_a_writing_session_is_committed(database: Database, by: Actor) -> None:
-    """What is written is there for everybody when the block has ended."""
+    """A writing session commits when its block ends."""
     add(database, by, "a")
     assert names(database) == ["a", "admin"]
 
@@ -54,7 +54,7 @@ def test_a_writing_session_that_raises_changes_nothing(database: Database, by: A
 
 
 def test_a_reading_session_changes_nothing(database: Database) -> None:
-    """What a reading session changed by mistake is gone when its block ends."""
+    """Changes in a reading session are discarded when its block ends."""
     with database.reading() as session:
         session.execute(sa.delete(ApiKey))
     assert names(database) == ["admin"]
@@ -70,7 +70,7 @@ def test_a_reading_session_sees_one_moment(database: Database, by: Actor) -> Non
 
 
 def test_writers_queue_up(database: Database) -> None:
-    """Of eight threads that read and then write what they read, none fails and none overwrites another."""
+    """Eight threads that read and then write the same value all succeed, and none overwrites another's write."""
     start = threading.Barrier(8)
 
     def count_up(_thread: int) -> None:
@@ -198,7 +198,7 @@ def shared(database: Database) -> Database:
 
 @each("shape", SELECTIONS)
 def test_a_tenant_sees_its_own(shared: Database, shape: str) -> None:
-    """However a statement asks, once and again, it finds nothing that belongs to another tenant."""
+    """No form of statement, first or repeated, returns rows of another tenant."""
     statement, found = SELECTIONS[shape]
     for _ in range(2):
         with shared.reading(by=HERE) as session:
@@ -208,7 +208,7 @@ def test_a_tenant_sees_its_own(shared: Database, shape: str) -> None:
 
 
 def test_a_tenant_gets_its_own(shared: Database) -> None:
-    """What another tenant owns is not there, asked for by its id; a session keeps to its own when it looks again."""
+    """Looking up another tenant's row by id returns None; a refreshed or expired object still belongs to its tenant."""
     for by, own, other in ((HERE, "key_here", "key_there"), (THERE, "key_there", "key_here")):
         with shared.reading(by=by) as session:
             assert session.get(ApiKey, other) is None

@@ -27,8 +27,8 @@ def files(folder: Path) -> bytes:
 
 
 def test_what_is_deleted_or_updated_is_in_no_file(installation: Installation, by: Actor) -> None:
-    """Nothing of what was deleted or updated lies in any file once the chore has been done, while another process has
-    the database open and has read from it."""
+    """No file contains deleted or updated values after scrubbing, even if another process has the database open and has
+    read from it."""
     with installation.database.writing(by=by) as session:
         for name in ("deleted-by-name", "updated-by-name"):
             access.add_key(session, name=name, key=access.new_key(), scopes=[Scope.ADMIN])
@@ -48,7 +48,7 @@ def test_what_is_deleted_or_updated_is_in_no_file(installation: Installation, by
 
 
 def test_a_reader_delays_it_and_stops_nobody(installation: Installation, by: Actor) -> None:
-    """What a reader may still see stays until it has ended; meanwhile writers go on, and then it goes."""
+    """Deleted rows that a reader may still see stay until the reader ends; writers continue meanwhile."""
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="seen-by-a-reader", key=access.new_key(), scopes=[Scope.ADMIN])
     with installation.database.reading() as reader:
@@ -107,8 +107,8 @@ def test_a_database_is_new_to_several_at_once(tmp_path: Path) -> None:
 
 
 def test_the_space_between_rows_is_cleared_too(closed: Database, tmp_path: Path) -> None:
-    """Where rows of all sizes came, changed and went, pages keep copies in space that nothing uses; when the file has
-    been written anew there are none, and what is left is what should be."""
+    """Vacuuming removes the copies that inserts, updates and deletes of rows of all sizes left in unused space of
+    pages, and keeps the live rows."""
     draw = random.Random(3)
     live: set[str] = set()
     with closed.writing() as session:

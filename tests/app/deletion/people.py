@@ -84,12 +84,12 @@ def later(session: Session, passed: datetime.timedelta) -> None:
 
 
 def kept(installation: Installation, request_id: str) -> str:
-    """How much is still kept of a request."""
+    """Return how much is still kept of a request."""
     with installation.database.reading() as session:
         return session.get_one(DeletionRequest, request_id).kept
 
 
 def pass_by(installation: Installation, passed: datetime.timedelta) -> None:
-    """Let so much time pass."""
+    """Let `passed` time go by in the database."""
     with installation.database.writing() as session:
         later(session, passed)

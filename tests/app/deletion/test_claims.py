@@ -1,4 +1,4 @@
-"""What workers do to requests of one person that come one after the other."""
+"""Claims by workers of several requests of one person."""
 
 import datetime
 from typing import Any
@@ -130,8 +130,8 @@ def test_whoever_asks_twice_and_was_erased_is_done(installation: Installation) -
 
 
 def test_one_person_takes_no_run_alone(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often a person asks, a run serves a bounded number of requests. The others are done as soon as these are,
-    without a run, name the last of them, and look the person up once, not each for itself."""
+    """A run serves a bounded number of requests of one person. The others complete as soon as these do, without a run,
+    name the last of them and look the person up only once in total."""
     monkeypatch.setattr(repository, "MAX_ALSO_THEIRS", 1)
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)

@@ -28,7 +28,7 @@ def test_the_report_time_is_fixed_by_when_work_could_begin(every: int, held: dat
 
 
 def test_without_discretion_there_is_no_report_time() -> None:
-    """With `report_seconds` 0 nothing is held back."""
+    """A request has no report time if `report_seconds` is 0."""
     assert completion.report_at(DeletionRequest(created_at=BEGAN), policy=Policy(report_seconds=0)) is None
 
 
@@ -81,7 +81,7 @@ def test_a_request_that_follows_another_keeps_its_grace_time(installation: Insta
 
 
 def test_a_grace_time_ends_a_week_before_the_deadline(installation: Installation) -> None:
-    """However long people may change their minds, work begins in time; for what is late already it begins at once."""
+    """The grace period ends a week before the deadline, and at once for a request that is late already."""
     patient = Policy(grace_seconds=30 * 86400)
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])

@@ -80,7 +80,7 @@ AN_HOUR = datetime.timedelta(hours=1)
 
 @given(regulation=st.sampled_from(Regulation), at=MOMENTS, zone=st.sampled_from(ZONES))
 def test_a_deadline_is_four_weeks_to_seven_away(regulation: Regulation, at: datetime.datetime, zone: str) -> None:
-    """Whatever the day and the zone, the deadline is between 28 and 45 days away, but for a change of the clocks."""
+    """A deadline is between 28 and 45 days away in every time zone, apart from clock changes."""
     away = due_at(LIMITS[regulation], at, zone=zone) - at
     day = datetime.timedelta(days=1 if zone == "Pacific/Apia" else 0)  # which left out one day in 2011
     assert datetime.timedelta(days=28) - AN_HOUR - day <= away <= datetime.timedelta(days=45) + AN_HOUR + day
@@ -98,7 +98,7 @@ def test_who_asks_first_is_due_first(
 
 @given(at=MOMENTS, zone=st.sampled_from(ZONES))
 def test_an_extension_is_never_later_than_the_law_says(at: datetime.datetime, zone: str) -> None:
-    """One month and two more end no later than three months, and later than the first deadline."""
+    """An extension of one month by two ends after the first deadline and no later than three months."""
     limit = LIMITS[Regulation.GDPR]
     last = extended(limit, due_at(limit, at, zone=zone), zone=zone)
     whole = due_at(TimeLimit(months=3), at, zone=zone)

@@ -1,4 +1,4 @@
-"""Whatever officers, callers and workers do to requests, in whatever order."""
+"""Stateful test of deletion requests: officers, callers and workers act in any order."""
 
 import datetime
 import itertools
@@ -195,7 +195,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def what_was_written_is_kept_until_it_is_purged(self) -> None:
-        """Nothing of an open request is let go of, and `kept` says whether there is anything."""
+        """An open request keeps all its details, and `kept` reports whether it has any."""
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 assert (request.ended_at is not None) == (request.status in ENDED)

@@ -1,4 +1,4 @@
-"""How long it is kept what a request was about."""
+"""Retention of the details of requests."""
 
 import datetime
 import hashlib
@@ -40,7 +40,7 @@ def found(installation: Installation, request_id: str) -> DeletionRequest:
 
 
 def test_details_go_when_they_are_kept_no_longer(installation: Installation) -> None:
-    """So many days after its end nothing is left of what was written about a request, and its key opens nothing."""
+    """After `retain_details_days` nothing is left of the details of an ended request, and its key opens nothing."""
     request_id = ask(installation, Policy(retain_details_days=30, report_seconds=0))
     pass_by(installation, 29 * DAY)
     before = found(installation, request_id)
@@ -56,7 +56,7 @@ def test_details_go_when_they_are_kept_no_longer(installation: Installation) -> 
 
 
 def test_a_trace_is_kept_of_a_request(installation: Installation) -> None:
-    """Where requests are not kept for good, it is forgotten whom one was about, and they may be taken in again."""
+    """After `retain_requests_days` a request keeps only a trace without its subject, who may be added again."""
     request_id = ask(installation, Policy(retain_details_days=0, retain_requests_days=90, report_seconds=0))
     pass_by(installation, 89 * DAY)
     assert found(installation, request_id).subject_ref == "sub_a"
@@ -82,7 +82,7 @@ def test_whoever_asked_again_is_not_taken_in(installation: Installation) -> None
 
 
 def test_details_go_with_whom_they_are_about(installation: Installation) -> None:
-    """Where it is kept shorter whom a request was about, what was written goes then too."""
+    """If requests are kept for less time than their details, the details are purged with the request."""
     request_id = ask(installation, Policy(retain_details_days=30, retain_requests_days=7, report_seconds=0))
     pass_by(installation, 8 * DAY)
     periodic_jobs.purge_requests(installation)

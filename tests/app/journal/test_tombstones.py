@@ -36,7 +36,7 @@ def statuses(installation: Installation) -> list[tuple[str, str]]:
 
 
 def test_each_event_is_remembered_once(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """However often it is recorded, there is one line for each acceptance, with the deadline and without the person."""
+    """Recording repeatedly writes one line per acceptance, with the deadline and without the person."""
     new_dataset()
     asked = forget("p1", regulation="ccpa", metadata={"note": "unmistakable"}, external_id="case-77")
     for _ in range(3):
@@ -115,7 +115,7 @@ def test_what_happens_to_a_request_is_remembered(
 def test_a_worker_records_before_it_erases(
     installation: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Nobody's rows are touched whose request is not remembered: where that cannot be done the run fails."""
+    """A run erases no rows before the request is recorded; if it cannot be recorded the run fails."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1")
     forget("p1")
@@ -144,7 +144,7 @@ def test_the_gateway_records_by_itself(
 
 
 def test_a_torn_last_line_is_none(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """What a crash left of a line is cut off, and the line written again."""
+    """A line that a crash cut short is removed and written again."""
     new_dataset()
     forget("p1")
     wait_until(lambda: tombstones.record(installation) or statuses(installation))
@@ -181,7 +181,7 @@ def test_damage_is_refused(
 def test_a_damaged_end_stops_the_writer(
     installation: Installation, file: Path, new_dataset: Make, forget: Make
 ) -> None:
-    """Nothing is added to a file whose last line is not what was written, or whose key is another."""
+    """Recording refuses to append to a file whose last line was altered or whose key differs."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)
@@ -211,7 +211,7 @@ def test_a_key_that_is_none_is_said_to_be_at_fault(installation: Installation) -
 def test_a_database_that_was_put_back_is_noticed(
     installation: Installation, file: Path, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Where the file knows what the database does not, nothing is learned or erased."""
+    """If the file has lines that the database lacks, recording raises DatabasePutBack and runs fail."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)
@@ -278,7 +278,8 @@ def test_a_lost_file_is_written_anew(installation: Installation, file: Path, new
 def test_a_file_that_is_lost_during_a_run_is_written_anew(
     installation: Installation, file: Path, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """What a run adds to a new file comes after all that the database knows: earlier versions count after a restore."""
+    """A run that finds the file lost writes everything that the database knows before its own line, so earlier versions
+    count after a restore."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     file.unlink()
@@ -295,7 +296,8 @@ def test_a_file_that_is_lost_during_a_run_is_written_anew(
 
 
 def test_old_lines_are_dropped(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """What is older than asked goes, but for the last line; the rest still verifies and goes on."""
+    """Dropping removes lines older than the given time, except the last; the rest still verifies and can be appended
+    to."""
     new_dataset()
     for number in range(4):
         forget(f"p{number}")
@@ -318,7 +320,7 @@ def test_old_lines_are_dropped(installation: Installation, file: Path, new_datas
 
 
 def test_how_long_it_remembers_is_a_setting(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """Without the setting nothing is dropped."""
+    """No lines are dropped unless `tombstone_days` is set."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")

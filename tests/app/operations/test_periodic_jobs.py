@@ -177,7 +177,7 @@ def test_they_are_done_without_being_asked(installation: Installation, settings:
 
 
 def test_what_is_urgent_comes_as_often(settings: Settings, installation: Installation) -> None:
-    """What is urgent is done again at its time, however long it takes."""
+    """An urgent job runs every time it is due, however long it takes."""
     done: list[float] = []
     urgent = PeriodicJob(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)), urgent=True)
     slow = PeriodicJobs(settings, [urgent])
@@ -187,7 +187,7 @@ def test_what_is_urgent_comes_as_often(settings: Settings, installation: Install
 
 
 def test_what_takes_long_comes_less_often(settings: Settings, installation: Installation) -> None:
-    """What takes long comes less often: a chore of a tenth of a second is not done again for two seconds."""
+    """A slow job runs less often: a job that takes a tenth of a second does not run again for two seconds."""
     done: list[float] = []
     slow = PeriodicJobs(
         settings, [PeriodicJob(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)))]

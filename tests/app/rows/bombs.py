@@ -38,7 +38,7 @@ ROW = b"ann,state,low,"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bomb:
-    """How to write a file, how it is read, and what comes of it."""
+    """A hostile file: how to write it, how it is read, and the expected error."""
 
     write: Callable[[Path], None]
     kind: formats.Kind

@@ -59,7 +59,7 @@ def send(client: TestClient) -> Callable[..., httpx.Response]:
 
 @pytest.fixture(scope="module")
 def held(data_dir: Path) -> Callable[[], tuple[int, list[str]]]:
-    """How many datasets there are, and the files that hold rows or uploads."""
+    """Count the datasets, and list the files that hold rows or uploads."""
 
     def look() -> tuple[int, list[str]]:
         with closing(sqlite3.connect(data_dir / "lethe.db")) as database:

@@ -23,7 +23,7 @@ WHOLE = {"rows.csv": CSV.encode(), "rows.parquet": parquet(), "rows.npz": npz()}
 
 
 def test_the_whole_files_are_accepted(send: Callable[..., httpx.Response]) -> None:
-    """What the other tests break is a dataset while it is whole."""
+    """The files that the other tests damage are accepted while they are whole."""
     assert {send(content, name).status_code for name, content in WHOLE.items()} == {201}
 
 

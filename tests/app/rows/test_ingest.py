@@ -183,5 +183,5 @@ def test_rows_that_teach_nothing_are_refused(counts: list[int], classes: Any, se
 
 
 def test_rows_of_every_class_can_be_learned() -> None:
-    """One row of each class makes a dataset learnable."""
+    """Rows of every class make a dataset learnable."""
     ingest.check_learnable([1, 1, 1], ("low", "middle", "high"))

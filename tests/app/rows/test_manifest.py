@@ -69,7 +69,7 @@ def test_a_root_says_how_many_rows_are_not_null(
 
 
 def test_every_node_is_what_the_one_above_says(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One bit of any node, or a node in the place of another, is found by whoever reads that way."""
+    """A flipped bit, a truncation or a swap of any manifest node is found on reading."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)
     root = manifests.write("ds_1", shape_of(20), new_blocks(20))
@@ -100,7 +100,7 @@ def test_no_other_node_is_a_root(objects: FolderStore, monkeypatch: pytest.Monke
 
 
 def test_a_node_is_read_once(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is asked of a tree, each of its nodes comes from the store once: from a bucket that is a request."""
+    """Each node of a tree is read from the store once, as a read from a bucket costs a request."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)
     root = manifests.write("ds_1", shape_of(20), new_blocks(20))

@@ -76,7 +76,7 @@ def test_all_are_verified_once_a_round(installation: Installation) -> None:
 
 
 def test_a_record_that_is_gone_is_damage(installation: Installation, new_dataset: Make) -> None:
-    """One that nobody erased is missed by its dataset's count, by the round and by whoever rechecks."""
+    """A lost record is found by the dataset's count, by the periodic check and by a recheck."""
     dataset_id = new_dataset(rows=30)["id"]
     with installation.database.writing() as session:
         session.execute(sa.delete(Record).where(Record.slot == 29))

@@ -1,4 +1,4 @@
-"""What holds of rows at rest, in a folder and in a bucket alike."""
+"""Rows at rest, in a folder and in a bucket."""
 
 import datetime
 import errno

@@ -56,7 +56,8 @@ def _only(tmp_path: Path, objects: ObjectStore, what: str) -> str:
 def test_damage_is_found_and_named(
     store: RowStore, root: str, objects: ObjectStore, tmp_path: Path, what: str, kind: DamageKind, block: int | None
 ) -> None:
-    """One bit of any file that rows are kept in, or that file gone, and nobody opens them, however often they try."""
+    """A flipped bit in a file that holds rows, or a lost file, is reported as damage on every attempt to open the
+    rows."""
     name = _only(tmp_path, objects, what.partition(" ")[0])
     key = tmp_path / "keys" / f"{name.removesuffix('.sealed')}.key"
     match what:

@@ -1,4 +1,4 @@
-"""Which slots the rows of an upload land in, and whose they are said to be."""
+"""Slots of uploaded rows, and the people recorded for them."""
 
 import io
 from collections.abc import Callable
@@ -85,7 +85,7 @@ def test_records_name_the_slots_that_rows_landed_in(
 
 
 def test_rows_that_are_left_out_leave_no_gap(installation: Installation, gateway: TestClient, forget: Make) -> None:
-    """Of rows of people who are suppressed there is neither a slot nor a record; the others correspond."""
+    """Rows of suppressed people get neither a slot nor a record; the other rows correspond to their records."""
     forget("p3")
     file = io.BytesIO()
     x = np.column_stack((np.arange(1.0, 21), np.ones(20)))

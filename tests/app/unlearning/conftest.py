@@ -28,7 +28,7 @@ def claim(installation: Installation) -> Claim:
 
 @pytest.fixture
 def fail(installation: Installation) -> Callable[[ClaimedRun | None], None]:
-    """Let a run fail, and let its back-off be over."""
+    """Fail a run and end its back-off."""
 
     def failed(claimed: ClaimedRun | None) -> None:
         assert claimed

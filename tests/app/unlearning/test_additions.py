@@ -81,7 +81,7 @@ def test_a_claim_takes_batches_first(
 def test_a_lost_claim_leads_to_relearning_alone(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
-    """However often a worker dies after it claimed a batch, the next run starts from scratch and writes the batch
+    """If a worker dies after it claimed a batch, even repeatedly, the next run learns from scratch and writes the batch
     again."""
     add(live["dataset_id"], "new1")
     slots = slots_of(installation, live["dataset_id"], "new1")
@@ -261,9 +261,9 @@ def test_a_damaged_batch_is_dropped_alone(
     work: Callable[[], int],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """One damaged addition is dropped, which the audit log and the log say; its people are not held any more, and its
-    batch is destroyed before anybody in it counts as erased. Other additions and erasures of the dataset go on, also
-    of people whose rows a lost run had claimed."""
+    """A damaged addition is dropped, which the audit log and the log record; its people are no longer held, and its
+    batch is destroyed before any of them counts as erased. Other additions and erasures of the dataset continue, also
+    for people whose rows a lost run had claimed."""
     dataset = live["dataset_id"]
     for subject in ("p8", "p9"):
         forget(subject)

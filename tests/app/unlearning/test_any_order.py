@@ -160,7 +160,7 @@ class Story:
 @hypothesis.settings(max_examples=12, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(data=st.data())
 def test_any_order_of_events(set_up_once: Any, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Whatever is added, forgotten and killed in which order, on disk is who must be and the ledger verifies."""
+    """After additions, requests and kills in any order, the rows on disk are those expected and the ledger verifies."""
     folder = tmp_path_factory.mktemp("story") / "data"
     shutil.copytree(set_up_once, folder)
     settings = Settings(data_dir=folder, lease_seconds=60.0, calls_per_minute=0)

@@ -40,7 +40,7 @@ def statuses(get: Get, *requests: dict[str, Any]) -> list[str]:
 def test_requests_wait_until_there_are_enough(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """With batching of three requests, two wait and the third brings all of them into one run."""
+    """A model that batches three requests lets two wait and serves all three in one run."""
     model = new_model(new_dataset()["id"], batching={"max_requests": 3, "max_wait_seconds": HOUR})
     assert model["batching"] == {"max_requests": 3, "max_wait_seconds": HOUR}
     work()
@@ -93,7 +93,8 @@ def test_a_deadline_ends_the_waiting(
 def test_each_model_has_its_own_patience(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], older: Any
 ) -> None:
-    """On one dataset a model without batching runs at once, and so are the rows erased; the patient one runs later."""
+    """A model without batching runs at once, which erases the rows; a model of the same dataset with batching runs
+    later."""
     dataset = new_dataset()
     prompt = new_model(dataset["id"])
     patient = new_model(dataset["id"], batching={"max_wait_seconds": HOUR})

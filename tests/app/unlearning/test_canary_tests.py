@@ -104,8 +104,8 @@ def test_what_a_canary_test_refutes_is_not_published(
     observe: Callable[[CanaryPlan, Mechanism | None], Observed | None],
     refusal: type[Exception],
 ) -> None:
-    """Without its audit, with another one, or with one that found something a run publishes nothing; the request stays
-    open, and is completed by the next run."""
+    """A run whose audit is missing, differs or found something publishes nothing; the request stays open, and the next
+    run completes it."""
     request = forget("p1")
     claimed = claim()
     assert claimed.audit

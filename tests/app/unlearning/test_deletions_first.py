@@ -28,7 +28,7 @@ def claim(installation: Installation) -> Claim:
 def test_a_worker_that_only_forgets_leaves_learning_alone(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
-    """For who takes deletions alone nothing is due while models wait to learn; a request of theirs is."""
+    """A worker for deletions only finds no work while models wait to learn, but serves a request."""
     new_model(new_dataset("waits")["id"])
     with installation.database.reading() as session:
         assert queue.anything_to_do(session)
@@ -44,8 +44,7 @@ def test_a_worker_that_only_forgets_leaves_learning_alone(
 def test_a_model_with_somebody_to_forget_goes_before_one_that_only_learns(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
-    """Of the models of a dataset, one that was made after everybody was erased learns after the others have forgotten
-    them."""
+    """A model that was made after the rows were erased learns after the dataset's other models have forgotten."""
     dataset = new_dataset()
     first, second = new_model(dataset["id"]), new_model(dataset["id"])
     while runner.run_next(installation, worker="w"):

@@ -148,7 +148,7 @@ def test_failing_a_run_that_was_taken_away_changes_nothing(
 def test_runs_of_a_dead_worker_are_taken_back(
     claim: Claim, live: Any, forget: Make, get: Get, installation: Installation
 ) -> None:
-    """What a worker known to be dead held can be claimed at once; what others hold stays with them."""
+    """The runs of a dead worker can be claimed again at once; other workers keep theirs."""
     slots = slots_of(installation, live[0]["id"], "p3")
     request = forget("p3")
     held = claim(worker="dead")
@@ -181,8 +181,8 @@ def test_a_run_that_kills_its_workers_backs_off(
 def test_failures_that_repeat_are_counted_on_one_run(
     installation: Installation, claim: Claim, fail: Any, live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Of runs that fail for ever for the same reason the first, the last and a count are kept; the request that they
-    serve names the last, all are counted as ended, and another reason begins anew."""
+    """Of runs that keep failing for the same reason, the first, the last and a count are kept. Their request names the
+    last, all count as ended, and another reason starts a new count."""
     request = forget("p1")
     for _ in range(6):
         fail(claim())

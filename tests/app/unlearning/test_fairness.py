@@ -1,4 +1,5 @@
-"""Nobody waits for ever: neither behind busier models, nor behind what is broken, nor for what will never come."""
+"""Fairness: no request waits forever, neither behind busier models, nor behind broken ones, nor for a batch that never
+fills."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +44,7 @@ def claim(installation: Installation) -> Callable[[], ClaimedRun]:
 def test_models_of_one_dataset_take_turns(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """With a new request before every run, both models keep up and the first request completes."""
+    """Both models keep up and the first request completes although a new request arrives before every run."""
     dataset = new_dataset()
     new_model(dataset["id"]), new_model(dataset["id"])
     work()
@@ -113,7 +114,7 @@ def test_a_broken_model_stops_nobody_else(
 def test_weights_that_cannot_be_removed_stop_nobody(
     settings: Settings, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """Where the disk refuses to destroy something, runs go on, and it is tried again."""
+    """Runs continue if the disk refuses to destroy a file, which is tried again."""
     new_model(new_dataset()["id"])
     work()
     (settings.data_dir / "weights" / "stray.sealed").mkdir()

@@ -46,7 +46,7 @@ def test_one_record_is_unlearned() -> None:
 
 
 def test_what_is_no_cheaper_is_relearned() -> None:
-    """With noise far too small for the target, the plan is to learn again, and says why."""
+    """If the noise is far too small for the target, the plan is to relearn, with the reason."""
     chain = learned(noise_scale=1e-9)
     plan = planner.forget(chain, records=1, epsilon=0.01, delta=1e-9)
     assert (plan.kind, plan.steps) == ("relearn", chain.mechanism.learn_steps)
@@ -62,7 +62,7 @@ def test_nothing_to_forget_still_takes_a_step() -> None:
 
 @given(records=st.integers(1, 1000), epsilon=st.floats(0.05, 10), noise_scale=st.floats(1e-4, 0.1))
 def test_every_plan_reaches_the_target(records: int, epsilon: float, noise_scale: float) -> None:
-    """Whatever is asked of whatever chain, there is a plan, it meets (epsilon, delta), and one step less would not."""
+    """A plan exists for any chain and target, meets (epsilon, delta), and would miss it with one step less."""
     chain = learned(noise_scale)
     plan = planner.forget(chain, records=records, epsilon=epsilon, delta=DELTA)
     if plan.kind == "relearn":

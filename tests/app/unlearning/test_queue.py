@@ -1,4 +1,4 @@
-"""What waits for a worker: which datasets are due, in whose turn, and which requests a run takes."""
+"""The queue: due datasets, their order among tenants, and the requests that a run takes."""
 
 import datetime
 from collections.abc import Callable
@@ -98,13 +98,13 @@ def claim(installation: Installation, limit: int = 500) -> str | None:
 
 
 def open_erasures(session: Session) -> int:
-    """How many lines the index of the queue holds."""
+    """Count the entries in the queue's index."""
     waits = sa.and_(Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
     return session.scalars(sa.select(sa.func.count()).select_from(Erasure).where(waits)).one()
 
 
 def test_a_request_in_its_grace_time_is_not_taken(installation: Installation, wait: Wait) -> None:
-    """Until `held_until` nothing is due, and a run that somebody else's request brings leaves it alone."""
+    """A request is not due before `held_until`, and a run that serves another request leaves it alone."""
     _, held = wait(held_until=DAY)
     assert due(installation) == []
     wait()
@@ -135,7 +135,7 @@ def test_what_is_not_accepted_is_not_taken(installation: Installation, wait: Wai
 def test_the_queue_follows_the_request(
     installation: Installation, wait: Wait, status: RequestStatus, held_until: datetime.timedelta | None
 ) -> None:
-    """However a request is changed, its erasures stand in the queue as if they had been stored with it now."""
+    """After any change of a request, its erasures are queued as if they had been stored with it now."""
     _, request_id = wait()
     change(installation, request_id, status=status, held_until=held_until, deadline=3 * DAY)
     with installation.database.reading() as session:
@@ -177,7 +177,8 @@ def test_tenants_take_turns(installation: Installation, wait: Wait) -> None:
 
 
 def test_a_deadline_that_is_near_goes_before_turns(installation: Installation, wait: Wait) -> None:
-    """What is due within a week is done first, though its tenant had the last run; an extension puts it back."""
+    """A dataset whose deadline is within a week goes first even if its tenant had the last run; an extension moves it
+    back."""
     wait("ds_a", "tn_a")
     wait("ds_b", "tn_b")
     assert claim(installation) == "ds_a"
@@ -222,7 +223,8 @@ def two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nobody_is_told_of_a_run_for_more_than_one_takes(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Callable[[str], Any]
 ) -> None:
-    """What a request and its dataset's account say will run is for as many as one run takes, and is what then runs."""
+    """The estimate of a request and the account of its dataset are for as many requests as one run takes, and match the
+    run that follows."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")
     request = [forget(f"p{person}") for person in range(5)][-1]

@@ -28,7 +28,7 @@ def names(found: list[DueDataset]) -> list[str]:
 
 
 def test_a_backlog_of_one_tenant_does_not_hold_up_another() -> None:
-    """Of a tenant with fifty datasets and one with a single one, due last, the latter is next or next but one."""
+    """A tenant with a single dataset, due last, is first or second even if another tenant has fifty due datasets."""
     backlog = [due(f"a{number}", "a", 10 + number / 10) for number in range(50)]
     quiet = due("b0", "b", 30)
     ran_last = {"a": TenantShare(last_began_at=NOW - HOUR), "b": TenantShare(last_began_at=NOW - DAY)}
@@ -38,7 +38,7 @@ def test_a_backlog_of_one_tenant_does_not_hold_up_another() -> None:
 
 
 def test_a_deadline_that_is_near_goes_first() -> None:
-    """What is due within a week goes before all the rest; among it tenants take turns, whatever their deadlines."""
+    """Datasets due within a week go before all others; among them tenants alternate regardless of deadlines."""
     found = [due("a0", "a", 6), due("a1", "a", -1), due("a2", "a", 8), due("b0", "b", 7), due("b1", "b", 20)]
     ran = {"a": TenantShare(running=3, last_began_at=NOW)}
     assert names(in_turn(found, ran, at=NOW)) == ["b0", "a1", "a0", "b1", "a2"]
@@ -53,7 +53,7 @@ def test_learning_is_never_pressing() -> None:
 
 
 def test_who_has_least_under_way_is_next() -> None:
-    """With several workers, a tenant without a run goes before one that has some, whoever began last."""
+    """A tenant without a running worker goes before a tenant with some, whichever had the last run."""
     found = [due("a0", "a", 9), due("b0", "b", 30), due("b1", "b", 31), due("b2", "b", 32)]
     ran = {"a": TenantShare(running=2, last_began_at=NOW - DAY), "b": TenantShare(last_began_at=NOW)}
     assert names(in_turn(found, ran, at=NOW)) == ["b0", "b1", "a0", "b2"]

@@ -32,7 +32,7 @@ def reasons(waiting: dict[str, Any]) -> dict[str, int]:
 
 
 def test_nobody_waits(patient: dict[str, Any], get: Get) -> None:
-    """Without waiting requests all counts are zero."""
+    """All counts are zero if no requests wait."""
     nobody = {"people": 0, "requests": 0, "first_due_at": None, "reasons": []}
     assert get(f"/models/{patient['id']}")["waiting"] == nobody
 

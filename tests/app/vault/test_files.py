@@ -10,7 +10,7 @@ WORKERS = 8
 
 
 def test_a_file_is_wiped_by_whoever_comes(tmp_path: Path) -> None:
-    """Of workers that wipe the same files at the same moment, each finds that they are gone, and none fails."""
+    """Workers that wipe the same files at the same moment all succeed and find the files gone."""
     paths = [tmp_path / f"{number}.sealed" for number in range(50)]
     together = threading.Barrier(WORKERS)
 

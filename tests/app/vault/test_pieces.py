@@ -34,7 +34,7 @@ def _bytes(folder: Path) -> bytes:
 
 @given(content=st.binary(max_size=300))
 def test_what_was_sealed_is_opened(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whatever is sealed comes back, and cannot be read where it lies."""
+    """Sealed content opens unchanged and is not readable in its sealed form."""
     folder = tmp_path_factory.mktemp("vault")
     key_encryption = KeyEncryptionFile(folder / "kek")
     key_encryption.create()
@@ -45,7 +45,7 @@ def test_what_was_sealed_is_opened(content: bytes, tmp_path_factory: pytest.Temp
 
 
 def test_another_process_opens_it(vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
-    """What one process sealed any other opens that shares the folder and the key-encryption key."""
+    """Any process that shares the folder and the key-encryption key opens what another process sealed."""
     sealed = vault.seal(b"free text")
     assert Vault(tmp_path / "vault", key_encryption, reference=str, record_key=str.encode).open(sealed) == b"free text"
 
@@ -61,7 +61,7 @@ def test_a_destroyed_key_opens_nothing(vault: Vault) -> None:
 
 
 def test_a_destroyed_key_is_overwritten(vault: Vault, tmp_path: Path) -> None:
-    """Of a destroyed key no byte is left in its page: its line is zero."""
+    """Destroying a key overwrites its whole line of the page with zeros."""
     sealed = vault.seal(b"gone")
     [page] = (tmp_path / "vault").glob("*.page")
     before = page.read_bytes()
@@ -73,7 +73,7 @@ def test_a_destroyed_key_is_overwritten(vault: Vault, tmp_path: Path) -> None:
 
 
 def test_sealing_again_uses_the_same_key(vault: Vault) -> None:
-    """What replaces a piece is sealed under its key: to destroy that destroys both."""
+    """A replacement is sealed under the key of the piece it replaces, so destroying that key destroys both."""
     first = vault.seal(b"first")
     second = vault.seal(b"second", key=vault.key_of(first))
     assert vault.open(second) == b"second"
@@ -149,7 +149,7 @@ def test_many_are_opened_at_once(vault: Vault, key_encryption: KeyEncryptionFile
 def test_a_change_that_was_cut_off_keeps_no_key(
     vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile
 ) -> None:
-    """What a change of the key-encryption key left when it was cut off does not outlive a key that is destroyed."""
+    """Destroying a key also removes the pages left by an interrupted change of the key-encryption key."""
     gone = vault.seal(b"gone")
     [page] = (tmp_path / "vault").glob("*.page")
     left = page.with_name(f".{page.name}.next")
@@ -181,7 +181,8 @@ def test_pages_move_to_another_vault(vault: Vault, tmp_path: Path) -> None:
 
 
 def test_a_page_that_was_not_written_to_its_end_is_no_page(vault: Vault, tmp_path: Path) -> None:
-    """Where a new page does not fit on the disk, sealing fails, and what is there is backed up and rotated still."""
+    """If a new page does not fit on the disk, sealing fails, and the existing pages can still be backed up and
+    rotated."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
     try:

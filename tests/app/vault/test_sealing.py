@@ -51,7 +51,7 @@ def test_nothing_is_in_the_clear(sealed: SealedStore, objects: ObjectStore, keys
 
 
 def test_a_destroyed_key_is_the_end(sealed: SealedStore, objects: ObjectStore) -> None:
-    """Once destroyed, a thing does not open, even where its object was copied before and is put back."""
+    """A destroyed object does not open, even if a copy of it is put back."""
     copies = {name: objects.get(name) for name in objects.names()}
     sealed.destroy("ds_1.a")
     assert objects.names() == {}
@@ -77,7 +77,7 @@ def test_a_new_key_encryption_key_ends_copies_of_keys_too(
 
 
 def test_keys_go_before_the_store_is_asked(sealed: SealedStore, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the store is away, destroying fails and says so, and the keys are gone nevertheless."""
+    """If the store is unavailable, destroying fails with its error, but the keys are gone."""
     sealed.put("ds_1.b", CONTENT)
 
     def away(*_: object) -> None:
@@ -101,7 +101,7 @@ def test_keys_are_zero_before_their_names_go(sealed: SealedStore, keys: Path, tm
 
 
 def test_sealing_again_destroys_what_was_before(sealed: SealedStore, objects: ObjectStore) -> None:
-    """Of a name there is one thing; the one before does not open any more."""
+    """Sealing under an existing name replaces the object; the one before does not open any more."""
     [name] = objects.names()
     before = objects.get(name)
     sealed.put("ds_1.a", b"other")
@@ -126,7 +126,7 @@ def test_a_group_is_destroyed_but_some(sealed: SealedStore, objects: ObjectStore
 
 @pytest.mark.parametrize("position", [0, 20, -1])
 def test_damage_is_noticed(sealed: SealedStore, objects: ObjectStore, position: int) -> None:
-    """One changed bit anywhere, and it does not open."""
+    """An object with a flipped bit anywhere does not open."""
     content = bytearray(objects.get("ds_1.a.sealed"))
     content[position] ^= 1
     objects.put("ds_1.a.sealed", bytes(content))
@@ -180,7 +180,7 @@ def test_a_rotation_loses_nothing(sealed: SealedStore, keys: Path, key_encryptio
 
 
 def test_a_rotation_amid_traffic(sealed: SealedStore, key_encryption: KeyEncryptionFile) -> None:
-    """Who seals, opens and destroys while keys are changed notices nothing, and nothing comes back."""
+    """Sealing, opening and destroying work while keys are rotated, and destroyed objects stay destroyed."""
 
     def traffic(number: int) -> None:
         name = f"ds_2.{number}"
@@ -204,8 +204,8 @@ def test_a_rotation_amid_traffic(sealed: SealedStore, key_encryption: KeyEncrypt
 def test_a_key_that_is_overwritten_as_it_is_read(
     sealed: SealedStore, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who opened the file of a key just before it was wrapped again reads zeros, and then the key: nothing is damaged.
-    Zeros that stay are."""
+    """A reader that finds zeros because a key is being wrapped again reads the key on a second try and reports no
+    damage; a file that stays zero is damaged."""
     read_bytes, reads = Path.read_bytes, iter([True])
 
     def overwritten(path: Path) -> bytes:

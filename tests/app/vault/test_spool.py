@@ -45,7 +45,8 @@ def test_what_was_written_is_read_anywhere(
 
 
 def test_on_the_disk_is_noise_without_a_name(spooled: Spool, tmp_path: Path) -> None:
-    """Of the content nothing is on the disk, not even whether two spools or two blocks hold the same; nor is a name."""
+    """The content on the disk is noise that does not even reveal whether two spools or two blocks hold the same, and
+    the file has no name."""
     with store.create(tmp_path) as other:
         for file in (spooled, other):
             for _ in range(100):
@@ -59,7 +60,7 @@ def test_on_the_disk_is_noise_without_a_name(spooled: Spool, tmp_path: Path) -> 
 
 
 def test_no_part_of_the_key_stream_serves_twice(spooled: Spool) -> None:
-    """What is written once can neither be written over nor continued from beyond its end."""
+    """A spool refuses to overwrite its content or to write beyond its end."""
     spooled.write(b"once")
     for place in (0, 3, 5):
         spooled.seek(place)

@@ -39,7 +39,7 @@ def test_create_does_not_replace(objects: ObjectStore) -> None:
 
 
 def test_one_of_many_creates(open_objects: Callable[[], ObjectStore]) -> None:
-    """Of several concurrent creations exactly one succeeds, and its content is stored."""
+    """Exactly one of several concurrent creations succeeds, and its content is stored."""
 
     def create(number: int) -> bool:
         try:

@@ -38,7 +38,7 @@ def test_a_version_is_read_back(store: WeightStore) -> None:
 
 
 def test_weights_are_sealed(store: WeightStore, tmp_path: Path) -> None:
-    """On disk a version is a private file that says nothing of its content, and each has a key of its own."""
+    """A version on disk is a private file that reveals nothing of its content, and each version has its own key."""
     store.put("ver_2", WEIGHTS)
     sealed, other = (tmp_path / f"ver_{number}.sealed" for number in (1, 2))
     assert b"parameters" not in sealed.read_bytes()
@@ -71,7 +71,7 @@ def test_destroying_overwrites_the_key_first(store: WeightStore, tmp_path: Path)
 
 @pytest.mark.parametrize("part", ["ver_1.sealed", "keys/ver_1.key"])
 def test_half_a_version_is_destroyed_too(store: WeightStore, tmp_path: Path, part: str) -> None:
-    """What a crash left of a version, either file, is known, counts as destroyed and can be removed."""
+    """A version of which a crash left only one of its two files is listed, counts as destroyed and can be removed."""
     (tmp_path / part).unlink()
     assert store.version_ids() == {"ver_1"}
     with pytest.raises(WeightsDestroyed):
@@ -82,7 +82,7 @@ def test_half_a_version_is_destroyed_too(store: WeightStore, tmp_path: Path, par
 
 @pytest.mark.parametrize("position", [0, 20, -1])
 def test_damage_is_noticed(store: WeightStore, tmp_path: Path, position: int) -> None:
-    """One changed bit anywhere, and the weights do not open."""
+    """Weights with a flipped bit anywhere do not open."""
     path = tmp_path / "ver_1.sealed"
     content = bytearray(path.read_bytes())
     content[position] ^= 1

@@ -90,7 +90,8 @@ def test_any_number_of_steps(c, steps):
 
 
 def test_after_the_greatest_expansion_comes_the_greatest_contraction():
-    """What ten million steps have blown up and ten million others have shrunk again is what it was."""
+    """Ten million steps of expansion followed by ten million steps of the inverse contraction return to the original
+    mu."""
     grown = Stretch(steps=10**7, contraction=2.0, variance=1e-6)
     shrunk = Stretch(steps=10**7, contraction=0.5, variance=1e-6)
     least = math.sqrt(1e-6 / 3 + 1e-6 * 4 / 3)
@@ -164,7 +165,7 @@ def test_climbing_from_anywhere_never_exceeds_it(seed):
     seed=st.integers(0, 2**32),
 )
 def test_no_quadratic_exceeds_the_bound(stretches, apart, seed):
-    """For any slopes in [-c_t, c_t] and any pulls up to s_t at each step, the exact mu stays below the bound."""
+    """The exact mu stays below the bound for any slopes in [-c_t, c_t] and any pulls up to s_t at each step."""
     steps = steps_of(stretches)
     generator = np.random.default_rng(seed)
     bound = taut_string.mu(stretches, apart=apart)

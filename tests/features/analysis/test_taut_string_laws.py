@@ -135,7 +135,7 @@ def test_restarts_are_chains_that_begin_there(stretches, apart):
 
 
 def test_nothing_differs_or_nothing_hides():
-    """Without a difference mu is 0; starts at a distance are distinguished with certainty before the first step."""
+    """Mu is 0 if nothing differs; starts at a distance are distinguished with certainty before the first step."""
     quiet = Stretch(steps=10, contraction=0.9, variance=1.0)
     assert taut_string.mu([]) == taut_string.mu([quiet]) == 0.0
     assert taut_string.mu([], apart=1e-300) == math.inf

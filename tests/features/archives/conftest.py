@@ -71,7 +71,7 @@ def restore(installation: Installation, restore_with: Callable[[Path | None], Re
 
 @pytest.fixture
 def runs_of(installation: Installation) -> Callable[[], list[tuple[str, str | None]]]:
-    """How all runs ended, oldest first."""
+    """List the status and error code of all runs, oldest first."""
 
     def ended() -> list[tuple[str, str | None]]:
         with installation.database.reading() as session:

@@ -59,7 +59,7 @@ def test_chunks_end_anywhere(key: KeyEncryptionFile, size: int) -> None:
 
 
 def test_tallies_agree(key: KeyEncryptionFile) -> None:
-    """What was read is counted and hashed as what was written."""
+    """The counts and hashes of what is read equal those of what was written."""
     file = io.BytesIO()
     writer = Writer(file, key)
     for thing, content in LARGE:
@@ -95,7 +95,7 @@ def test_chunks_cannot_be_reordered_or_left_out(key: KeyEncryptionFile) -> None:
 
 @pytest.mark.parametrize("place", [5, 20, 40, HEAD + 3, -1])
 def test_no_bit_can_be_changed(key: KeyEncryptionFile, place: int) -> None:
-    """One changed bit anywhere is refused."""
+    """An archive with a flipped bit anywhere is refused."""
     changed = bytearray(written(key, *LARGE))
     changed[place] ^= 1
     with pytest.raises((BackupDamaged, BackupRefused)):
@@ -103,7 +103,7 @@ def test_no_bit_can_be_changed(key: KeyEncryptionFile, place: int) -> None:
 
 
 def test_another_key_opens_nothing(key: KeyEncryptionFile, tmp_path: Path) -> None:
-    """With another key file the archive is refused before anything of it is read."""
+    """An archive is refused with another key file before any of it is read."""
     other = KeyEncryptionFile(tmp_path / "other")
     other.create()
     with pytest.raises(BackupRefused, match="key file is not the one"):
@@ -111,7 +111,7 @@ def test_another_key_opens_nothing(key: KeyEncryptionFile, tmp_path: Path) -> No
 
 
 def test_nothing_is_in_clear(key: KeyEncryptionFile) -> None:
-    """Neither names nor contents can be read in the archive."""
+    """An archive contains neither names nor contents in clear."""
     sealed = written(key, ("tables/people", b"an unmistakable line of text" * 100))
     assert b"people" not in sealed
     assert b"unmistakable" not in sealed

@@ -1,4 +1,4 @@
-"""What is remembered of a request apart from the database brings it back, once."""
+"""Requests remembered outside the database are restored from there, once."""
 
 import json
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def test_a_restored_request_has_its_aliases(
     work: Callable[[], int],
     get: Get,
 ) -> None:
-    """What is remembered apart from the database covers all identifiers: a request made again from it erases all."""
+    """The record outside the database covers all identifiers of a request, so a restored request erases all of them."""
     dataset = new_dataset(rows=40, rows_each=2)
     new_model(dataset["id"])
     assert work() == 1

@@ -48,8 +48,8 @@ def made(
 
 
 def test_a_backup_is_restored(made: Path, lethe: Lethe) -> None:
-    """It says how many requests came since, what is still to be done, and that one person can log in; invitations are
-    void."""
+    """Restoring prints how many requests came after the backup, the remaining work, and that one person can log in;
+    invitations are void."""
     ended = lethe("restore", "archive", "--key-file", "key", "--tombstones", made)
     assert (ended.code, ended.err) == (0, ""), ended.err
     assert "1 requests came after that" in ended.out
@@ -65,7 +65,8 @@ def test_a_backup_is_restored(made: Path, lethe: Lethe) -> None:
 
 
 def test_tombstones_are_not_forgotten_by_mistake(made: Path, lethe: Lethe) -> None:
-    """Without either option it is refused; who has none must say so, and is told what that means."""
+    """A restore without either tombstone option is refused; `--no-tombstones` needs `--lost-versions`, and prints a
+    warning."""
     refused(lethe("restore", "archive", "--key-file", "key"), "backup_refused")
     refused(lethe("restore", "archive", "--key-file", "key", "--tombstones", made, "--no-tombstones"), "backup_refused")
     assert not Path("restored").exists()
@@ -90,8 +91,8 @@ def test_what_cannot_be_restored_ends_in_one_line(made: Path, lethe: Lethe) -> N
 def test_a_damaged_page_of_the_vault_stops_backup_and_rotation(
     place: int, installation: Installation, lethe: Lethe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a key, or the end of a page, is not what was written, both commands name the page in one line; nothing is
-    written, and both work once the page is back."""
+    """If a key or the end of a page was changed, both commands name the page in one line and write nothing; both work
+    once the page is put back."""
     sealed = installation.vault.seal(b"case-7")
     monkeypatch.setenv("LETHE_DATA_DIR", str(installation.settings.data_dir))
     [page] = (installation.settings.data_dir / "vault").glob("*.page")

@@ -143,7 +143,8 @@ def test_dropped_lines_are_covered(
     back_up: Callable[[], Backup],
     restore_with: RestoreWith,
 ) -> None:
-    """Where what the archive saw last was dropped since, because it is old, the lines that are left cover it."""
+    """Lines that were dropped because of their age, including the archive's last, count as covered by the remaining
+    lines."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)

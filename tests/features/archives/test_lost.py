@@ -42,7 +42,7 @@ def test_versions_that_were_lost_are_counted(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """What versions gave away that the backup does not know is in every `adaptive` number that is signed afterwards."""
+    """Every `adaptive` number that is signed after a restore includes the versions that the backup does not know."""
     model = new_model(new_dataset(rows=60)["id"])
     assert work() == 1
     back_up()
@@ -184,8 +184,8 @@ def test_a_database_that_was_put_back_is_mended(
     other: Settings,
     tmp_path: Path,
 ) -> None:
-    """Whoever is back because the database and the rows were put back by other means is forgotten again, however long
-    ago that was: a backup of what is there restores with the tombstones."""
+    """A person who returned because the database and the rows were put back by other means is forgotten again, however
+    long ago that was: a backup of that state restores with the tombstones."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1")
     new_model(dataset["id"])

@@ -42,8 +42,9 @@ def test_whoever_was_forgotten_since_is_forgotten_again(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Their rows are null on disk before anything may be served, their requests are open again under their own ids and
-    deadlines, and a worker completes them with new certificates; nobody else's rows are touched."""
+    """The rows of people forgotten since the backup are null on disk before anything is served, their requests are open
+    again under their own ids and deadlines, and a worker completes them with new certificates; no other rows are
+    touched."""
     dataset = new_dataset(rows=60)
     slots = slots_of(installation, dataset["id"], "p1", "p3", "p5")
     model = new_model(dataset["id"])
@@ -392,7 +393,7 @@ def test_it_is_restored_where_nothing_is(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Over an installation, over part of one, or beside other tombstones, nothing is restored."""
+    """Restoring is refused over an installation, over part of one, or next to other tombstones."""
     new_dataset()
     forget("p1")
     back_up()

@@ -71,7 +71,7 @@ def test_a_whole_file_holds(apart: Installation, file: Path) -> None:
 
 
 def test_every_flipped_bit_is_found(apart: Installation, file: Path) -> None:
-    """One bit, of any byte of the file, is enough; its place is named."""
+    """Verification finds a flipped bit in any byte of the file and names its place."""
     whole = file.read_bytes()
     journal = tombstones.journal(apart)
     places = {0, len(whole) - 1, *(end - 1 for end in range(1, len(whole)) if whole[end : end + 1] == b"\n")}
@@ -111,7 +111,7 @@ def test_lines_that_were_moved_are_found(apart: Installation, file: Path) -> Non
 
 
 def test_a_tail_that_was_cut_off_is_written_again(apart: Installation, file: Path) -> None:
-    """What the database still knows comes back by itself, however much of the end is gone."""
+    """A tail that was cut off, of any length, is written again from what the database still knows."""
     before = [line.of for line in tombstones.journal(apart).lines() if line.request]
     size = file.stat().st_size
     for cut in (1, 77, size // 2, size - 1, size):
@@ -157,7 +157,7 @@ def test_all_of_it_is_verified_every_hour(apart: Installation, file: Path) -> No
 
 
 def test_another_file_is_verified_before_a_run(apart: Installation, file: Path) -> None:
-    """Whoever is about to erase believes what was found only of the file that was verified, not of one in its place."""
+    """Before a run erases rows, an earlier verdict counts only for the verified file, not for another in its place."""
     verification.verify(apart)
     verification.require_whole(apart)
     whole = bytearray(file.read_bytes())
@@ -205,7 +205,7 @@ def test_nobody_is_erased_while_it_is_damaged(
 
 @pytest.mark.parametrize("kept", ["", "{", '{"at": 1}', "[]"])
 def test_a_note_that_cannot_be_read_is_none(apart: Installation, file: Path, kept: str) -> None:
-    """What lies beside the file is only what was found last: without it, or cut short, all is verified again."""
+    """A verdict file that is missing or truncated is ignored, and the whole file is verified again."""
     verification.verdict_file(apart.settings).write_text(kept)
     assert verification.last_verdict(apart.settings) is None
     verification.verify_on_schedule(apart)

@@ -55,8 +55,8 @@ def test_a_trainer_is_told_before_the_latest_date(
     forget: New,
     deliveries: Callable[[], list[WebhookDelivery]],
 ) -> None:
-    """One webhook announces the retraining with its latest date, for however many wait; another follows only if the
-    date comes forward or has become too late, and one per retraining after a manifest."""
+    """One webhook announces the retraining with its latest date for all waiting requests; another follows only if the
+    date moves forward or has become too late, and one per retraining after a manifest."""
 
     def told() -> list[dict[str, Any]]:
         jobs.announce_retrainings(installation)

@@ -34,7 +34,7 @@ Broker = processes.Redis | processes.RabbitMQ
 def test_message_says_nothing(
     broker: processes.Redis, gateway: TestClient, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """What waits in the broker names no person, request, model, dataset or run: its task has no arguments."""
+    """A message in the broker names no person, request, model, dataset or run: its task has no arguments."""
     person = "somebody-by-name"
     file = people(person, *(f"p{number}" for number in range(30)))
     dataset = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", file)}).json()
@@ -143,7 +143,7 @@ _NO_RINGS = [
     b'{"properties": {"delivery_tag": "d"}, "headers": {"task": ["lethe.work"]}, "body": "W10="}',
     b'{"__type__": "datetime", "__value__": "never"}',
 ]
-"""What is no message, what is none of Celery's, and what is none of ours; for RabbitMQ they are bodies."""
+"""Malformed messages, messages not from Celery and messages of unknown tasks; RabbitMQ gets them as bodies."""
 
 
 def _headers(number: int) -> dict[str, Any]:

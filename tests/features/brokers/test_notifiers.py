@@ -16,7 +16,7 @@ from lethe.contract.problems import InputInvalid
 
 
 def test_settings_choose_the_bell(tmp_path: Path) -> None:
-    """With a broker the notifier is Celery's."""
+    """The notifier is Celery's if a broker is set."""
     broker = SecretStr("redis://127.0.0.1:1/0")
     assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path, broker_url=broker)).notifier, CeleryNotifier)
 

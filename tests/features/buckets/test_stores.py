@@ -15,7 +15,8 @@ from tests.features.buckets.server import Server
 
 @pytest.mark.parametrize("kept", [{"versioning": "Enabled"}, {"object_lock": True}])
 def test_a_bucket_that_keeps_versions_is_refused(s3: Server, kept: dict[str, object]) -> None:
-    """With versioning or object lock the check and every write are refused, and the message says what to do."""
+    """A bucket with versioning or object lock fails the check and every write, and the message says what to switch
+    off."""
     objects = S3Store(f"s3://{s3.new_bucket(**kept)}", "weights")  # type: ignore[arg-type]
     for write in (objects.check, lambda: objects.put("a.x", b"1"), lambda: objects.create("a.y", b"1")):
         with pytest.raises(StoreKeepsVersions, match="switch versioning and object lock off"):
@@ -71,7 +72,7 @@ def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, s3: Serv
 def test_credentials_come_from_the_shared_file_too(
     s3: Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a key in the environment, the profile of the shared credentials file is used."""
+    """The profile of the shared credentials file is used if the environment has no key."""
     file, environment = tmp_path / "credentials", s3.environment
     file.write_text(
         f"[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n[lethe]\n"

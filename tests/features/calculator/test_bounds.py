@@ -51,7 +51,7 @@ def test_much_work_is_refused_before_it_is_done(gateway: TestClient, refused: Re
 
 
 def test_an_evaluation_ends_when_its_caller_goes(settings: Settings, admin_key: str) -> None:
-    """What is being evaluated is stopped as soon as nobody waits for it any more."""
+    """An evaluation stops as soon as its caller disconnects."""
     stopped = threading.Event()
     service, body = create_app(settings), b'{"params": {"mu": 0.3, "delta": 1e-5}}'
     messages = [{"type": "http.request", "body": body, "more_body": False}, {"type": "http.disconnect"}]

@@ -35,8 +35,8 @@ def test_far_tail_has_full_precision() -> None:
 
 
 def test_p_values_are_uniform_whatever_the_ties() -> None:
-    """With exchangeable groups the p-value is at most u in a share u of tests, also where most losses are equal: of
-    2,000 tests at five levels a right law misses this band once in ten thousand."""
+    """With exchangeable groups the p-value is at most u in a share u of tests, even if most losses are equal: in 2,000
+    tests at five levels a valid test misses this band once in ten thousand."""
     rng = np.random.default_rng(5)
     p_values = []
     for _ in range(2000):
@@ -49,7 +49,7 @@ def test_p_values_are_uniform_whatever_the_ties() -> None:
 
 
 def test_levels_sum_to_the_stated_total() -> None:
-    """However many tests a pipeline has, their levels sum to at most 1e-4; the first fifty are 1e-6."""
+    """The levels of a pipeline's tests sum to at most 1e-4, however many there are; the first fifty are 1e-6."""
     levels = [judging.level(test) for test in range(1, 100_000)]
     assert levels[:50] == [1e-6] * 50
     assert 0.99 * judging.TOTAL_LEVEL < math.fsum(levels) <= judging.TOTAL_LEVEL

@@ -37,7 +37,8 @@ def test_a_canary_test_that_is_asked_for(gateway: TestClient, live: dict[str, An
 
 
 def test_asking_again_is_asking_once(gateway: TestClient, live: dict[str, Any], work: Work, refused: Refused) -> None:
-    """Until it is done a canary test is asked for once, however often, and under one key even then."""
+    """Requesting a canary test again before it is done is a no-op; with one idempotency key it is a no-op even
+    afterwards."""
     place = f"/v1/models/{live['id']}/audit"
     first, again = (gateway.post(place, headers={"Idempotency-Key": "k"}) for _ in range(2))
     assert again.json() == first.json()
@@ -64,8 +65,8 @@ def test_only_a_live_model_is_tested(
 def test_a_request_goes_before_a_canary_test(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """Of a request and a canary test that wait for the same model the request runs first, even if it came later,
-    with the same run and certificate as without the test, which follows."""
+    """A request runs before a canary test that waits for the same model, even if it came later, with the same run and
+    certificate as without the test, which follows."""
     alone = get(f"/accounting/models/{live['id']}")["next_request"]["steps"]
     gateway.post(f"/v1/models/{live['id']}/audit")
     request = forget("p1")

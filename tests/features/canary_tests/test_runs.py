@@ -54,7 +54,7 @@ def test_all_steps_are_taken(plan: CanaryPlan) -> None:
 
 
 def test_progress_may_stop_it() -> None:
-    """What `on_progress` raises ends the canary test at once."""
+    """An exception from `on_progress` ends the canary test at once."""
 
     def lost(steps_done: int) -> None:
         raise LeaseLost("taken")
@@ -163,7 +163,7 @@ def test_models_that_cannot_be_tested(
 def test_requests_come_before_canary_tests(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Where both wait, somebody is forgotten first; then the canaries have their turn."""
+    """If a request and a canary test both wait, the request runs first."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     _ask(gateway, model)

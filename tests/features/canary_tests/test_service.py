@@ -164,7 +164,7 @@ def test_what_a_canary_test_refutes_is_told_once(
 def test_a_canary_test_that_came_to_nothing_is_made_again(
     installation: Installation, live: dict[str, Any], get: Get, ask: Callable[..., None], claim: Claim, work: Any
 ) -> None:
-    """What a canary test was cut off by says nothing about the model: it is made again, and then it is over."""
+    """A failed canary test does not count against the model: it is repeated, and is then done."""
     ask(live)
     claimed = claim()
     with installation.database.writing() as session:
@@ -180,7 +180,7 @@ def test_a_canary_test_that_came_to_nothing_is_made_again(
 def test_a_canary_test_is_not_tried_for_ever(
     installation: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, get: Get, forget: Make
 ) -> None:
-    """One that comes to nothing three times is over, and has made nobody wait: the model goes on as it is."""
+    """A canary test that fails three times is dropped without delaying requests; the model continues as it is."""
     ask(live)
     for _ in range(3):
         claimed = claim()

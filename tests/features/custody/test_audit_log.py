@@ -38,7 +38,7 @@ def _pages(get: Get, path: str) -> list[dict[str, Any]]:
 def test_an_outsider_recomputes_the_log(
     gateway: TestClient, get: Get, installation: Installation, keys: list[str]
 ) -> None:
-    """From the answers alone anybody recomputes every hash, in every page, and what the installation signed."""
+    """A third party recomputes every hash and signed head of the audit log from the responses alone, on every page."""
     periodic_jobs.sign_heads(installation)
     entries = _pages(get, "/audit-log?limit=2")[::-1]
     assert [entry["sequence"] for entry in entries] == list(range(1, len(entries) + 1))
@@ -67,7 +67,7 @@ def test_the_log_is_asked_for_something(get: Get, keys: list[str]) -> None:
 
 
 def test_pages_stay_while_entries_are_added(gateway: TestClient, get: Get, keys: list[str]) -> None:
-    """What is recorded between two pages moves none of the entries of the second."""
+    """Entries recorded between two pages do not shift the second page."""
     first = get("/audit-log?limit=2")
     gateway.delete(f"/v1/api-keys/{keys[0]}")
     second = get(f"/audit-log?limit=2&cursor={first['next_cursor']}")

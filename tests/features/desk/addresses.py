@@ -16,7 +16,7 @@ from tests.features.together.test_authorisation import delivered
 MARIA = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
 ELSEWHERE = {"/admin/": 303, "/admin/session": 204, "/admin/welcome": 410, "/admin/oidc": 404}
 ELSEWHERE |= {"/admin/oidc/return": 404}
-"""What leads on, or is for those who are invited, and with which status."""
+"""Addresses that redirect or are for invited people, with their status."""
 
 
 def paths() -> list[str]:
@@ -31,7 +31,8 @@ def of(path: str, ids: Mapping[str, str]) -> str:
 
 
 def happened(installation: Installation, api: httpx.Client, work: Callable[[], object]) -> dict[str, str]:
-    """What paths name: a person was forgotten by a model, another waits to be reviewed. `work`: do what is due."""
+    """Create the objects that paths name: a person forgotten by a model and another whose request is in review. `work`
+    does what is due."""
 
     def made(path: str, **sent: object) -> str:
         answer = api.post(f"/v1{path}", **sent)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What a browser does that a caller of the API does not: cookies, forms with their tokens, an origin."""
+"""A browser, which unlike a caller of the API has cookies, forms with tokens and an origin."""
 
 import re
 from dataclasses import dataclass

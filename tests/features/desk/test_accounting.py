@@ -14,7 +14,7 @@ SomebodyWith = Callable[..., Browser]
 
 
 def test_nothing_is_spent(officer: Browser, new_dataset: Make) -> None:
-    """Where there is no dataset, or nothing was learned from it, the pages say so."""
+    """The pages show an empty state if there is no dataset or nothing was learned from it."""
     assert "No dataset yet" in officer.get("/admin/accounting").text
     dataset = new_dataset()
     assert f"/admin/accounting/datasets/{dataset['id']}" in officer.get("/admin/accounting").text
@@ -57,7 +57,8 @@ def test_who_would_make_it_learn_again(
 
 
 def test_who_may_see_accounts(somebody_with: SomebodyWith, new_dataset: Make) -> None:
-    """Who may not list datasets is told so; who may not see accounts is refused; an unknown dataset is a 404."""
+    """A user who may not list datasets reads so; one who may not see accounts is refused; an unknown dataset returns
+    404."""
     dataset = new_dataset()["id"]
     accountant = somebody_with(Scope.ACCOUNTING_READ)
     assert "Your key may not list datasets" in accountant.get("/admin/accounting").text

@@ -51,8 +51,8 @@ def test_a_case_changes_hands(gateway: TestClient, forget: Make, get: Get, perso
 def test_only_those_who_decide(
     gateway: TestClient, forget: Make, get: Get, refused: Refused, person: Callable[..., str]
 ) -> None:
-    """Nobody gets a case who is not known, may not decide, is disabled, or is of another tenant; a case that somebody
-    had stays theirs when they are disabled, and says so by their name."""
+    """A case cannot be assigned to a user who is unknown, may not decide, is disabled or belongs to another tenant; a
+    disabled user keeps existing cases, and is marked as disabled."""
     shop = gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"]
     maria, viewer = person("Maria"), person("Victor", "viewer")
     engineer, operator = person("Eve", "engineer"), person("Olga", "operator")
@@ -108,7 +108,7 @@ def test_apps_need_not_know(
     key_with: Callable[..., dict[str, str]],
     person: Callable[..., str],
 ) -> None:
-    """Without requests:review nobody sees whose case a request is, nor asks for it."""
+    """A caller without requests:review neither sees nor filters by the assignee of a request."""
     request_id = forget("p1")["id"]
     maria = person("Maria")
     assert gateway.post(f"{PLACE}/{request_id}/assign", json={"assignee": maria}).is_success

@@ -56,7 +56,7 @@ def test_what_is_refused_says_why(officer: Browser, place: str) -> None:
 
 
 def test_who_only_reads(officer: Browser, somebody_with: Callable[..., Browser], place: str) -> None:
-    """Who may not decide is shown nothing of it and may do none of it."""
+    """A user who may not decide sees no attachments and may not read, add or delete any."""
     officer.send(f"{place}/attachments", file=(NAME, PDF))
     [path] = re.findall(r'<a href="(/admin/requests/\w+/attachments/att_\w+)">', officer.get(place).text)
     viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)

@@ -76,8 +76,8 @@ def test_name_and_bytes_have_one_key(installation: Installation) -> None:
 
 
 def test_a_deletion_that_was_cut_off_is_made_again(installation: Installation) -> None:
-    """Where the key is destroyed and the row is still there, the file is not there to anybody, and deleting it again
-    ends it."""
+    """If the key of an attachment is destroyed but its row remains, the file cannot be read, and deleting it again
+    removes the row."""
     request_id = ask(installation)
     attachment_id = attach(installation, request_id)
     named = {"request_id": request_id, "attachment_id": attachment_id}
@@ -97,7 +97,7 @@ def test_a_deletion_that_was_cut_off_is_made_again(installation: Installation) -
 
 
 def test_lists_read_no_bytes(installation: Installation) -> None:
-    """What is listed is not opened: bytes are fetched for the one file that is asked for."""
+    """Listing attachments does not load their bytes; only reading a file does."""
     request_id = ask(installation)
     attach(installation, request_id)
     with installation.database.reading() as session:

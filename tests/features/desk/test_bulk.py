@@ -50,7 +50,7 @@ def test_all_that_match_are_approved(officer: Browser, get: Get) -> None:
 
 @pytest.mark.usefixtures("many")
 def test_it_goes_on_where_it_was(officer: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes too long for one answer is said, and done with the next."""
+    """Bulk decisions that take too long for one response report their progress and continue with the next call."""
     monkeypatch.setattr(requests, "_MAX_SECONDS", 0.0)
     monkeypatch.setattr(requests, "_BATCH_SIZE", 40)
     page = officer.get("/admin/requests/decide?regulation=ccpa").text

@@ -24,7 +24,7 @@ Work = Callable[[], int]
 
 @pytest.fixture
 def model(new_dataset: Make, new_model: Make, forget: Make, work: Work) -> str:
-    """One that has learned and forgotten somebody, tested both times."""
+    """Return a model that has learned and forgotten a person, tested both times."""
     made: str = new_model(new_dataset(rows=200)["id"], noise_scale=0.02)["id"]
     work()
     forget("p1")
@@ -54,7 +54,7 @@ def test_a_run_that_passed(officer: Browser, model: str, get: Get) -> None:
 def test_a_run_that_was_refused(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor, finding: str
 ) -> None:
-    """What refuted a run is said in words, where it stands and on the overview."""
+    """The refutation of a run is explained in words on the run's page and on the overview."""
     run_id = get(f"/models/{model}")["audit"]["last_run_id"]
     with installation.database.writing(by=by) as session:
         run = session.get_one(Run, run_id)
@@ -73,7 +73,7 @@ def test_a_run_that_was_refused(
 def test_a_canary_test_from_before_there_was_a_schedule(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor
 ) -> None:
-    """What was not looked at is left out of the page of an old run, and is null in what the API says."""
+    """The page of an old run omits what was not measured, and the API returns null."""
     run_id = get(f"/models/{model}")["audit"]["last_run_id"]
     assert ">Schedule</button>" in officer.get(f"/admin/runs/{run_id}").text
     with installation.database.writing(by=by) as session:
@@ -128,7 +128,7 @@ def test_without_canary_tests(
 
 
 def test_no_number_is_rounded_in_our_favour() -> None:
-    """What is proved is rounded down, and what is certified up."""
+    """Lower bounds are rounded down and certified upper bounds up."""
     guesses = GuessesOut(true_positives=1, members=1, false_positives=0, nonmembers=1)
     counted = {
         "lanes": 2,

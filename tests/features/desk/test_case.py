@@ -154,8 +154,8 @@ def test_the_reply(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int],
     language: ReplyLanguage,
 ) -> None:  # fmt: skip
-    """In each language it says what was done and how often an attacker is right, as the certificate has it; why a
-    request was rejected; and that nothing was held. Before that it says that the request was received."""
+    """The reply in each language states the deletion and the attacker's success rate from the certificate, the reason
+    of a rejection, or that nothing was held; before that it confirms receipt."""
     new_model(new_dataset()["id"])
     work()
     done, none = forget("p1", external_id="case-7"), forget("stranger")
@@ -195,7 +195,7 @@ def test_the_reply_is_for_who_may_know(somebody_with: Callable[..., Browser], fo
 
 
 def test_the_reply_is_saved(officer: Browser, forget: Make, new_dataset: Make) -> None:
-    """Who decides saves it in the language that they read it in, as a PDF or as text."""
+    """An officer saves the reply in the language in which it is shown, as PDF or text."""
     new_dataset()
     place = f"/admin/requests/{forget('stranger')['id']}"
     assert '<option value="fr">Français</option>' in officer.get(place).text
@@ -221,8 +221,8 @@ def test_replies_say_nothing_of_an_outcome_that_is_not_known() -> None:
 def test_a_letter_says_who_erased_the_rows(
     gateway: TestClient, officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Where another request of the person erased the rows, the letter says so with that request's certificates, and
-    does not claim that nothing was held. Each case shows the other."""
+    """If another request of the person erased the rows, the reply says so with that request's certificates and does not
+    claim that nothing was held. Each case shows the other."""
     new_model(new_dataset()["id"])
     work()
     first, second = (forget("p1", identity_verified=False, external_id=name)["id"] for name in ("A-1", "B-2"))

@@ -165,8 +165,8 @@ def test_the_outlook_leads_to_what_it_counts(officer: Browser, gateway: TestClie
 
 
 def test_the_outlook_is_asked_for_seldom(officer: Browser, somebody_with: Callable[..., Browser]) -> None:
-    """What changes by the day is asked for once a minute, apart from the rest; a key that may see no requests has none
-    of it."""
+    """The calendar is refreshed once a minute, separately from the rest; a key that may not see requests gets none of
+    it."""
     page = officer.get("/admin/calendar").text
     assert 'class="calendar"' in page
     assert 'data-live="60" hx-get="/admin/outlook"' in page
@@ -182,7 +182,7 @@ def test_the_outlook_is_asked_for_seldom(officer: Browser, somebody_with: Callab
 def test_the_log_of_backups_is_not_for_every_key(
     somebody_with: Callable[..., Browser], installation: Installation
 ) -> None:
-    """Who may not read the audit log is told that no backup was made, and is not led there."""
+    """A user who may not read the audit log sees that no backup was made, without a link to the log."""
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=8)
     with installation.database.writing() as session:
         session.execute(sa.update(InstallationIdentity).values(created_at=long_ago))
@@ -194,7 +194,7 @@ def test_the_log_of_backups_is_not_for_every_key(
 def test_the_worst_models_are_shown(
     officer: Browser, installation: Installation, new_dataset: Make, new_model: Make
 ) -> None:
-    """Of many models the overview names eight, those in most danger, and leads to all of them."""
+    """The overview names the eight models most at risk and links to all of them."""
     dataset = new_dataset(rows=4)["id"]
     made = [new_model(dataset, name=f"m{n}")["id"] for n in range(10)]
     with installation.database.writing() as session:
@@ -208,8 +208,8 @@ def test_the_worst_models_are_shown(
 def test_people_still_in_models_are_said_where_nothing_is_in_danger(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Where no deadline is near, the page says how many requests wait, in how many models people still are, and when
-    the first of them is due."""
+    """If no deadline is near, the page shows how many requests wait, how many models still contain people, and the
+    first due date."""
     new_model(new_dataset()["id"])
     work()
     made = forget("p1")

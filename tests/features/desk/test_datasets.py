@@ -68,7 +68,7 @@ def test_a_file_of_numbers_becomes_a_dataset_with_a_target(officer: Browser, get
 
 
 def test_columns_are_stated_in_the_form(officer: Browser, get: Get) -> None:
-    """Without a schema file, the kind of each column and its public facts make the schema; a column that lacks facts is
+    """The kind and public facts of each column make the schema if no schema file is given; a column that lacks facts is
     named, and nothing is stored. The form proposes the same columns for the next file."""
     kinds = {"who": ("subject", ""), "age": ("number", "0..120"), "paid": ("label", "no, yes")}
 

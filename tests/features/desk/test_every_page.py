@@ -42,7 +42,7 @@ def test_every_page_in_german(officer: Browser, ids: dict[str, str]) -> None:
 
 
 def test_filters_and_searches(officer: Browser, ids: dict[str, str]) -> None:
-    """What lists are filtered and sorted by, people searched for, and what is recomputed, is answered."""
+    """Filters, sort orders, searches for people and recomputations return pages."""
     for filters in (
         "status=completed",
         "regulation=gdpr",

@@ -127,8 +127,8 @@ def test_members_cannot_be_left_out_added_or_exchanged(
 def test_a_forged_log_is_found_although_the_manifest_is_right(
     gateway: TestClient, installation: Installation, forgotten: str
 ) -> None:
-    """Where audit entries do not follow each other or their checkpoint, the pack is refused even if the manifest
-    states their digest."""
+    """A pack whose audit entries do not follow each other or do not match their checkpoint is refused, even if the
+    manifest states their digest."""
     members = members_of(pack_of(gateway, forgotten))
     keys = gateway.get("/.well-known/jwks.json").json()
     log = json.loads(members["audit-log.json"])
@@ -193,7 +193,7 @@ def test_a_pack_of_a_case_without_certificates(
 
 
 def test_a_letter_that_the_font_lacks_leaves_text(gateway: TestClient, forget: Make, refused: Make) -> None:
-    """Where the letter has characters that no PDF can show, the archive has it as text and says why."""
+    """If no PDF font has a character of the reply, the archive contains it as text and explains why."""
     request_id = forget("p1", external_id="案件 7", identity_verified=False)["id"]
     refused(gateway.get(f"{PLACE}/{request_id}/evidence-pack?format=pdf"), 409, "reply_unprintable")
     members = members_of(pack_of(gateway, request_id))
@@ -203,7 +203,7 @@ def test_a_letter_that_the_font_lacks_leaves_text(gateway: TestClient, forget: M
 
 
 def test_a_long_log_is_not_linked(gateway: TestClient, forgotten: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With more entries between than a pack takes, it has those about the request alone, and says that they are not
+    """A pack with too many entries in between contains only those about the request, and states that they are not
     linked."""
     monkeypatch.setattr(packing, "MAX_LINKED_ENTRIES", 1)
     pack = pack_of(gateway, forgotten)

@@ -1,4 +1,4 @@
-"""What is wrong in a form: in words, beside its field, with everything that was typed."""
+"""Faults in a form: shown in words next to their field, with the input kept."""
 
 import html
 import re
@@ -47,7 +47,7 @@ def test_numbers_and_names_are_explained() -> None:
 
 
 def test_our_own_sentences_stay() -> None:
-    """What a check of ours says is said as it is, with a capital; what nobody foresaw has a sentence too."""
+    """A message of our own validators is shown unchanged, capitalized; an unexpected fault has a sentence too."""
 
     class Asked(BaseModel):
         name: str

@@ -47,8 +47,8 @@ def test_each_kind_is_what_it_says(said: AttachmentKind) -> None:
     ],
 )
 def test_what_is_refused(name: str, content: bytes) -> None:
-    """What is of another kind than its name says, of none, empty, or has a name with what is not seen; the refusal
-    quotes neither name nor content."""
+    """A file is refused if its kind differs from its name, is unknown, if it is empty or if its name has invisible
+    characters; the refusal quotes neither name nor content."""
     with pytest.raises(AttachmentInvalid) as refused:
         examine(name, content)
     assert refused.value.errors[0].path == "file"

@@ -48,7 +48,7 @@ CODED = {
     ],
 )
 def test_the_browser_says_which_language(browser: Browser, accepted: str, expected: str) -> None:
-    """Without a choice a page is in the available language that the browser prefers, otherwise in English."""
+    """By default a page is in the available language that the browser prefers, otherwise in English."""
     page = browser.get("/admin/login", **{"Accept-Language": accepted}).text
     assert f'<html lang="{expected}">' in page
     assert ("Anmelden" in page) == (expected == "de")

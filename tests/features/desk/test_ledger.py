@@ -39,7 +39,7 @@ def test_the_ledger_is_recomputed(officer: Browser, installation: Installation) 
 
 @pytest.mark.usefixtures("published")
 def test_head_and_ledger_to_take_away(officer: Browser, get: Get) -> None:
-    """What is signed, and all that it is about, come as files."""
+    """The signed head and the ledger can be downloaded."""
     answer = officer.get("/admin/ledger/head.json")
     assert "attachment" in answer.headers["content-disposition"]
     assert json.loads(answer.text)["jws"] == get("/ledger/head")["jws"]

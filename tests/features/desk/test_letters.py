@@ -175,9 +175,9 @@ def test_a_reason_in_another_language_is_warned_about(officer: Browser, rejected
 
 
 def test_a_certificate_is_checked_by_its_code(gateway: TestClient, settings: Settings, forgotten: str) -> None:
-    """Without a login, the page at the letter's link verifies the certificate with the letter's code, in any
-    spelling, and says nothing about the person; a code with another digit finds nothing; a public address in the
-    settings makes the link, and without one the letter has the code alone."""
+    """The page at the reply's link verifies the certificate with the reply's code, in any spelling, without a login and
+    without naming the person; a wrong digit finds nothing. The link uses the public address of the settings; without
+    one the reply has only the code."""
     [certificate] = gateway.get(f"{PLACE}/{forgotten}/certificate").json()["certificates"]
     code = code_of(certificate["id"], certificate["jws"])
     text = gateway.get(f"{PLACE}/{forgotten}/reply").text

@@ -125,8 +125,8 @@ def fill(gateway: TestClient, installation: Installation, new_dataset: Make, new
     ],
 )
 def test_the_way_there_and_back(officer: Browser, fill: Fill, what: str, query: str, total: str | None) -> None:
-    """From each page of a list there is a way on and back, under the same filters and in pages as long; it says which
-    entries it has, and of how many where they are counted."""
+    """Each page of a list links to the next and previous page, with the same filters and page size; it shows the range
+    of its entries, and their total where they are counted."""
     fill(what)
     way = f"/admin/{what}?{query}&size=25"
     shown, rows = [], []
@@ -211,7 +211,7 @@ def test_filters_keep_the_length_of_a_page(officer: Browser, what: str) -> None:
 
 
 def test_a_live_list_stays_on_its_page(officer: Browser, fill: Fill) -> None:
-    """What an open page asks for anew is the page that it shows, with the way back."""
+    """An open page refreshes itself with the same page of the list, including its link back."""
     fill("runs")
     [onward] = re.findall(r'rel="next" href="([^"]+)"', officer.get("/admin/runs?size=25").text)
     page = officer.get(html.unescape(onward)).text

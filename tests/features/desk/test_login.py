@@ -19,7 +19,7 @@ from tests.features.desk.browsing import Browser
 
 
 def test_a_page_asks_for_a_key_first(browser: Browser) -> None:
-    """Without a login a page redirects to the login page, and the login leads back to the page."""
+    """A page redirects to the login page if the user is not logged in, and the login leads back to it."""
     answer = browser.get("/admin/requests")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/admin/login?next=%2Fadmin%2Frequests"
@@ -69,7 +69,7 @@ def test_the_cookie(browser: Browser) -> None:
 
 
 def test_the_cookie_stays_on_https(settings: Settings, admin_key: str) -> None:
-    """Where the browser is at https, be it at a proxy, the cookie is for https alone."""
+    """The cookie is restricted to HTTPS if the browser uses HTTPS, even if only up to a proxy."""
     origin = "https://lethe.example"
     with TestClient(create_app(settings), base_url=origin) as client:
         page = client.get("/admin/login").text
@@ -91,8 +91,8 @@ def test_the_cookie_stays_on_https(settings: Settings, admin_key: str) -> None:
 def test_a_cookie_that_another_host_could_set_is_none(
     settings: Settings, admin_key: str, officer: Browser, base: str
 ) -> None:
-    """At https, be it by the dashboard's origin alone, a session under the plain name, which a sibling domain or a page
-    without TLS may set, lets nobody in."""
+    """On HTTPS, including a dashboard origin of HTTPS alone, a session cookie under the plain name is refused, because
+    a sibling domain or a page without TLS could set it."""
     token = officer.client.cookies["lethe_session"]
     at_https = settings.model_copy(update={"dashboard_origin": "https://lethe.example"})
     with TestClient(create_app(at_https), base_url=base) as client:
@@ -153,7 +153,7 @@ def test_a_session_that_is_used_lasts(officer: Browser, installation: Installati
 
 
 def test_sessions_are_in_the_audit_log(officer: Browser, gateway: TestClient) -> None:
-    """Who logged in and out, and when, is on record."""
+    """Logging in and out is recorded in the audit log."""
     officer.post("/admin/logout")
     actions = [one["action"] for one in gateway.get("/v1/audit-log").json()["items"]]
     assert actions[:2] == ["dashboard.session_closed", "dashboard.session_opened"]
@@ -180,7 +180,7 @@ def test_forms_without_their_token_are_refused(officer: Browser, token: str) -> 
 
 
 def test_a_proxy_may_change_the_host(settings: Settings, admin_key: str) -> None:
-    """With LETHE_DASHBOARD_ORIGIN it is that origin which forms must come from."""
+    """Forms must come from LETHE_DASHBOARD_ORIGIN if it is set."""
     behind = settings.model_copy(update={"dashboard_origin": "https://lethe.example"})
     with TestClient(create_app(behind), base_url="https://testserver", raise_server_exceptions=False) as client:
         page = client.get("/admin/login").text

@@ -27,7 +27,7 @@ def learned(new_dataset: Make, new_model: Make, work: Work) -> dict[str, Any]:
 
 
 def test_no_model_yet(officer: Browser) -> None:
-    """Where there is no model, the list says so and what to do."""
+    """An empty list of models explains what to do."""
     page = officer.get("/admin/models")
     assert page.status_code == 200
     assert "No models yet" in page.text
@@ -128,7 +128,7 @@ def test_the_ledger_is_recomputed(
 
 
 def test_what_a_key_may_not_see(somebody_with: SomebodyWith, learned: dict[str, Any]) -> None:
-    """Who may look at models but not at accounts sees no curve and no ledger; others are refused, by a page."""
+    """A user who may read models but not accounts sees no curve and no ledger; other users are refused with a page."""
     path = f"/admin/models/{learned['id']}"
     reader = somebody_with(Scope.MODELS_READ)
     page = reader.get(path).text
@@ -150,7 +150,7 @@ def test_learning_again_needs_a_form_of_ours(officer: Browser, learned: dict[str
 def test_a_model_is_retired(
     officer: Browser, somebody_with: SomebodyWith, learned: dict[str, Any], forget: Make, work: Work
 ) -> None:
-    """Somebody who may change models retires one on its page, unless somebody waits for it; then no button is left."""
+    """A user who may change models retires one on its page, unless a request waits for it; then the button is gone."""
     path = f"/admin/models/{learned['id']}"
     assert "Retire it" not in somebody_with(Scope.MODELS_READ).get(path).text
     assert "Retire it" in officer.get(path).text

@@ -19,7 +19,7 @@ Work = Callable[[], int]
 
 
 def test_nothing_to_learn_from(officer: Browser) -> None:
-    """Without a dataset the page says what comes first."""
+    """The page explains what to do first if there is no dataset."""
     page = officer.get("/admin/models/new").text
     assert "There is nothing to learn from yet" in page
     assert "/admin/datasets/new" in page
@@ -176,7 +176,7 @@ def test_an_answer_for_scripts(officer: Browser, new_dataset: Make) -> None:
     ],
 )
 def test_a_field_that_is_wrong(officer: Browser, new_dataset: Make, get: Get, field: str, value: str) -> None:
-    """What is wrong stands at its field, what was filled in stays, and nothing is made."""
+    """An invalid field shows its fault, the other input is kept, and no model is created."""
     fields = {"name": "kept", "dataset_id": new_dataset()["id"]} | {field: value}
     answer = officer.post("/admin/models/new", **fields)
     assert answer.status_code in (409, 412, 422)

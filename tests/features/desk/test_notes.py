@@ -75,7 +75,7 @@ def test_each_note_has_a_key_of_its_own(installation: Installation) -> None:
 
 
 def test_no_note_after_the_details(installation: Installation) -> None:
-    """Once details are kept no longer a note is refused, also where whom the request was about goes sooner."""
+    """A note is refused once details are no longer kept, even if the whole request is purged earlier."""
     for policy in (POLICY, Policy(retain_details_days=90, retain_requests_days=30, report_seconds=0)):
         request_id = ask(installation, policy)
         pass_by(installation, 29 * DAY)
@@ -90,7 +90,7 @@ def test_no_note_after_the_details(installation: Installation) -> None:
 
 
 def test_no_note_about_a_trace(installation: Installation) -> None:
-    """Where it is known no longer whom a request was about, a policy that keeps details for longer brings none back."""
+    """A policy that keeps details longer does not permit notes on a request that was already reduced to a trace."""
     request_id = ask(installation, Policy(retain_details_days=1, retain_requests_days=1, report_seconds=0))
     pass_by(installation, 2 * DAY)
     periodic_jobs.purge_requests(installation)
@@ -100,7 +100,7 @@ def test_no_note_about_a_trace(installation: Installation) -> None:
 
 
 def test_an_open_request_takes_notes(installation: Installation) -> None:
-    """However old it is, and however soon details go after its end."""
+    """An open request accepts notes however old it is and however soon details are purged after its end."""
     policy = Policy(auto_accept=False, retain_details_days=0)
     request_id = ask(installation, policy)
     pass_by(installation, 400 * DAY)
@@ -133,7 +133,7 @@ def test_a_note_while_it_is_forgotten(installation: Installation, had_note: bool
 
 
 def test_a_note_while_it_is_forgotten_whom_it_was_about(installation: Installation) -> None:
-    """Nor is one left behind that comes while the last of a request is let go: its details go first."""
+    """A note that is added while a request is being purged is purged too: details go first."""
     policy = Policy(retain_details_days=30, retain_requests_days=60, report_seconds=0)
     request_id = ask(installation, policy)
     pass_by(installation, 61 * DAY)

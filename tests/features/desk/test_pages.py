@@ -1,4 +1,4 @@
-"""What every page has: headers, files of its own, designed answers to everything that goes wrong."""
+"""Every page has headers and files of its own, and a designed error page for each failure."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ def test_what_browsers_are_forbidden(officer: Browser, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/admin/login", "/admin", "/admin/requests", "/admin/nowhere"])
 def test_pages_have_nothing_inline(officer: Browser, path: str) -> None:
-    """Neither scripts nor styles nor handlers stand in a page: browsers would not run them."""
+    """No page contains inline scripts, styles or handlers, which browsers would block."""
     page = officer.get(path).text
     assert not re.search(r"<style|\sstyle=|<script>|\son[a-z]+=", page)
     assert not re.search(r'(src|href|action)="(https?:)?//', page)
@@ -100,8 +100,8 @@ def test_what_a_key_may_not_see(somebody_with: Callable[..., Browser]) -> None:
 
 
 def test_parts_of_pages_ask_for_the_login_in_place(browser: Browser) -> None:
-    """Where a session ends while a page is open, its parts are refused and nothing is put in their place: the page asks
-    for the login by itself."""
+    """If a session ends while a page is open, its parts are refused without replacing anything, and the page asks for
+    the login."""
     answer = browser.get("/admin/live", **{"HX-Request": "true"})
     assert (answer.status_code, answer.text) == (401, "")
     assert answer.headers["hx-reswap"] == "none"
@@ -147,7 +147,7 @@ def test_too_many_calls(gateway: TestClient, browser: Browser) -> None:
 
 
 def test_every_page_asks_for_a_session(browser: Browser) -> None:
-    """But for the login and invitations, no address below /admin answers anything to whoever is not logged in."""
+    """Every address below /admin redirects to the login without a session, except the login and invitations."""
     routes = [route for router in endpoints.routers() for route in router.routes if isinstance(route, APIRoute)]
     paths = {(method, route.path) for route in routes for method in route.methods}
     assert len(paths) > 10
@@ -160,7 +160,7 @@ def test_every_page_asks_for_a_session(browser: Browser) -> None:
 
 
 def test_pages_ask_what_the_api_asks() -> None:
-    """What a page asks needs the scope that the API asks for; what asks for none cannot be asked."""
+    """A page needs the same scope as the API operation it calls; an operation without a scope cannot be called."""
     assert operation_of(overview.get_overview).scope is Scope.ACCOUNTING_READ
     with pytest.raises(TypeError):
         operation_of(operations.readyz)

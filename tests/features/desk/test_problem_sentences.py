@@ -48,7 +48,7 @@ def test_a_condition_fills_in_its_templates(kind: str, name: str, template: str)
 
 
 def test_every_place_fills_in_its_template() -> None:
-    """Whatever raises a problem names its template, or its class has one, and gives exactly the facts of that."""
+    """Every place that raises a problem names a template, directly or by its class, and fills in exactly its facts."""
     places = list(problem_sentences.raised())
     assert len(places) > 250
     for place in places:

@@ -82,9 +82,9 @@ def test_every_language_has_every_sentence() -> None:
 def test_the_reply_to_a_forgotten_person(
     gateway: TestClient, world: Callable[..., str], language: ReplyLanguage
 ) -> None:
-    """In each language text and PDF say the same: what was done, with the case number, and on a separate page what was
-    erased, with the id, epsilon and attacker accuracy of each certificate in the language's number format, and how to
-    verify it."""
+    """Text and PDF agree in each language: what was done, with the case number, and on a separate page what was erased,
+    with the id, epsilon and attacker accuracy of each certificate in the language's number format, and how to verify
+    it."""
     request_id, wording = world("p1", external_id="Fall Žofie/7"), WORDINGS[language]
     [certificate] = gateway.get(f"{PLACE}/{request_id}/certificate").json()["certificates"]
     text = text_of(gateway, request_id, language=language)

@@ -63,8 +63,8 @@ def test_a_life(gateway: TestClient, path: str, get: Get) -> None:
 
 @pytest.mark.parametrize("said", AttachmentKind)
 def test_it_is_never_shown(gateway: TestClient, path: str, said: AttachmentKind) -> None:
-    """Whatever its sender says of it, a file comes back as one of five types, to be saved, in a sandbox, and kept by
-    nobody on the way."""
+    """A file is downloaded as one of five types whatever its sender declared, as a sandboxed attachment that must not
+    be cached."""
     files = {"file": (f"a b.{said}", FILES[said], "text/html")}
     made = gateway.post(path, files=files).json()
     headers = gateway.get(f"{path}/{made['id']}").headers

@@ -186,7 +186,7 @@ def test_searching_by_an_identifier_of_a_kind(officer: Browser, forget: Make) ->
 
 
 def test_searching_for_nonsense(officer: Browser) -> None:
-    """What cannot be searched by is refused, without repeating it."""
+    """A search by an unknown or malformed value is refused without repeating it."""
     for by, sought in (("subject_sha256", "not-a-hash"), ("name", "not-a-hash"), ("subject_id", "")):
         answer = officer.post("/admin/requests/search", by=by, sought=sought)
         assert answer.status_code == 422

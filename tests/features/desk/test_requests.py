@@ -38,7 +38,7 @@ def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[
 
 
 def test_an_empty_installation(officer: Browser) -> None:
-    """Without requests and models the pages say so, and what to do."""
+    """The pages of an empty installation explain what to do."""
     assert "No requests yet" in officer.get("/admin/requests").text
     assert "Nothing awaits a decision" in officer.get("/admin").text
     home = officer.get("/admin/overview").text
@@ -61,7 +61,7 @@ def test_home_shows_how_everything_stands(officer: Browser, forgotten: dict[str,
 
 
 def test_what_callers_wrote_is_shown_as_text(officer: Browser, forget: Make) -> None:
-    """Whatever an application or an officer writes into a request, no page runs it."""
+    """Text that an application or officer writes into a request is escaped on every page."""
     made = forget("p1", external_id=HOSTILE, metadata={HOSTILE: HOSTILE}, identity_verified=False)
     officer.post(f"/admin/requests/{made['id']}/extend", reason=HOSTILE)
     officer.post(f"/admin/requests/{made['id']}/reject", ground="legal_claims", explanation=HOSTILE)
@@ -150,7 +150,7 @@ def test_deciding_about_many(officer: Browser, gateway: TestClient, forget: Make
 
 
 def test_the_certificate_in_plain_words(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """What a certificate proves and what it does not is said in words, with its numbers."""
+    """The certificate is explained in words, with its numbers: what it proves and what it does not."""
     page = officer.get(f"/admin/requests/{forgotten['id']}").text
     assert "has forgotten this person" in page
     assert "What this proves" in page
@@ -179,8 +179,8 @@ def test_verifying(
 def test_what_a_canary_test_adds_to_a_certificate(
     officer: Browser, gateway: TestClient, forgotten: dict[str, Any]
 ) -> None:
-    """What the lanes proved at least stands beside what is certified; of a run without a canary test there is no
-    word."""
+    """The lower bound measured by the lanes is shown next to the certified bound; a run without a canary test shows
+    neither."""
     [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
     audit = found["statement"]["audit"]
     page = html.unescape(officer.get(f"/admin/requests/{forgotten['id']}").text)
@@ -200,7 +200,7 @@ def _rows(answer: httpx.Response) -> list[dict[str, str]]:
 
 
 def test_exporting(officer: Browser, forget: Make) -> None:
-    """What the list shows goes out as CSV: its link passes on what the list is filtered by."""
+    """The export link of the list passes on the filters and returns the listed requests as CSV."""
     waits = forget("p1", identity_verified=False)["id"]
     late = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z", regulation="ccpa")["id"]
     done = forget("p3", regulation="other")["id"]
@@ -253,7 +253,8 @@ def test_a_reader_decides_nothing(somebody_with: Callable[..., Browser], officer
 def test_an_app_learns_nothing_from_pages(
     somebody_with: Callable[..., Browser], officer: Browser, forgotten: dict[str, Any], forget: Make
 ) -> None:
-    """Who may not learn whether anything is held sees a forgotten person and a stranger alike, and no numbers."""
+    """An app that may not learn whether anything is held sees the same page for a forgotten person and a stranger,
+    without numbers."""
     app = somebody_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     stranger = forget("stranger", external_id="case-2")
     pages = [

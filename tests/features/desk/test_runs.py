@@ -21,7 +21,7 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def model(new_dataset: Make, new_model: Make) -> dict[str, Any]:
-    """One that waits for a worker, with noise so small that forgetting takes steps."""
+    """Create a model that waits for a worker, with noise so small that forgetting takes steps."""
     return new_model(new_dataset()["id"], noise_scale=0.02)
 
 
@@ -33,7 +33,7 @@ def _claimed(installation: Installation) -> str:
 
 
 def test_nothing_has_run(officer: Browser) -> None:
-    """Without runs and workers the page says so and what that means."""
+    """The page explains what it means if there are no runs and no workers."""
     page = officer.get("/admin/runs").text
     assert "No runs yet" in page
     assert "No worker has responded for a minute" in page

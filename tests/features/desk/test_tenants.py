@@ -31,7 +31,7 @@ def _filled(page: str) -> dict[str, str | list[str]]:
 
 
 def test_a_policy_is_changed(officer: Browser, get: Get) -> None:
-    """What differs from the policy in force is changed, and the audit log names only that."""
+    """Only values that differ from the policy in force are changed, and the audit log names only these."""
     before = get("/tenant")["policy"]
     row = {"regulation_0": "lgpd", "days_0": "15", "may_pause_0": "yes"}
     changed = {"auto_accept": "no", "retain_requests_days": "400", "grace_seconds": "2", "grace_seconds_unit": "hours"}
@@ -180,8 +180,7 @@ def _lines(page: str) -> str:
 
 
 def test_officers_read_the_policy(somebody_with: Callable[..., Browser]) -> None:
-    """Who decides about requests reads the policy and its time limits without any form to change it; viewers do not
-    see the page."""
+    """An officer reads the policy and its time limits without a form to change it; viewers do not see the page."""
     decider = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ, Scope.REQUESTS_REVIEW)
     page = decider.get("/admin/tenant")
     assert page.status_code == 200

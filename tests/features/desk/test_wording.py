@@ -1,4 +1,4 @@
-"""How numbers, times and deadlines read."""
+"""Formats of numbers, times and deadlines."""
 
 import datetime
 import math
@@ -32,7 +32,7 @@ def test_numbers(value: float, text: str) -> None:
 
 @pytest.mark.parametrize(("value", "text"), [(0.0, "0"), (1.0, "1"), (0.5, "0.5"), (1e-7, "1.000 × 10⁻⁷")])
 def test_chosen_numbers(value: float, text: str) -> None:
-    """What somebody chose reads as they wrote it."""
+    """A value that a person chose is shown as they wrote it."""
     assert wording.given(value) == text
 
 
@@ -42,7 +42,7 @@ def test_chosen_numbers(value: float, text: str) -> None:
      (1.00001e-9, "1.001 × 10⁻⁹"), (math.inf, "∞")],
 )  # fmt: skip
 def test_claims_are_rounded_up(value: float, text: str) -> None:
-    """What is said to be at most a number is never more than what is shown."""
+    """An upper bound is rounded up, so it is never shown smaller than it is."""
     assert wording.at_most(value) == text
 
 

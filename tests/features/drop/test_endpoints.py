@@ -115,8 +115,8 @@ def test_a_file_is_answered_when_every_request_has_ended(
 def test_nobody_is_answered_as_not_found_while_hashes_are_unknown(
     gateway: TestClient, held: dict[str, Any], state: Callable[..., None], get: Get, refused: Refused
 ) -> None:
-    """Without hashes of a list, with those of some people, and with an identifier that the map has as a hash, the list
-    is refused by name. A person about whom nothing is held counts as known."""
+    """The list is refused by name if people have no hashes, if only some have, or if an identifier is in the map as a
+    hash. A person of whom nothing is held counts as known."""
     load(gateway, EMAIL, [of(99)])
     refusals = []
 
@@ -209,8 +209,8 @@ def test_a_person_who_is_loaded_after_the_line_is_found(
 def test_a_hash_of_several_people_waits_for_their_opt_out(
     gateway: TestClient, installation: Installation, known: None, state: Callable[..., None], get: Get, refused: Refused
 ) -> None:
-    """Nobody is erased by a hash that several people share; the line is answered as opted out once it was confirmed,
-    and becomes a request if the identity map shows that they are one."""
+    """A hash that several people share erases none of them; the line is answered as opted out once that is confirmed,
+    and becomes a request if the identity map shows that they are one person."""
     state(person(5, "p1@example.org"), person(6, "p2@example.org"))
     load(gateway, EMAIL, [of(1), of(2), of(3)])
     jobs.match_drop(installation)
@@ -303,7 +303,7 @@ def test_policies_that_require_identity_statements_take_no_file(
 
 
 def test_scopes(gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Refused) -> None:
-    """Who loads a file does not learn whether anybody on it is held."""
+    """A caller who loads a file cannot learn whether any person on it is held."""
     app = key_with(Scope.REQUESTS_WRITE)
     body = {"file": EMAIL, "lines": [of(1)], "num_lines": 1}
     assert gateway.post("/v1/drop:load", json=body, headers=app).status_code == 200
@@ -343,7 +343,7 @@ def test_the_hashes_of_a_call_are_bounded(gateway: TestClient, refused: Refused)
 
 
 def test_stored_hashes_are_keyed(gateway: TestClient, installation: Installation, known: None) -> None:
-    """Neither the hash of DROP nor its hexadecimal form is in the database."""
+    """The database contains neither the hash of DROP nor its hexadecimal form."""
     load(gateway, EMAIL, [of(1)])
     hashed = hash_of("p1@example.org")
     with installation.database.reading() as session:

@@ -59,8 +59,8 @@ def test_names_become_letters_and_digits(text: str, form: str) -> None:
 
 
 def test_open_forms_are_all_hashed() -> None:
-    """Where California does not say how a dotted capital I or a composed letter is written, every form is hashed; sharp
-    s stays."""
+    """Every form of a dotted capital I or a composed letter is hashed, as California does not define which is used; a
+    sharp s is kept."""
     assert FIELDS["email"]("Mü ller@Straße.de ") == ("müller@straße.de",)
     assert {"müller@x.de", "mu\u0308ller@x.de"} == set(FIELDS["email"]("mu\u0308ller@x.de"))
     assert {"i\u0307@x.tr", "i@x.tr", "İ@x.tr"} == set(FIELDS["email"]("İ@X.TR"))

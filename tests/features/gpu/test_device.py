@@ -85,7 +85,7 @@ def stepped(data: tuple[Any, Any], num_classes: int, initial: Any, steps: int, n
 def test_steps_are_those_of_the_chain(
     num_rows: int, width: int, num_classes: int, device: str, random_rows: Rows
 ) -> None:
-    """With the same noise, 60 steps end where the CPU's steps end, to 1e-6 (float32 products), at any shape of rows."""
+    """With the same noise, 60 steps end at the CPU's result, to 1e-6 (float32 products), for any shape of rows."""
     data = random_rows(num_rows, width, num_classes)
     initial = np.random.default_rng(1).standard_normal((1 if num_classes == 2 else num_classes, width))
     with opened(data, num_classes, device) as rows:
@@ -133,8 +133,9 @@ def test_null_rows_add_nothing(device: str, random_rows: Rows) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("steps", [1, 100])
 def test_without_data_the_law_is_the_stationary_one(steps: int, device: str) -> None:
-    """With noise of the device and null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)): chi-squared of
-    the variance and Kolmogorov-Smirnov of the law on 5,000 coordinates, each at a false-alarm rate of 1e-9."""
+    """With the device's noise and null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)): a chi-squared
+    test of the variance and a Kolmogorov-Smirnov test of the distribution on 5,000 coordinates, each at a false-alarm
+    rate of 1e-9."""
     width, step_size, noise_scale, l2 = 5_000, 2.0, 0.3, 0.05
     with opened((np.zeros((1, width), np.float32), np.zeros(1, np.int32)), device=device) as rows:
         there = rows.advance(
@@ -181,8 +182,8 @@ def test_iterates_stay_in_the_ball(device: str, random_rows: Rows) -> None:
 @pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf, 1e200])
 @pytest.mark.parametrize("after", [0, 5])
 def test_a_step_that_is_not_finite_is_refused(poison: float, after: int, device: str, random_rows: Rows) -> None:
-    """One step whose noise, or whose norm, is not finite stops the run, also among steps that are taken at once. The
-    error quotes no number, the buffers are overwritten, and the rows are as good as before."""
+    """A step whose noise or norm is not finite stops the run, even within a batch of steps. The error quotes no number,
+    the buffers are overwritten, and the rows can still be used."""
     data = random_rows(700, 6)
     here = torch.ones(1, 6, dtype=torch.float64)
     noise = Replayed(1, poison=poison, after=after)

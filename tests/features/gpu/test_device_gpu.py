@@ -1,4 +1,4 @@
-"""What only a GPU can show. `test_device.py` runs the same engine on both devices."""
+"""Tests that need a GPU. `test_device.py` runs the same engine on both devices."""
 
 import copy
 import subprocess
@@ -76,7 +76,7 @@ def test_two_classes_take_the_fused_pass(random_rows: Rows) -> None:
 
 
 def test_without_a_compiler_the_rows_are_read_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Triton finds no C compiler, two classes take the slower pass instead of failing."""
+    """If Triton finds no C compiler, two classes use the slower pass instead of failing."""
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     labels = torch.zeros(4, dtype=torch.int32, device="cuda")

@@ -26,7 +26,7 @@ def random_data(num_rows: int, width: int, device: str) -> tuple[torch.Tensor, t
 
 
 def error_of_the_kernel(num_rows: int, width: int, *, device: str, programs: int) -> float:
-    """How far the kernel's gradient is from the formula's in float64, per row and in norm."""
+    """Return the distance between the kernel's gradient and the formula's in float64, in norm and per row."""
     from worker.features.gpu.passes import Fused
 
     rows, labels, weights = random_data(num_rows, width, device)

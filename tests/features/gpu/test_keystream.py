@@ -152,7 +152,7 @@ def test_extreme_words_give_finite_numbers(word: int, sign: int) -> None:
 
 
 def test_two_sources_never_agree() -> None:
-    """Of a hundred sources no two start with the same number, and no source repeats itself."""
+    """A hundred sources start with different numbers, and no source repeats itself."""
     sources = [DeviceNoise(CPU) for _ in range(100)]
     numbers = torch.cat([normal(source, 1) for source in sources] + [normal(source, 1) for source in sources])
     assert len(set(numbers.tolist())) == 200
@@ -214,7 +214,7 @@ def test_repr_does_not_reveal_the_key() -> None:
 
 @pytest.mark.gpu
 def test_a_gpu_makes_the_numbers_that_a_cpu_makes() -> None:
-    """With the same key the keystream of a GPU is that of the CPU bit for bit, and the numbers are within rounding."""
+    """A GPU's keystream equals the CPU's bit for bit for the same key, and its numbers agree within rounding."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", lambda size: KEY[:size])
         there, here = DeviceNoise(torch.device("cuda")), DeviceNoise(CPU)

@@ -165,8 +165,8 @@ def test_following_again_changes_nothing(
 def test_a_certificate_that_does_not_verify_moves_nothing(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """With other keys than the issuer's the alias is at nothing, and the retired version is gone nevertheless; with the
-    issuer's it is at the new version."""
+    """If the keys are not the issuer's, the alias is removed and the retired version is deleted nevertheless; with the
+    issuer's keys the alias points to the new version."""
     follow(client, store, model_id)
     forget(client, work, "p1")
     stranger = {"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}

@@ -1,4 +1,4 @@
-"""What travels inside a registered model encodes and predicts as the gateway does."""
+"""The code inside a registered model encodes and predicts as the gateway does."""
 
 import math
 from functools import partial
@@ -32,7 +32,7 @@ SCHEMA: dict[str, Any] = {
 CLASSES = ["low", "mid", "high"]
 OF_CLASSES: dict[str, Any] = {"objective": "logistic_regression", "classes": CLASSES, "target": None}
 FIRST = {"columns": SCHEMA["columns"]}
-"""As of a dataset from before there were two editions."""
+"""Schema of a dataset from before there were two editions."""
 WIDTH = 1 + 2 + 4 + 5 + 1
 PARAMETERS = np.random.default_rng(0).normal(size=(3, WIDTH))
 VALUES = st.one_of(
@@ -82,7 +82,7 @@ def found(document: dict[str, Any], records: Any) -> list[dict[str, float]] | No
     ),
 )
 def test_records_are_read_as_the_gateway_reads_them(document: dict[str, Any], records: list[dict[str, Any]]) -> None:
-    """Whatever is sent, the same records are refused, and the others get the same probabilities, by either edition."""
+    """Either edition refuses the same records as the gateway and returns the same probabilities for the others."""
     assert found(document, records) == expected(document, records)
 
 
@@ -103,7 +103,8 @@ def test_an_edition_that_is_unknown_is_refused() -> None:
 
 @given(st.lists(st.lists(st.floats(), min_size=3, max_size=3), min_size=1, max_size=3))
 def test_vectors_are_read_as_the_gateway_reads_them(vectors: list[list[float]]) -> None:
-    """Without a schema: finite vectors of the right width get the same probabilities, all others are refused."""
+    """Without a schema, finite vectors of the right width get the gateway's probabilities, and all others are
+    refused."""
     parameters = np.array([[0.5, -1.0, 2.0, 0.25]])
     model = linear(parameters, **OF_CLASSES | {"classes": ["0", "1"]}, schema=None)
     if not all(math.isfinite(number) for vector in vectors for number in vector):
@@ -144,7 +145,7 @@ def test_a_hinge_has_labels_without_probabilities() -> None:
 
 
 def test_labels_are_those_of_the_gateway() -> None:
-    """Of several labels each has a probability of its own, and those above 1/2 are given."""
+    """With several labels each has its own probability, and those above 1/2 are returned."""
     about = {"objective": "multilabel_logistic_regression", "classes": ["a", "b", "c"], "target": None, "schema": None}
     vectors = [[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]]
     chances = label_probabilities(PARAMETERS[:, :4], encode_vectors(vectors))
@@ -156,7 +157,7 @@ def test_labels_are_those_of_the_gateway() -> None:
 
 
 def test_a_refusal_names_the_place_and_quotes_nothing() -> None:
-    """What was sent is not in the error: it may be about a person."""
+    """The error names the place of a fault but does not quote the record, which may be about a person."""
     good = {"age": 5, "work": "a"}
     model = linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA)
     for records, place in (

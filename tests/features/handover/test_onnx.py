@@ -77,7 +77,7 @@ def encoder() -> Any:
     )
 )
 def test_a_record_is_encoded_as_the_gateway_encodes_it(encoder: Any, record: dict[str, Any]) -> None:
-    """Whatever is sent, a record that the gateway would refuse becomes NaN, and any other the same row."""
+    """A record that the gateway would refuse becomes NaN, and any other is encoded to the same row."""
     record = {name: None if value != value else value for name, value in record.items()}
     try:
         expected = encode_records(SCHEMA, [record])
@@ -165,9 +165,9 @@ def test_tables_are_predicted_as_the_gateway_predicts_them(client: Client, work:
 
 
 def test_a_network_and_its_head_are_one_file(client: Client, work: Work, tmp_path: Path) -> None:
-    """Of a frozen network the file has the input and the opset, and says by its digest and licence which it is; what is
-    no finite number becomes NaN. A model without a version, and one of a network's tangent, are no file, and nothing is
-    handed out."""
+    """An exported file of a frozen network contains its input and opset, identifies it by digest and licence, and
+    returns NaN for input that is not finite. A model without a version, or of a network's tangent, cannot be exported,
+    and no file is written."""
     (tmp_path / "small.onnx").write_bytes(nets.linear())
     (tmp_path / "people.npz").write_bytes(npz(features=nets.WIDTH, classes=nets.OUT))
     network = client.networks.upload(tmp_path / "small.onnx", licence="CC0-1.0", provenance="Drawn numbers.")

@@ -120,7 +120,8 @@ def test_identifiers_of_different_kinds_are_different_people(
 def test_an_identifier_that_leads_nowhere_is_unknown_and_not_absent(
     installation: Installation, live: dict[str, Any], load: Load, forget: Make, get: Get, work: Work
 ) -> None:
-    """Such a request is in review with its clock running, survives every job, and goes on when a map leads from it."""
+    """A request whose identifier leads nowhere is in review with its clock running, survives every job, and continues
+    when a map resolves it."""
     request = forget(MAIL, kind="email")
     assert (request["status"], request["identity_unknown"], request["outcome"]) == ("in_review", True, None)
     assert request["clock"]["state"] == "on_time"
@@ -438,7 +439,7 @@ def test_no_identifier_is_stored_in_clear(
     get: Get,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Neither the files of the installation nor the logs have an identifier of the map, in any spelling."""
+    """No identifier of the map is in the files or logs of the installation, in any spelling."""
     clear = ["zebulon.quixley@example.org", "+4930901877", "customer-zq-8842", "f47ac10b-58cc-4372-a567-0e02b2c3d479"]
     load(link(*zip(("email", "phone", "customer_id", "device"), clear, strict=True)))
     load(link(("email", clear[0]), ("customer_id", "another-zq-1")))

@@ -56,7 +56,8 @@ def test_there_is_no_account_before_the_first_version(
 def test_the_releases_that_are_left(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make
 ) -> None:
-    """How many versions still fit an adaptive budget: more for a larger one, one fewer for each that is published."""
+    """The account counts the versions that still fit an adaptive budget: more for a larger budget, one fewer after each
+    publication."""
     path = f"/accounting/models/{live['id']}"
 
     def left(epsilon: float | None = None) -> dict[str, Any]:
@@ -106,7 +107,8 @@ def test_a_budget_of_extremes(gateway: TestClient, live: dict[str, Any], epsilon
 def test_the_spent_budget_of_a_dataset(
     live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make, gateway: TestClient
 ) -> None:
-    """One record's budget counts every version of every model: the squares of their shares add up and only grow."""
+    """The budget of a dataset's record counts every version of every model: the squares of their shares add up and only
+    grow."""
     path = f"/accounting/datasets/{live['dataset_id']}"
     first = get(path)
     [model] = first["models"]

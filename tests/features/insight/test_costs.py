@@ -27,7 +27,7 @@ def test_a_smaller_target_costs_no_less() -> None:
 
 
 def test_what_cannot_be_reached_has_no_price() -> None:
-    """Where noise is so little that no steps reach the target, or the grid's rounding is felt, passes are None."""
+    """Passes are None if the noise is too small for any steps to reach the target or the grid's rounding matters."""
     made = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-6, noise_scale=1e-3),
         num_slots=1000,

@@ -64,7 +64,7 @@ def test_pages_of_a_curve(live: dict[str, Any], forget: Make, get: Get, work: Ca
 
 @pytest.mark.parametrize("query", ["points=1", "points=501", "limit=0", "cursor=x", "cursor=-1"])
 def test_a_malformed_curve_is_refused(gateway: TestClient, live: dict[str, Any], query: str, refused: Refused) -> None:
-    """One point is no curve, and a cursor comes from a page before."""
+    """A curve of one point is refused, and so is a cursor that no page returned."""
     refused(gateway.get(f"/v1/accounting/models/{live['id']}/trajectory?{query}"), 422, "input_invalid")
 
 
@@ -83,8 +83,8 @@ Work = Callable[[], int]
 def test_a_plan_says_what_a_model_then_costs(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """What a plan says of a setting is true of the model that is made with it; without evaluation data nothing is said
-    of accuracy, and no row is read."""
+    """A plan's numbers for a setting match the model that is made with it; without evaluation data the plan contains no
+    accuracy and reads no rows."""
     dataset = new_dataset(rows=400)["id"]
     plan = get(f"/accounting/datasets/{dataset}/plan?l2=0.05")
     assert [cost["epsilon"] for cost in plan["costs"]] == [0.25, 0.5, 1, 2, 4, 8]
@@ -166,7 +166,7 @@ def test_a_preview_of_extremes(
     "wrong", [{"num_records": 0}, {"num_records": 2**31}, {"epsilon": 0}, {"delta": 1}, {"delta": 0}, {"order": 2}]
 )
 def test_a_malformed_preview_is_refused(gateway: TestClient, wrong: dict[str, Any], refused: Refused) -> None:
-    """What lies outside the mathematics is a 422."""
+    """A preview with parameters outside the mathematical domain returns 422."""
     refused(gateway.post("/v1/accounting/preview", json={"model_id": "mdl_0"} | wrong), 422, "input_invalid")
 
 

@@ -20,10 +20,10 @@ AXE = Path(__file__).parent / "axe" / "axe.min.js"
 TOUR = Path(__file__).parents[4] / "docs" / "tour"
 SIZES = {"phone": 390, "laptop": 1280, "wide": 1920}
 A4 = 680
-"""How wide the paper is between the margins of our pages."""
+"""Width of the paper between the margins of our pages."""
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 _CUT_OFF = "NetworkError when attempting to fetch resource"
-"""What Firefox says of a fetch that fails, and also of one that leaving a page cuts off. Chromium tells them apart."""
+"""Firefox's message for a failed fetch, also for one that leaving a page cuts off. Chromium has separate messages."""
 OF_COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
 """Rules of axe-core whose answer depends on the colour scheme."""
 OF_SIZE = {"type": "rule", "values": ["scrollable-region-focusable"]}
@@ -104,8 +104,8 @@ _TOO_WIDE = """[...document.querySelectorAll('body *')].filter(one => one.getBou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
-    """Somebody at a browser. `complaints`: what the browser said about our pages that it should not have to say. A
-    fetch that leaving a page cuts off, by a link or a form, is an error to Firefox alone, and no complaint."""
+    """A person at a browser. `complaints` are the browser's errors and warnings about our pages; a fetch that leaving a
+    page cuts off, by a link or a form, is an error only in Firefox and not counted."""
 
     page: Page
     site: Site
@@ -187,7 +187,7 @@ class Visitor:
                     raise
 
     def is_pictured(self, name: str, *, at: str = "body", width: int = 1160, height: int = 540) -> None:
-        """With LETHE_TOUR=1, save a screenshot from `at` on in Chromium as the picture `name` of the tour."""
+        """Save a screenshot from `at` on as the picture `name` of the tour, in Chromium and if LETHE_TOUR=1."""
         if os.environ.get("LETHE_TOUR") and not self._is_firefox:
             TOUR.mkdir(exist_ok=True)
             self.page.evaluate("document.activeElement?.blur()")
@@ -202,7 +202,7 @@ expect.set_options(timeout=60_000)  # a slow machine is no fault
 
 
 def visitor(browser: Browser, site: Site, *, clock: str = "UTC") -> Visitor:
-    """Somebody new, with this time zone, whose browser's complaints are kept."""
+    """Return a new visitor in the given time zone, whose browser's complaints are collected."""
     window = {"width": SIZES["laptop"], "height": 900}
     context = browser.new_context(viewport=window, locale="en-GB", timezone_id=clock)
     somebody = Visitor(page=context.new_page(), site=site)

@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def playwright() -> Iterator[Playwright]:
-    """One for all browsers of a process, which may have no second."""
+    """Start one Playwright for all browsers of a process, which may have no second."""
     with sync_playwright() as started:
         yield started
 

@@ -31,7 +31,7 @@ def test_a_budget(officer: Visitor, worker: Child) -> None:
 
 @pytest.mark.soak
 def test_nothing_spent(officer: Visitor) -> None:
-    """Without data there is nothing to account for."""
+    """Accounting shows an empty state if there are no datasets."""
     officer.opens("/admin/accounting")
     expect(officer.page.get_by_text("No dataset yet")).to_be_visible()
     officer.shows()

@@ -50,7 +50,7 @@ def test_taking_a_case_and_writing_notes(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_without_scripts(officer: Visitor) -> None:
-    """Without scripts, a note is added by a plain form."""
+    """A note can be added with a plain form if scripts are disabled."""
     made = officer.site.forget("p1", identity_verified=False)
     context = officer.page.context.browser
     assert context is not None

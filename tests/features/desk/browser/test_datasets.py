@@ -48,8 +48,8 @@ def test_from_nothing_to_a_dataset(officer: Visitor) -> None:
 
 
 def test_a_schema_is_proposed(officer: Visitor) -> None:
-    """Once a CSV file is chosen, its columns stand in the form: an engineer states their ranges, and uploads it. The
-    next file with these columns needs nothing more."""
+    """A chosen CSV file fills the form with its columns; an engineer states their ranges and uploads it. The next file
+    with these columns needs no more input."""
     page = officer.page
     for name in ("first", "second"):
         officer.opens("/admin/datasets/new")

@@ -82,9 +82,9 @@ def test_every_page_is_accessible(officer: Visitor, seen: list[str]) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_every_page_fits_the_phone_and_the_paper(officer: Visitor, seen: list[str]) -> None:
-    """In German, whose words are longer, whatever scrolls on a phone is reached by keyboard, and no page is too wide;
-    on a narrow laptop no text reaches over the edge of its box; on A4 nothing is beyond the edge, and nothing is there
-    that only a screen can use."""
+    """No page is too wide in German, whose words are longer. On a phone everything that scrolls is reached by keyboard,
+    on a narrow laptop no text leaves its box, and on A4 nothing lies beyond the edge and no control for screens is
+    printed."""
     page, found = officer.page, []
     officer.opens("/admin")
     page.get_by_role("button", name="Deutsch").click()

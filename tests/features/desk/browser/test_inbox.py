@@ -15,7 +15,7 @@ _ROWS_IN_SIGHT = """() => [...document.querySelectorAll('[data-rows] tr')]
 
 
 def fill(officer: Visitor, number: int) -> None:
-    """Let requests come in that await a decision, two of them overdue."""
+    """Create requests that await a decision, two of them overdue."""
     bodies = [
         {
             "subject_id": f"p{n}",
@@ -153,7 +153,7 @@ def test_what_is_seen_first(officer: Visitor) -> None:
 
 
 def test_filters_are_chips(officer: Visitor) -> None:
-    """What a list is filtered by stands above it, and each filter is removed by a click."""
+    """The active filters of a list are shown above it, and a click removes each."""
     fill(officer, 2)
     page = officer.page
     officer.opens("/admin/requests?status=in_review&regulation=ccpa&due=overdue")

@@ -57,7 +57,7 @@ def test_a_page_that_is_not_there(officer: Visitor) -> None:
 
 
 def test_a_link_keeps_what_it_asks_for(anybody: Visitor) -> None:
-    """Who follows a link to a filtered list before they log in sees that list afterwards."""
+    """A user who follows a link to a filtered list before logging in sees that list afterwards."""
     anybody.opens("/admin/requests?status=in_review&order=deadline")
     anybody.page.get_by_label("API key").fill(anybody.site.key)
     anybody.page.keyboard.press("Enter")
@@ -89,7 +89,7 @@ def test_a_session_that_ends_while_somebody_writes(officer: Visitor) -> None:
 
 
 def test_a_session_of_another_key(officer: Visitor) -> None:
-    """Who logs in again with another key sees the page as that key may see it."""
+    """A user who logs in again with another key sees the page with that key's permissions."""
     made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
     officer.opens("/admin/requests")
     officer.page.context.clear_cookies()
@@ -101,8 +101,8 @@ def test_a_session_of_another_key(officer: Visitor) -> None:
 
 
 def test_a_session_of_a_company_that_ends_while_somebody_writes(browser: Browser, settings: Settings) -> None:
-    """Who came in by their company's provider logs in there again, in another tab; the page goes on by itself, and
-    sends what was written."""
+    """If a session of the company's identity provider ends, the user logs in there again in another tab; the page then
+    continues and sends what was written."""
     maria = {"sub": "maria-1", "email": "maria@example.com", "email_verified": True}
     with provider.running(maria) as company:
         secret = settings.data_dir / "oidc.secret"

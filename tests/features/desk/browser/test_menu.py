@@ -30,8 +30,8 @@ def test_on_a_phone(officer: Visitor, width: int, height: int) -> None:
 
 
 def test_where_there_is_room(officer: Visitor) -> None:
-    """On a laptop it stands beside the page, without a button; on paper there is neither. Of its four groups that of
-    the page is open, and another that is opened closes it."""
+    """On a laptop the menu is next to the page, without a button; on paper there is neither. Of its four groups the
+    current page's is open, and opening another closes it."""
     page = officer.page
     menu = page.get_by_role("navigation", name="Main")
     assert menu.locator("summary").all_inner_texts() == ["Work", "Models", "Evidence", "Settings"]

@@ -10,7 +10,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_nothing_to_see_yet(officer: Visitor) -> None:
-    """Without a model, and with one that is still waiting to learn, the pages say what will be there."""
+    """The pages explain what will be shown if there is no model, or if a model still waits to learn."""
     page = officer.page
     officer.goes_to("Models")
     expect(page.get_by_text("No models yet")).to_be_visible()

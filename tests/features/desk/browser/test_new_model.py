@@ -10,7 +10,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_nothing_to_learn_from(officer: Visitor) -> None:
-    """Without a dataset the page leads to where one is uploaded."""
+    """The page links to the upload of a dataset if there is none."""
     officer.opens("/admin/models/new")
     expect(officer.page.get_by_role("link", name="Upload a dataset")).to_be_visible()
     officer.shows()
@@ -18,8 +18,8 @@ def test_nothing_to_learn_from(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_numbers_move_while_somebody_types(officer: Visitor, worker: Child) -> None:
-    """What the model would take follows the fields and the slider; what cannot be is refused in words; then it is made,
-    and learns."""
+    """The estimates follow the fields and the slider; invalid input is refused in words; the model is then created and
+    learns."""
     officer.site.upload(rows=400)
     page = officer.page
     officer.goes_to("Models")

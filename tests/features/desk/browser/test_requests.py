@@ -30,7 +30,8 @@ def test_deciding_about_many(officer: Visitor) -> None:
 
 
 def test_deciding_about_all_that_match(officer: Visitor) -> None:
-    """Where more match than a page shows, an officer selects all of them, is told how many, and decides by keyboard."""
+    """If more requests match than a page shows, an officer selects all of them, sees their number and decides by
+    keyboard."""
     bodies = [{"subject_id": f"q{n}", "identity_verified": False, "regulation": "ccpa"} for n in range(55)]
     assert officer.site.api.post("/v1/deletion-requests:batch", json={"requests": bodies}).is_success
     page = officer.page
