@@ -17,6 +17,6 @@ def apart(function: Callable[..., T], *arguments: object) -> T:
 
 
 def num_waiting(turns: Turns) -> int:
-    """How many turns are waited for."""
+    """Count the waiting threads."""
     with turns._lock:
         return sum(map(len, turns._waiting.values()))

@@ -1,8 +1,7 @@
-"""What lies packed in a file: zip and npz, gzip, zlib, Parquet, strings of a Redis dump, base64.
+"""Open content packed in a file: zip and npz, gzip, zlib, Parquet, strings of a Redis dump, base64.
 
-Carved by their signatures wherever they begin, whole or cut off, so that a container within a page of a database, a
-message of a broker or the free space of a file is opened too.
-"""
+Containers are carved by their signatures wherever they begin, whole or truncated, so a container within a page of a
+database, a message of a broker or the free space of a file is opened too."""
 
 import base64
 import contextlib
@@ -29,7 +28,7 @@ _DEFLATED = re.compile(rb"\x1f\x8b\x08|\x78[\x01\x5e\x9c\xda]")
 
 
 def unpacked(content: bytes, *, depth: int = 0) -> Iterator[tuple[str, bytes]]:
-    """How it was packed and what is in it, for all containers of a kind in `content`, and in what is in them."""
+    """Yield the kind and content of all containers in `content`, joined by kind, and of the containers in those."""
     if depth < _DEEPEST:
         together: dict[str, list[bytes]] = defaultdict(list)
         for kind, inside in _carved(content):

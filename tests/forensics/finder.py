@@ -41,7 +41,7 @@ class Finder:
         self._may_be_anchor[self._anchors * _MIXED_BY >> _DROPPED] = True
 
     def found(self, content: bytes) -> Counter[str]:
-        """How often each pattern is in `content`; empty if none is."""
+        """Count the occurrences of each pattern in `content`; empty if there are none."""
         return Counter(name for name, _ in self.places(content))
 
     def places(self, content: bytes) -> Iterator[tuple[str, int]]:

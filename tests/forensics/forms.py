@@ -22,7 +22,8 @@ _WINDOW = 24
 
 
 def of_text(name: str, text: str) -> Patterns:
-    """However a program may write a text: also as part of an address, of JSON, and of JSON in a text of JSON."""
+    """Return the ways in which a program may write a text, including as part of a URL, of JSON, and of JSON within
+    JSON."""
     as_json = json.dumps(text)[1:-1]
     written = {
         "utf-8": text,
@@ -87,7 +88,7 @@ def of_numbers(name: str, values: "NDArray[Any] | Sequence[float]") -> Patterns:
 
 
 def of_number(name: str, value: float) -> Patterns:
-    """One number, whose 53 bits are like no other's, wherever it stands; in digits too."""
+    """Return the patterns of one number, in bytes and in digits; its 53 bits are like no other number's."""
     patterns = {f"{name}, {kind}": np.asarray(value, dtype=kind).tobytes() for kind in ("<f8", ">f8")}
     return patterns | of_text(f"{name} in digits", repr(float(value)))
 

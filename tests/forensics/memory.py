@@ -17,7 +17,7 @@ from tests.forensics.finder import Finder
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PAGES = 1024
-"""As many are read at once."""
+"""Number of pages that are read at once."""
 _THERE, _OF_A_FILE = np.uint64(0b11 << 62), np.uint64(1 << 61)
 """Bits of a page in `/proc/PID/pagemap`: it is in memory, or swapped out (others: never touched); it is a file's."""
 
@@ -33,10 +33,9 @@ class Hit:
 
 
 def search(pid: int, needles: Mapping[str, bytes]) -> Counter[str]:
-    """How often each needle is in the memory of the process; equal to `{}` if none is.
+    """Count the occurrences of each needle in the memory of the process; equal to `{}` if there are none.
 
-    Raises `PermissionError` unless this process may read it, which for a hardened one takes root.
-    """
+    Raises `PermissionError` if this process may not read it; reading a hardened process takes root."""
     return Counter(hit.name for hit in find(pid, Finder(needles)))
 
 

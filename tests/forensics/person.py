@@ -22,7 +22,7 @@ from tests.forensics.forms import Patterns
 NUM_FEATURES = 5
 NUM_CLASSES = 7
 LABELS = (6, 4, 5, 6, 4, 4, 5, 6)
-"""Of the person's rows, one after the other; next to nobody else has these classes."""
+"""Labels of the person's rows in order; almost no other person has these classes."""
 MAX_WEIGHT = 4
 COLUMNS = [f"f{number}" for number in range(NUM_FEATURES)]
 SCHEMA: dict[str, Any] = {
@@ -35,7 +35,7 @@ SCHEMA: dict[str, Any] = {
     }
 }
 CLASSES = json.dumps([f"group-{number}" for number in range(NUM_CLASSES)])
-"""What an npz file is sent with."""
+"""Classes that are sent with an npz file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class Person:
         return found | forms.of_numbers("factors", factors)
 
     def encoded(self) -> NDArray[np.float32]:
-        """Their first rows as they lie in a dataset with the schema  # (8, 6)"""
+        """Return the person's first rows as they are stored in a dataset with the schema."""
         return encoding.encode_vectors(self.rows / 100)
 
 

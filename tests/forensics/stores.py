@@ -1,4 +1,4 @@
-"""What stores say of themselves, asked in their own language: tables, keys of Redis, answers of the API."""
+"""Contents of stores, queried in their own language: tables, keys of Redis, answers of the API."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from psycopg import sql
 from tests.app.api.routes import NEEDS, OPEN_TO_ALL
 
 Said = tuple[str, bytes]
-"""Where it was said, and what."""
+"""A place and its content."""
 
 
 def sqlite_tables(path: Path) -> Iterator[Said]:
@@ -116,7 +116,7 @@ _NAMES = {
     "training-tables": "table_id",
     "trainers": "trainer_id",
 }
-"""What the items of a list are called in the paths of others."""
+"""Parameter in other paths that names an item of each list."""
 
 
 def _written(row: Iterable[Any]) -> bytes:

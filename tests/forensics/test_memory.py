@@ -97,7 +97,7 @@ def test_what_a_hardened_process_has_freed_is_not_there() -> None:
 
 
 def test_a_needle_at_any_place_of_a_page_is_found() -> None:
-    """What lies across the borders of pages, and of the pieces that are read at once, is found once."""
+    """A needle is found once even across the borders of pages and of the pieces that are read at once."""
     program = """
 import mmap, os
 needle, anonymous = os.read(0, 64), mmap.mmap(-1, 20 * 2**20)

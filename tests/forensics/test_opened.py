@@ -1,4 +1,4 @@
-"""What is sealed is no secret from whoever has the disks, as long as its key is on them."""
+"""Sealed content can be opened by an attacker who has the disks, as long as its key is on them."""
 
 import json
 from collections.abc import Callable

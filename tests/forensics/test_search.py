@@ -120,7 +120,7 @@ def test_encoded_numbers_are_found(tmp_path: Path, way: str) -> None:
 
 
 def test_column_is_found(tmp_path: Path) -> None:
-    """One number of the person among those of others is found, since columnar formats do not keep rows together."""
+    """One of the person's numbers is found among other people's, since columnar formats do not keep rows together."""
     column = np.random.default_rng(0).uniform(size=99)
     column[40] = SOMEBODY.rows[2, 2]
     assert _found(tmp_path, column.tobytes(), SOMEBODY.patterns_of_rows())
@@ -199,7 +199,7 @@ def test_compressed_text_of_redis_is_found(tmp_path: Path) -> None:
 
 
 def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
-    """Nobody is found in other people's data, in noise, or in data that looks similar."""
+    """No person is found in other people's data, in noise, or in data that looks similar."""
     finder = Finder(SOMEBODY.patterns())
     for content in (os.urandom(2**22), person.among_others(person.new()).csv(), bytes(2**20), *SURROUNDINGS):
         (tmp_path / "file").write_bytes(content)

@@ -36,7 +36,7 @@ def jwks(gateway: TestClient) -> Any:
 
 
 def test_a_certificate_is_verified_here(certificate: Any, jwks: Any, gateway: TestClient) -> None:
-    """With the issuer's keys the verdict is the gateway's: the same guarantees, recomputed, and the same statement."""
+    """The verdict with the issuer's keys is the gateway's: the same guarantees, recomputed, and the same statement."""
     verdict = verification.verify(certificate["jws"], jwks)
     by_gateway = gateway.post("/v1/certificates:verify", json={"jws": certificate["jws"]}).json()
     assert verdict.model_dump(mode="json") == by_gateway

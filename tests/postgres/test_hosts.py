@@ -49,7 +49,7 @@ def runs(installation: Installation) -> list[tuple[str, str]]:
 def test_another_host_takes_over(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get
 ) -> None:
-    """What a worker was doing that is killed is done by a worker of another host, when the lease is over."""
+    """The run of a killed worker is repeated by a worker of another host when the lease is over."""
     with processes.worker(settings, name="w@one", hop="mid-chain", act=hops.stop) as one:
         one.pause()
         one.kill()

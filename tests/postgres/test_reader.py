@@ -53,7 +53,7 @@ def test_the_accounting_service_needs_no_more(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """With this role the accounting service answers everything as the gateway does, also for who still waits."""
+    """The accounting service with the reader role answers like the gateway, also for requests that still wait."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     done = forget("p3")
@@ -98,7 +98,8 @@ def test_it_changes_nothing(url: str, table: str) -> None:
 
 
 def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
-    """It can neither create anything nor read what the accounting service does not, such as remembered answers."""
+    """The reader role can neither create anything nor read tables that the accounting service does not need, such as
+    stored idempotent answers."""
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in ("CREATE TABLE more (id int)", "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -133,7 +134,7 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
 
 
 def test_granting_again_takes_away_the_rest(postgres: Server, settings: Settings, role: str, url: str) -> None:
-    """Whatever else the role was granted meanwhile is gone when it is granted to again."""
+    """Granting to the role again revokes everything else that it was granted meanwhile."""
     assert settings.database_url
     database = settings.database_url.get_secret_value().rsplit("/", 1)[1]
     grants = "GRANT ALL ON ALL TABLES IN SCHEMA public TO {}", "GRANT CREATE ON SCHEMA public TO {}"
@@ -154,6 +155,6 @@ def test_a_role_that_is_not_there(settings: Settings) -> None:
 
 
 def test_sqlite_has_no_roles(set_up_once: Any) -> None:
-    """On SQLite there is nothing to grant, and it says what is read-only there."""
+    """A reader role on SQLite is refused with a hint at what is read-only there."""
     with pytest.raises(InputInvalid, match="read-only"):
         installations.set_up(Settings(data_dir=set_up_once), reader_role="anybody")

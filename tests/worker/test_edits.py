@@ -1,4 +1,4 @@
-"""What a run looks at before it erases anybody: what it edits and what its steps read, and nothing else."""
+"""Before a run erases a person it examines what it edits and what its steps read, and nothing else."""
 
 import datetime
 import errno
@@ -58,8 +58,8 @@ def _read_next(installation: Installation, model_id: str) -> set[int]:
 def test_what_a_run_does_not_touch_may_be_damaged(
     damaged: str, live: dict[str, Any], installation: Installation, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Where a block is damaged that a run edits, or that its steps read, nothing is erased; where it is another, the
-    run does what it is asked."""
+    """If a block is damaged that a run edits or that its steps read, nothing is erased; damage elsewhere does not stop
+    the run."""
     dataset = live["dataset_id"]
     holding = {slots_of(installation, dataset, f"p{number}")[0] // BLOCK_ROWS: f"p{number}" for number in range(200)}
     edited = 3 if 3 in holding else 2

@@ -21,7 +21,7 @@ def _newest_run(get: Get) -> Any:
 
 
 def test_a_lost_lease_stops_the_chain(installation: Installation, new_dataset: Make, new_model: Make, get: Get) -> None:
-    """Once its run was taken, a worker's next step raises `LeaseLost`, as soon as a heartbeat has told it."""
+    """A worker whose run was taken back raises `LeaseLost` at its next step after a heartbeat."""
     new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)

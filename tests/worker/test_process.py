@@ -56,7 +56,7 @@ def test_a_child_is_hardened_and_alone(forker: Forker) -> None:
 
 
 def test_a_child_gets_the_descriptors_that_are_passed(forker: Forker) -> None:
-    """What is open here can be handed to a child."""
+    """An open descriptor can be handed to a child."""
     mine, theirs = socket.socketpair()
     with mine, theirs, forker.start(theirs.fileno()) as child:
         mine.send(b"hello")
@@ -83,7 +83,7 @@ def test_a_child_that_nobody_listens_to(forker: Forker) -> None:
 
 
 def test_a_killed_child_ends_its_connection(forker: Forker) -> None:
-    """Who waits for a child that was killed is told at once."""
+    """A caller that waits for a child is notified at once if the child is killed."""
     with forker.start() as child:
         pid, _ = _asked(child, "work without end")
         os.kill(pid, signal.SIGKILL)

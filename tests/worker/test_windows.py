@@ -98,8 +98,8 @@ def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
 
 
 def test_a_run_through_windows_is_the_run(data: tuple[Any, Any]) -> None:
-    """Where three blocks fit at once a run of several passes takes the same steps, to the bit, opens each block once a
-    pass, and counts the rows of each."""
+    """A run of several passes through windows of three blocks takes the same steps, to the bit, opens each block once
+    per pass, and counts the rows of each."""
     settings = {
         "mechanism": mechanism(),
         "initial": np.zeros((1, NUM_COLUMNS)),

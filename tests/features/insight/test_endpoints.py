@@ -213,7 +213,8 @@ def epsilon_of(previewed: dict[str, Any]) -> float:
 
 
 def test_a_preview_the_other_way_round(ask: Make, live: dict[str, Any]) -> None:
-    """So many steps reach what they are needed for: as many as planned the target, one fewer not, more always less."""
+    """A preview by steps matches the one by target: the planned number of steps reaches the target, one fewer does not,
+    and epsilon falls with every further step."""
     planned = ask(num_records=2)
     assert planned["kind"] == "unlearn"
     target = live["target"]["epsilon"]
@@ -294,8 +295,8 @@ def test_what_a_request_in_review_would_erase(
 def test_why_an_accepted_request_waits(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """One that waits for a batch says how many wait, for how many, and until when; once a run took it, the preview is
-    over."""
+    """The preview of a request that waits for a batch shows how many wait, the size of the batch, and the latest start;
+    it is empty once a run took the request."""
     new_model(new_dataset()["id"], batching={"max_requests": 2, "max_wait_seconds": 3600})
     work()
     first = forget("p1")

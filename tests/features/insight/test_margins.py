@@ -54,7 +54,7 @@ def test_the_largest_batch_by_brute_force(steps):
 
 
 def test_all_slots_may_be_the_largest_batch():
-    """With noise enough a single step forgets everybody, and nobody asks for more than there are."""
+    """If the noise is large enough, a single step forgets all records, and the count stops at their number."""
     assert margins.most_records(converged(l2=0.0119, noise_scale=1000.0), steps=1, **TARGET) == MNIST
 
 
@@ -68,7 +68,8 @@ def test_all_slots_may_be_the_largest_batch():
     published=st.lists(st.tuples(st.integers(1, 5000), st.integers(1, 10)), max_size=4, unique_by=lambda pair: pair[0]),
 )
 def test_the_releases_left_fit_and_one_more_does_not(records, steps, epsilon, published):
-    """What fits keeps the budget, one more version exceeds it, and the closed form agrees; nothing fits a spent one."""
+    """The releases left stay within the budget, one more exceeds it, and the closed form agrees; a spent budget raises
+    InfeasibleError."""
     mechanism = converged(l2=0.0119, noise_scale=0.3).mechanism
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     exposures = [Exposure(mechanism=mechanism, records=records, releases=tuple(sorted(published)))]
@@ -125,7 +126,7 @@ def test_epsilon_after_some_steps(records, steps, log_delta):
 
 
 def test_epsilon_of_nothing_is_zero():
-    """Nothing deleted leaves nothing, with and without steps."""
+    """The epsilon of deleting no records is 0, with or without steps."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     assert [margins.least_epsilon(chain, records=0, steps=steps, delta=1e-5) for steps in (0, 1)] == [0, 0]
     for wrong in ({"records": -1, "steps": 1}, {"records": 1, "steps": -1}):

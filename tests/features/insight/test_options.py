@@ -31,7 +31,7 @@ def test_the_options_are_compared() -> None:
 
 
 def test_unlearning_is_no_option_where_relearning_is_cheaper() -> None:
-    """With noise far too small, what is left is to learn again: for everybody at once, or each time."""
+    """If the noise is far too small, the only options relearn: once for all requests, or each time."""
     chain = learned(noise_scale=1e-9)
     found = costs.options(chain, records=1, epsilon=0.01, delta=1e-9, expected_requests=9)
     requests = 10
@@ -44,7 +44,7 @@ def test_unlearning_is_no_option_where_relearning_is_cheaper() -> None:
 
 
 def test_the_options_where_a_step_is_enough() -> None:
-    """With much noise the least run forgets anybody, and waiting only saves runs."""
+    """If the noise is large, a single step forgets any person, and batching only saves runs."""
     found = {
         option.kind: option
         for option in costs.options(learned(noise_scale=1.0), records=1, epsilon=1.0, delta=DELTA, expected_requests=9)

@@ -153,7 +153,7 @@ def test_every_number_is_that_of_a_list(stored: Installation, discreet: bool) ->
 
 
 def test_an_app_learns_nothing_from_what_was_done(stored: Installation) -> None:
-    """To whoever may not learn what is held, the numbers are the same when everything has been done since."""
+    """The summary for a caller who may not learn what is held does not change when requests complete unreported."""
     view = View(discreet=True, at=AT)
     done = sa.update(DeletionRequest).where(DeletionRequest.status.in_(("accepted", "running")))
     with stored.database.reading(by=OFFICER) as session:
@@ -178,7 +178,7 @@ def test_a_key_that_sees_its_own_counts_its_own(stored: Installation) -> None:
 
 
 def test_of_nothing_there_is_no_median(installation: Installation) -> None:
-    """Where no request was completed, nothing is said of how long it took."""
+    """The summary has no completion times if no request was completed."""
     with installation.database.reading(by=OFFICER) as session:
         found = summary.of_requests(session, view=View(discreet=False, at=AT), zone="UTC")
     assert (found.completed, found.days_of(50), found.days_of(90)) == (0, None, None)

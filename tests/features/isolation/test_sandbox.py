@@ -140,7 +140,7 @@ def test_code_in_the_sandbox_can_do_nothing_of_this(tmp_path: Path) -> None:
 
 
 def test_landlock_forbids_files_by_itself(tmp_path: Path) -> None:
-    """On a kernel with Landlock a process that no filter holds yet can open, make and remove no file."""
+    """Landlock alone, before the call filter is installed, keeps a process from opening, creating or removing files."""
     (tmp_path / "key").write_text("key")
     program = """
 import ctypes, os, sys
@@ -194,7 +194,8 @@ print(os.getresuid(), os.getresgid(), os.getgroups(), *capabilities)
     ],
 )
 def test_what_cannot_be_sandboxed_does_not_go_on(before: str, why: str) -> None:
-    """Where a thread would stay outside, the processor has no list of calls, or root stays root, `enter` raises."""
+    """`enter` raises if a thread would stay outside the sandbox, the processor has no list of calls, or root would stay
+    root."""
     program = f"""
 {before}
 from lethe.features.isolation import sandbox

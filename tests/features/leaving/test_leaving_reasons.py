@@ -37,7 +37,8 @@ def everything(installation: Installation) -> dict[str, list[Any]]:
 
 
 def test_answers_are_counted_and_estimated(gateway: TestClient, get: Get) -> None:
-    """What was sent comes back as counts, shares, standard errors and intervals, for each odds that clients used."""
+    """Answers are returned as counts, shares, standard errors and intervals, separately for each odds that clients
+    used."""
     assert get("/leaving-reasons")["surveys"] == []
     for answer, times in zip(REASONS, (4, 2, 9, 1, 2), strict=True):
         for _ in range(times):

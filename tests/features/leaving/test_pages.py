@@ -42,7 +42,7 @@ def test_estimates_by_odds(officer: Browser, answered: None) -> None:
 
 
 def test_nobody_has_answered(officer: Browser, answered: None) -> None:
-    """Where there is nothing to show the page says so, and what to do; a time that is none is refused."""
+    """The page has an empty state with advice; an unsupported period is refused."""
     assert "No answers yet" not in officer.get("/admin/leaving-reasons?weeks=4").text
     assert officer.get("/admin/leaving-reasons?weeks=5").status_code == 422
 
@@ -54,7 +54,7 @@ def test_before_anybody_answers(officer: Browser) -> None:
 
 
 def test_who_sees_it(somebody_with: Callable[..., Browser]) -> None:
-    """It is in the menu of whoever may read requests, and refused to others."""
+    """The page is in the menu of users who may read requests, and refused to others."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get("/admin/leaving-reasons").status_code == 200
     assert "/admin/leaving-reasons" in reader.get("/admin/suppressions").text

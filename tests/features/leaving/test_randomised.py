@@ -63,7 +63,7 @@ def test_the_list_is_the_gateways() -> None:
 
 
 def test_from_a_device_to_an_estimate(client: Client) -> None:
-    """What a device randomised is counted in its week, and estimated without anybody knowing more."""
+    """A randomised answer is counted in the week of its arrival and used in the estimates of its odds."""
     answers = [randomise("cost", odds=50) for _ in range(40)]
     weeks = {client.leaving_reasons.submit(answer=answer.answer, odds=answer.odds).week for answer in answers}
     client.leaving_reasons.submit(answer=LeavingReason.OTHER, odds=2)

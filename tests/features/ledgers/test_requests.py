@@ -101,8 +101,8 @@ def test_a_withdrawn_request_makes_room(
 def test_a_retired_model_is_not_reached(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """What waits for a model that is retired ends, with the headline that it was not reached; later requests do not
-    concern it."""
+    """Retiring a model ends the requests that wait for it, with the headline that it was not reached; later requests do
+    not include it."""
     model = new_dp_model(budget_epsilon=0.6)
     ids = [forget(f"{name}@example.com")["id"] for name in "ab"]
     for _ in range(2):
@@ -197,7 +197,7 @@ def test_a_bundle_recomputes_epsilon(
 
 
 def test_without_dp_accounting_verification_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence names the extra."""
+    """Verification without dp-accounting raises an error that names the extra to install."""
     monkeypatch.setitem(__import__("sys").modules, "dp_accounting.pld", None)
     with pytest.raises(Exception, match=r"accountant_installed: Install lethe-sdk\[ledgers\]"):
         accountant.epsilon(accountant.read(LEDGER), rows=1, delta=1e-5)

@@ -231,7 +231,8 @@ def test_the_worst_copies_are_listed_and_all_are_counted(
     work: Callable[[], int],
     bundle_of: Callable[[str], dict[str, Any]],
 ) -> None:
-    """Of more copies than a bundle lists, those that are out are listed before the newer ones that were destroyed."""
+    """If a bundle cannot list all copies, copies that are still out are listed before newer ones that were
+    destroyed."""
     out = [handed_out(1, holder) for _ in range(2)]
     for _ in range(2):
         path = f"{place}/exports/{handed_out(1, holder)}"

@@ -190,7 +190,7 @@ def test_a_lineage_needs_one_subject(gateway: TestClient, refused: Refused) -> N
 def test_weights_that_were_superseded_while_they_were_read_are_not_handed_out(
     installation: Installation, by: Actor, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Nothing is noted, and so nothing sent, of a version that is no longer in service."""
+    """Weights of a version that is no longer in service are not handed out, and no export is recorded."""
     model = new_model(new_dataset()["id"])
     work()
     forget("p1")

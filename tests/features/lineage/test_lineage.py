@@ -1,4 +1,4 @@
-"""Who was in which version: two integers decide."""
+"""Lineage: two integers decide which version carried a person."""
 
 import datetime
 from dataclasses import dataclass
@@ -130,8 +130,8 @@ def fed(found: list[ModelLineage]) -> Fed | None:
 
 
 def test_a_version_carried_whoever_was_erased_after_it_was_made(installation: Installation, by: Actor) -> None:
-    """Whatever the revision of the erasure: carried by the versions made before it and no others, and the first made
-    at or after it is the first without; by all versions, and none without, while the rows are there."""
+    """The versions made before an erasure carried the person, and the first version made at or after it is the first
+    without; while the rows are still there, all versions carry the person."""
     with installation.database.writing(by=by) as session:
         hold(session, ["sub_there"])
         versions(session, by, REVISIONS)
@@ -175,7 +175,7 @@ def test_a_model_that_never_carried_the_rows_is_not_named(installation: Installa
 
 
 def test_long_lists_are_cut_and_counted(installation: Installation, by: Actor) -> None:
-    """Of many versions and copies the newest 500 are listed, and all are counted; copies of later versions are not."""
+    """The newest 500 versions and copies are listed and all are counted, except copies of later versions."""
     with installation.database.writing(by=by) as session:
         hold(session, [])
         versions(session, by, [0] * 503 + [1])

@@ -184,8 +184,8 @@ def test_a_server_is_told_which_digest_it_may_serve(
 
 
 def test_polling_costs_no_body(gateway: TestClient, live: dict[str, Any], forget: Make) -> None:
-    """With the tag of an answer that still holds there is no body, and its hour begins anew; one that no longer holds
-    is replaced."""
+    """A poll with a tag that is still valid gets no body and a new hour of validity; an outdated tag gets the new
+    answer."""
     place = f"/v1/models/{live['id']}/serving"
     tag = gateway.get(place).headers["etag"]
     for named in (tag, f'"other", {tag}', tag.removeprefix("W/"), "*"):

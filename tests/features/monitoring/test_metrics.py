@@ -31,7 +31,7 @@ Sample = Callable[..., float]
 
 
 def test_scrapes_do_not_ask_the_database_each_time(gateway: TestClient, installation: Installation) -> None:
-    """What was asked a moment ago is not asked again."""
+    """A second scrape within moments does not query the database."""
     counted = []
 
     def count(connection: sa.Connection, *_: object) -> None:
@@ -74,8 +74,8 @@ def test_a_database_that_is_away(gateway: TestClient, sample: Sample, installati
 def test_a_scrape_of_a_large_archive(
     gateway: TestClient, sample: Sample, installation: Installation, by: Actor
 ) -> None:
-    """With a million requests stored, ten thousand of them open, a scrape has the database look at the open ones alone:
-    to look at a million would take it more than ten million instructions."""
+    """A scrape of an archive of a million requests, ten thousand of them open, reads only the open ones: reading a
+    million would take the database more than ten million instructions."""
     numbers = "WITH RECURSIVE n(i) AS (SELECT CAST(:first AS integer) UNION ALL SELECT i + 1 FROM n WHERE i < :last)"
     status = "CASE WHEN i % 100 = 0 THEN 'accepted' ELSE 'completed' END"
     columns = "id, subject_ref, regulation, time_zone, status, kept, discreet, tenant_id"
@@ -153,7 +153,7 @@ def test_metrics_need_a_key_for_monitoring(
 
 
 def test_metrics_have_a_port_of_their_own(settings: Settings) -> None:
-    """Where the settings ask for it, metrics are told on another port, without a key, and nothing else is there."""
+    """Metrics are served on a second port, without a key and with no other endpoint, if the settings name one."""
     port = free_port()
     with TestClient(create_app(settings.model_copy(update={"metrics_port": port}))) as client:
         assert client.get("/metrics").status_code == 401

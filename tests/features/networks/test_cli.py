@@ -54,7 +54,8 @@ def test_an_upload_through_a_network_has_a_bar(settings: Settings, admin_key: st
 def test_an_upload_is_known_by_its_name_and_size(
     script: Script, scripted_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How far an upload is told of that of its own name and size, and again after the gateway once did not say."""
+    """An upload's progress is that of the upload with its name and size, and resumes after the gateway failed to report
+    it once."""
     monkeypatch.setattr(cli, "_POLL_SECONDS", 0.01)
 
     def encoding(name: str, num_bytes: int, done: int) -> dict[str, Any]:

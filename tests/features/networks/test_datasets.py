@@ -73,7 +73,7 @@ def test_a_model_on_features_learns_forgets_and_predicts(
 
 
 def test_a_schema_gives_the_network_its_declared_numbers(gateway: TestClient, get: Get) -> None:
-    """Of a csv file the network gets what the schema makes of the columns, in the order of their names."""
+    """The network receives the numbers that the schema makes of a csv file's columns, in the order of their names."""
     net = network(gateway, nets.linear())
     columns: dict[str, Any] = {f"c{place}": {"kind": "standard", "center": 0, "scale": 1} for place in range(6)}
     columns |= {"y": {"role": "label", "values": ["0", "1"]}, "who": {"role": "subject"}}

@@ -100,8 +100,8 @@ def test_the_gradient_is_that_of_each_record(objective: Objective) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", [1, 700])
 def test_few_jacobians_are_held_at_once(monkeypatch: pytest.MonkeyPatch, numbers: int) -> None:
-    """However many parameters there are, the comparison holds no more of its Jacobians than are stated, one at least,
-    and finds the same."""
+    """The comparison holds at most the stated number of Jacobians, at least one, for any number of parameters, and
+    returns the same result."""
     content, mechanism = of_three()
     features, labels = records(16)
     parameters = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
@@ -217,8 +217,8 @@ def test_a_null_row_counts_nothing() -> None:
 
 @pytest.mark.slow
 def test_two_chains_on_the_same_data_draw_together(replayable_noise: Any) -> None:
-    """With the same noise, two runs from different starts come closer by the contraction at every step, in all of the
-    network's weights."""
+    """Two runs with the same noise from different starts approach each other by the contraction at every step, in all
+    of the network's weights."""
     content, mechanism = of_three()
     features, labels = records(40)
     far = np.random.default_rng(2).standard_normal((1, mechanism.num_parameters))
@@ -261,8 +261,8 @@ def test_two_classes_have_one_score(replayable_noise: Any) -> None:
 
 
 def test_a_row_does_not_depend_on_another() -> None:
-    """In a network that adds the mean output of the batch, the scale, scores and gradient of a row are those of the row
-    alone, whatever rows are beside it."""
+    """The scale, scores and gradient of a row do not depend on other rows, even in a network that adds the batch's mean
+    output."""
 
     class Raised(torch.nn.Module):
         def __init__(self) -> None:

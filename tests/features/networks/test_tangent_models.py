@@ -63,8 +63,8 @@ def test_a_tangent_is_learned_forgotten_and_certified(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """From the network to the certificate: the mechanism names the network and its layers, accuracy is that of the
-    tangent, the weights handed out give its scores, and the certificate says what it rests on."""
+    """A tangent model is learned, forgotten and certified: the mechanism names the network and its layers, accuracy is
+    that of the tangent, the exported weights give its scores, and the certificate states its assumptions."""
     dataset, held_out, public = points(), points(200, seed=1), network()
     asked = {"network_id": public["id"], "layers": LAYERS, "rank": 3, "seed": 5}
     settings = {"l2": 0.02, "noise_scale": 0.003, "learn_steps": 150, "evaluation_dataset_id": held_out["id"]}

@@ -160,7 +160,7 @@ def test_the_gradient_is_the_derivative_of_the_loss():
 
 
 def test_two_outputs_are_one_score():
-    """Of a network of two outputs the score is how far the second is above the first."""
+    """The score of a network with two outputs is the difference of the second and the first."""
     content, rows = exported(perceptron(4, 2), 4), rows_of(3, 4).double()
     model = tangent(content, 1)
     graph = Graph(content).to(torch.device("cpu"), torch.float64)

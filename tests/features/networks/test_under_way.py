@@ -1,4 +1,4 @@
-"""How far an upload is whose rows go through a network, while its sender waits."""
+"""Progress of an upload whose rows go through a network."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def test_an_upload_says_how_far_it_is(gateway: TestClient, monkeypatch: pytest.M
 
 
 def test_an_upload_goes_on_where_it_cannot_be_shown(gateway: TestClient, installation: Installation) -> None:
-    """Where how far it is cannot be written down an upload goes on; what another release wrote down is left out."""
+    """An upload continues if its progress cannot be written; progress of another release is left out."""
     settings = installation.settings
     folder = settings.data_dir / "encoding"
     given: dict[str, Any] = {"tenant_id": DEFAULT_TENANT, "name": "people", "network_id": "net_1", "num_bytes": 7}

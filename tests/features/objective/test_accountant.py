@@ -30,7 +30,8 @@ def adaptive(made: ObjectivePerturbation, versions: int, delta: float = 1e-5, re
 
 @pytest.mark.parametrize(("strength", "noise_scale", "epsilon"), [(8.0, 4.0, 1.0), (0.5, 1.0, 2.0), (100.0, 10.0, 0.3)])
 def test_delta_of_two_classes_is_the_gaussian_shifted_by_kappa(strength, noise_scale, epsilon):
-    """One version has delta_Gauss(1 / sigma; epsilon - log(1 + 1 / (4 Lambda))) to forty digits, with the solver's."""
+    """The delta of one version is delta_Gauss(1 / sigma; epsilon - log(1 + 1 / (4 Lambda))) to forty digits, apart from
+    the solver's share."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     with mpmath.workdps(40):
         mu, inner = 1 / mpmath.mpf(noise_scale), epsilon - mpmath.log(1 + 1 / (4 * mpmath.mpf(strength)))
@@ -93,7 +94,7 @@ def test_gaussian_envelope_lies_above_the_convolution(strength, noise_scale, ver
 @settings(max_examples=8, deadline=None)
 @given(strength=strengths, noise_scale=noises, delta=st.floats(1e-9, 0.1))
 def test_epsilon_inverts_delta(strength, noise_scale, delta):
-    """At the returned epsilon, delta is at most what was asked for; a little below, it is more."""
+    """Delta is at most the requested one at the returned epsilon, and larger slightly below it."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     epsilon = accountant.epsilon(made, delta=delta)
     assert accountant.delta(made, epsilon=epsilon) <= delta * (1 + 1e-9)

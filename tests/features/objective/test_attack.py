@@ -97,7 +97,7 @@ def played(game: Callable[[bool], float]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lean(parameters: np.ndarray) -> float:
-    """How far a model leans to the person's side."""
+    """Return how far a model leans to the person's side."""
     return float(parameters @ np.array([0.7, -0.7]))
 
 

@@ -103,7 +103,8 @@ def test_an_altered_statement_is_refused(path: tuple[Any, ...], value: Any, name
 
 
 def test_rows_that_became_null_since_the_version_count() -> None:
-    """Until the next version the bound is that of the records still in it, and afterwards that of the solver alone."""
+    """The bound includes the records still in the version until the next version is made, and afterwards only the
+    solver's share."""
     chain = methods.replay(mechanism(), [Run(steps=mechanism().learn_steps)])
     still = METHOD.unlearning_mu(chain, records=2)
     assert METHOD.unlearning_mu(accountant.erased(chain, records=2)) == still > 2 / mechanism().noise_scale

@@ -83,7 +83,7 @@ def test_two_versions_together_do_not_exceed_the_convolution(seed):
 
 
 def test_bound_is_nearly_attained():
-    """For a record that the others contradict, delta beyond kappa is less than three times the truth."""
+    """Delta beyond kappa is less than three times the true delta for a record that the others contradict."""
     rest, person = [(np.array([1.0]), 0)] * 30, [(np.array([1.0]), 1)]
     made = mechanism(l2=2.0, noise_scale=2.0)
     held, gone = laws(rest + person, rest, classes=2, strength=2.0, noise_scale=2.0)

@@ -23,7 +23,7 @@ Forget = Callable[..., dict[str, Any]]
 def test_numbers_follow_the_requests(
     gateway: TestClient, live: dict[str, Any], forget: Forget, get: Callable[[str], Any], work: Callable[[], int]
 ) -> None:
-    """What waits, is in review or has ended is counted by status, and what is overdue by its clock."""
+    """The overview counts open and ended requests by status, and overdue ones by their clock."""
     forget("p0")
     forget("p1", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
     forget("stranger")
@@ -65,7 +65,7 @@ def test_an_app_sees_no_numbers(
 
 
 def test_tenants_have_numbers_of_their_own(gateway: TestClient, forget: Forget) -> None:
-    """What one tenant's people ask is not counted for another."""
+    """The overview of a tenant does not count the requests of another."""
     forget("p0", identity_verified=False)
     made = gateway.post("/v1/tenants", json={"name": "other"}).json()
     answer = gateway.get("/v1/overview", headers={"Authorization": f"Bearer {made['admin_key']}"})
@@ -147,7 +147,7 @@ def test_hosts_and_their_signs_of_life(settings: Settings, gateway: TestClient, 
 
 
 def test_requests_by_their_clock(forget: Forget, get: Callable[[str], Any]) -> None:
-    """What is overdue, due soon or paused is listed as the overview counts it."""
+    """The filters for overdue, at-risk and paused requests list as many as the overview counts."""
     forget("p1", identity_verified=False)
     forget("p2", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
     soon = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=42)
@@ -201,7 +201,8 @@ def test_models_in_danger(
 def test_dangers_of_models_are_not_for_every_key(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """Who may not learn whether anything is held cannot have models ranked by it; nor is a page from nowhere shown."""
+    """A key that may not learn whether anything is held cannot rank or filter models by danger; an unknown cursor is
+    refused."""
     for query in ("order=risk", "danger=waiting"):
         answer = gateway.get(f"/v1/models?{query}", headers=key_with(Scope.MODELS_READ))
         refused(answer, 403, "scope_missing")

@@ -39,7 +39,7 @@ def footer_of(path: Path) -> Any:
 def test_the_pages_are_as_long_as_an_honest_footer_says(
     tmp_path: Path, version: str, codec: str, dictionary: bool
 ) -> None:
-    """Without their headers, of less than 100 bytes each, the pages unpack to what the writer noted."""
+    """The pages unpack to the size that the writer recorded, minus their headers of less than 100 bytes each."""
     path = written(tmp_path, data_page_version=version, compression=codec, use_dictionary=dictionary)
     metadata = pq.read_metadata(path)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]

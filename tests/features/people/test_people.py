@@ -87,8 +87,8 @@ def later(secret: str) -> str:
 
 
 def test_a_person_decides_by_name(officer: Browser, gateway: TestClient, forget: Callable[..., Any], get: Get) -> None:
-    """Somebody is invited, chooses a password, enrols an app, logs in with a code, and approves a request: events and
-    audit log say the name beside the id, also once they are disabled and logged out by that."""
+    """An invited user chooses a password, enrols an app, logs in with a code and approves a request: events and audit
+    log record the name next to the id, even after the user is disabled, which logs them out."""
     request = forget("p1", identity_verified=False)["id"]
     maria = beside(gateway)
     invitation = invitation_of(officer)
@@ -154,7 +154,7 @@ def test_no_session_outlives_another_password(
 
 
 def test_the_second_step_is_of_this_browser(officer: Browser, gateway: TestClient) -> None:
-    """What the first step gave is worth nothing in another browser, nor after some minutes."""
+    """The token of the first login step is refused in another browser and after some minutes."""
     maria, thief = beside(gateway), beside(gateway)
     secret = welcomed(maria, invitation_of(officer), with_app=True)
     maria.post("/admin/logout")
@@ -179,7 +179,7 @@ def test_guessing_a_password_is_limited(settings: Settings, admin_key: str, monk
 
 
 def test_apps_can_be_asked_of_everybody(settings: Settings, admin_key: str) -> None:
-    """With LETHE_REQUIRE_TOTP nobody accepts an invitation, or logs in, without a code."""
+    """If LETHE_REQUIRE_TOTP is set, an invitation or a login without a code is refused."""
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         admin = Browser(client=client, key=admin_key)
         admin.log_in()
@@ -200,7 +200,8 @@ def test_apps_can_be_asked_of_everybody(settings: Settings, admin_key: str) -> N
 
 
 def test_ones_own_account(officer: Browser, gateway: TestClient) -> None:
-    """With the present password one chooses another, which ends the other sessions, and enrols and removes an app."""
+    """A user with the current password can change it, which ends the other sessions, and can enrol and remove an
+    app."""
     maria, elsewhere = beside(gateway), beside(gateway)
     welcomed(maria, invitation_of(officer))
     elsewhere.log_in_as(EMAIL, PASSWORD)

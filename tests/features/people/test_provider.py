@@ -106,7 +106,7 @@ def test_a_provider_may_verify_an_address_in_words(browser: Browser, provider: P
     "subject", ["unverified", "unverified in words", "unverified by a number", "unmentioned", "stranger"]
 )
 def test_nobody_else_comes_in(browser: Browser, provider: Provider, subject: str) -> None:
-    """Neither an address that the provider has not verified lets somebody in, nor one that was not invited."""
+    """The login is refused if the provider has not verified the address or the address was not invited."""
     page = refused(browser, provider.returns(begun(browser), subject))
     assert ("has not verified" in page) == (subject != "stranger")
 
@@ -146,7 +146,8 @@ def test_a_login_that_was_begun_long_ago(browser: Browser, provider: Provider, m
 
 
 def test_a_provider_that_is_another_or_away(settings: Settings, provider: Provider) -> None:
-    """Who calls itself otherwise is refused; who does not answer is said to be away, by a page with 503."""
+    """A provider with another issuer name is refused; one that does not answer is reported as unavailable on a page
+    with status 503."""
     for issuer, status in ((f"{provider.issuer}/", 403), ("http://127.0.0.1:9", 503)):
         other = settings.model_copy(update={"oidc_issuer": issuer, "oidc_client_id": "lethe"})
         with TestClient(create_app(other), raise_server_exceptions=False) as client:
@@ -156,7 +157,8 @@ def test_a_provider_that_is_another_or_away(settings: Settings, provider: Provid
 
 
 def test_what_a_provider_publishes_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For five minutes its addresses are those that it has said, though it is away; then it is asked again."""
+    """The addresses that a provider publishes are cached for five minutes, even if it is away; then they are fetched
+    again."""
     with running(MARIA) as own:
         company = Settings(oidc_issuer=own.issuer, oidc_client_id="lethe")
         address, _ = oidc.start(company, redirect_uri="http://testserver/admin/oidc/return")

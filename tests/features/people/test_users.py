@@ -91,7 +91,7 @@ def test_passwords() -> None:
 
 @each("password", ["", "eleven char", "x" * 1025, "a surrogate \ud800 alone"])
 def test_passwords_are_long_enough(password: str) -> None:
-    """Only the length is ruled; white space and any script may stand in them."""
+    """Passwords only need a minimum length; white space and any script are allowed."""
     with pytest.raises(InputInvalid):
         credentials.hash_of(password)
     assert credentials.hash_of("пароль из слов")
@@ -176,8 +176,8 @@ def test_a_stronger_hash_at_a_login(installation: Installation, by: Actor, invit
 def test_an_invitation_is_good_once_and_for_a_week(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """It is over once it was used, a week later, when another one was made, and when its person is disabled; the
-    periodic job forgets what has expired."""
+    """An invitation ends when it is used, after a week, when another is made, and when its user is disabled; the
+    periodic job deletes expired ones."""
     with installation.database.writing(by=by) as session:
         user, first = users.create(session, name="Ann", email="ann@example.com", role=Role.VIEWER, by=admin)
     with installation.database.writing(by=by) as session:
@@ -199,8 +199,8 @@ def test_an_invitation_is_good_once_and_for_a_week(
 
 @pytest.mark.parametrize("end", ["disabled", "role", "password", "invited"])
 def test_sessions_end_at_once(installation: Installation, by: Actor, admin: Caller, invited: Invited, end: str) -> None:
-    """Who is disabled, invited again, or gets another role or password is logged out everywhere, and nobody else is;
-    of somebody who is disabled nothing is kept that they logged in with."""
+    """A user who is disabled, invited again, or given another role or password is logged out everywhere, and other
+    users are not; of a disabled user no credentials are kept."""
     secret = credentials.new_secret()
     user_id, other = invited(), invited(email="other@example.com")
     token, kept = logged_in(installation, user_id), logged_in(installation, other)
@@ -230,7 +230,8 @@ def test_sessions_end_at_once(installation: Installation, by: Actor, admin: Call
 def test_a_damaged_authenticator_lets_nobody_in(
     installation: Installation, by: Actor, admin: Caller, invited: Invited, gateway: TestClient
 ) -> None:
-    """Without the secret of an app no code is right, and the person still has one, until their logins are forgotten."""
+    """If the secret of an app is damaged, every code is refused, and the user still counts as having an app until their
+    credentials are reset."""
     user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)
@@ -289,8 +290,8 @@ def test_addresses_are_unique(installation: Installation, by: Actor, admin: Call
 
 
 def test_the_last_administrator_stays(installation: Installation, by: Actor, admin: Caller, invited: Invited) -> None:
-    """With an administrator who has a password the last key may go, and then the last such person must stay; somebody
-    who is locked out by wrong codes is not another one."""
+    """The last administrator key may be revoked if an administrator has a password; the last such administrator must
+    then stay. An administrator locked out by wrong codes does not count."""
     user_id = invited(Role.ADMINISTRATOR)
     operator = invited(Role.OPERATOR, "olga@example.com")
     with installation.database.writing(by=by) as session:

@@ -20,7 +20,7 @@ POLICY = {
     "opendsr_identities": ["controller_customer_id"],
     "report_seconds": 0,
 }
-"""Of the tenant that is asked; whoever asks is told at once."""
+"""Policy of the tenant under test, which reports to callers at once."""
 
 
 _DELETION = {"exercise": "deletion", "regime": "ccpa"}

@@ -12,7 +12,7 @@ AGENT = {"agent_id": "AGENT_ONE", "name": "An agent", "verify_key": base64.b64en
 
 
 def test_an_agent_is_registered_listed_and_removed(gateway: TestClient, refused: Refused) -> None:
-    """It is shown with its key and, as long as it has asked for none, without a token."""
+    """A new agent is listed with its key, and without a token until it has requested one."""
     answer = gateway.post("/v1/agents", json=AGENT)
     made = answer.json()
     assert (answer.status_code, answer.headers["Location"]) == (201, f"/v1/agents/{made['id']}")
@@ -24,7 +24,7 @@ def test_an_agent_is_registered_listed_and_removed(gateway: TestClient, refused:
 
 
 def test_a_repeated_call_registers_nothing_twice(gateway: TestClient, refused: Refused) -> None:
-    """With an Idempotency-Key it gets the first answer; without one the agent is there already."""
+    """A repeated call with an Idempotency-Key gets the first answer; without one the agent already exists."""
     headers = {"Idempotency-Key": "1"}
     first, again = (gateway.post("/v1/agents", json=AGENT, headers=headers) for _ in range(2))
     assert (first.status_code, first.json()) == (again.status_code, again.json())

@@ -57,7 +57,8 @@ def given(folder: Path, certificates: str | None, key: str | None) -> Settings:
 
 @pytest.mark.parametrize("domain", [DOMAIN, "127.0.0.1"])
 def test_without_settings_one_is_made_once(tmp_path: Path, domain: str) -> None:
-    """It is for the domain, can sign and nothing else, and is the same for every process; its key is nobody's else."""
+    """The generated certificate is for the domain, can only sign, and is the same for every process; only the owner can
+    read its key."""
     settings = Settings(data_dir=tmp_path, host=domain)
     signer = opendsr.signer(settings)
     opendsr._signer.cache_clear()
@@ -84,7 +85,7 @@ def test_a_signature_verifies_under_the_certificate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [DOMAIN, "*.example.com"])
 def test_a_given_certificate_is_used(tmp_path: Path, name: str) -> None:
-    """With those that vouch for it, and the key beside it; a wildcard covers the domain."""
+    """A given certificate is used with its chain and key; a wildcard covers the domain."""
     chain = issued(key_of("ours"), "other.example.org", name) + issued(key_of("another"))
     signer = opendsr.signer(given(tmp_path, chain, pem(key_of("ours"))))
     assert (signer.certificate, signer.key.private_numbers()) == (chain, key_of("ours").private_numbers())
@@ -105,6 +106,6 @@ def test_a_given_certificate_is_used(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_what_does_not_fit_is_not_used(tmp_path: Path, certificates: str | None, key: str | None) -> None:
-    """Rather than sign what nobody can verify, nothing is signed."""
+    """A certificate and key that do not fit are refused, so nothing is signed that cannot be verified."""
     with pytest.raises(SigningUnusable):
         opendsr.signer(given(tmp_path, certificates, key))

@@ -304,13 +304,13 @@ def test_an_answered_set_up_cannot_be_answered_again(agent: Agent) -> None:
 
 
 def test_wrong_set_ups_are_counted_like_wrong_keys(agent: Agent) -> None:
-    """From one address only so many are heard in a minute."""
+    """Failed set-ups from one address are limited per minute."""
     codes = {agent.call("POST", "/agent/AGENT_ONE", b"AAAA", token="").status_code for _ in range(200)}
     assert codes == {403, 429}
 
 
 def test_a_tenant_that_is_not_in_the_network_serves_no_agent(gateway: TestClient) -> None:
-    """Without a business id in its policy."""
+    """A tenant whose policy has no business id refuses agents."""
     agent = Agent(gateway=gateway)
     agent.register()
     assert agent.set_up().status_code == 403
@@ -382,7 +382,7 @@ def test_a_key_that_an_admin_revoked_is_replaced_at_set_up(agent: Agent, gateway
     ],
 )
 def test_who_may_call(agent: Agent, key_with: KeyWith, method: str, path: str) -> None:
-    """Only an agent's token opens the protocol, whatever else a key may do; without one the answer is 401."""
+    """Only an agent's token opens the protocol, whatever scopes another key has; a wrong token returns 401."""
     for scope in Scope:
         along = (Scope.ACCOUNTING_READ,) if scope is Scope.REQUESTS_REVIEW else ()
         token = key_with(scope, *along)["Authorization"].removeprefix("Bearer ")

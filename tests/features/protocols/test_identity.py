@@ -97,7 +97,7 @@ WRONG: dict[str, Callable[[], str]] = {
 
 @each("case", WRONG)
 def test_a_statement_that_does_not_hold(check: Callable[..., IdentityStatement], case: str) -> None:
-    """Whatever is wrong with a statement, the refusal says the same."""
+    """The refusal of an invalid statement is the same for every fault."""
     with pytest.raises(IdentityStatementInvalid) as error:
         check(WRONG[case]())
     assert error.value.detail == identity.refusal().detail
@@ -130,7 +130,7 @@ def test_a_statement_is_good_for_one_request(
 
 
 def test_a_policy_may_ask_for_statements(installation: Installation) -> None:
-    """Where the tenant asks for statements nothing goes without; elsewhere one that does not hold is refused too."""
+    """A tenant that requires statements refuses requests without one; other tenants still refuse an invalid one."""
     with installation.database.writing() as session:
         with pytest.raises(IdentityStatementRequired) as error:
             people.ask(session, "sub_a", POLICY)

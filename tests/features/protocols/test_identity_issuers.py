@@ -56,7 +56,7 @@ def test_a_request_with_a_statement(gateway: TestClient, refused: Refused) -> No
 
 
 def test_a_request_without_one(gateway: TestClient, refused: Refused) -> None:
-    """None is a 422 that names the field; one that does not hold is a 403 that does not say why."""
+    """A request without a statement returns 422 with the field; an invalid one returns 403 without the reason."""
     gateway.post(PLACE, json=ISSUER)
     problem = refused(gateway.post(REQUESTS, json={"subject_id": "p1"}), 422, "identity_statement_required")
     assert [fault["path"] for fault in problem["errors"]] == ["identity_statement"]

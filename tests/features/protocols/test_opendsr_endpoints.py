@@ -157,8 +157,9 @@ CLAUSES: dict[str, Callable[[Controller], None]] = {
 def test_a_tenant_states_the_identities_that_are_its_subject_ids(
     gateway: TestClient, key_with: KeyWith, policy: Callable[..., None], stated: str
 ) -> None:
-    """Until a tenant states which identities name its people, and by those that it does not state, controllers are
-    refused: nobody would be found by them, and the requests would be done with nothing held."""
+    """A tenant that has not stated which identities are its subject ids refuses controllers, and so it does for
+    identities that it does not state: no person would be found by them, and requests would complete with nothing
+    held."""
     controller = Controller(gateway=gateway, headers=key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
     asked = {"subject_identities": [identity("p1", kind=stated)]}
     assert controller.call("GET", "/discovery").json()["supported_identities"] == []
@@ -189,7 +190,7 @@ def test_a_changed_answer_does_not_verify(controller: Controller) -> None:
 def test_a_certificate_is_found_behind_a_proxy(
     gateway: TestClient, controller: Controller, installation: Installation
 ) -> None:
-    """With a domain in the settings, discovery names it, whatever the server is called by who is in between."""
+    """Discovery names the domain of the settings, whatever host name a proxy uses."""
     gateway.app.state.installation.settings.opendsr_domain = "privacy.example.com"  # type: ignore[attr-defined]
     answer = controller.call("GET", "/discovery")
     assert answer.json()["processor_certificate"] == "https://privacy.example.com/opendsr/v2/certificate.pem"
@@ -278,7 +279,7 @@ def test_another_request_under_the_same_id_is_a_conflict(controller: Controller,
 
 
 def test_all_of_a_request_is_made_or_nothing(controller: Controller, installation: Installation) -> None:
-    """Where one deletion request cannot be made, none is."""
+    """A subject request creates all of its deletion requests or none."""
     tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     refusal(controller.ask(subject_identities=[identity("p1"), identity("p2")], submitted_time=tomorrow.isoformat()))
     with installation.database.reading() as session:
@@ -319,7 +320,7 @@ def test_nobody_else_sees_a_request(controller: Controller, gateway: TestClient)
 def test_nothing_about_the_person_is_kept(
     controller: Controller, installation: Installation, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither the identity nor the body is in any table or log, and the audit log names who asked."""
+    """Neither the identity nor the body is in any table or log, and the audit log names the caller."""
     named = controller.asked(subject_identities=[identity("somebody")])["subject_request_id"]
     with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()

@@ -79,7 +79,8 @@ def set_up(installation: Installation, sent: bytes) -> str:
 
 
 def test_a_message_is_for_the_business_that_it_names(installation: Installation, one: Actor, two: Actor) -> None:
-    """Of an agent's registrations it is the one whose tenant is that business, and whose key signed."""
+    """Of an agent's registrations, a message reaches the one whose tenant is the named business and whose key signed
+    it."""
     key = Ed25519PrivateKey.generate()
     in_one, in_two = register(installation, one), register(installation, two, key)
     with installation.database.reading() as session:
@@ -125,7 +126,7 @@ def test_a_set_up_is_answered_once(installation: Installation, one: Actor) -> No
 
 
 def test_another_tenant_neither_sees_nor_removes_an_agent(installation: Installation, one: Actor, two: Actor) -> None:
-    """To it there is no such agent, and the agent's id is free."""
+    """Another tenant neither sees nor can remove an agent, and can register one with the same id."""
     row_id = register(installation, one)
     with installation.database.writing(by=two) as session:
         assert service.agents(session, limit=10, cursor=None).items == []
@@ -175,8 +176,8 @@ def test_what_is_being_purged_is_not_found(installation: Installation, by: Actor
 
 
 def test_the_identities_of_a_subject_request_go_together(installation: Installation) -> None:
-    """What came in one OpenDSR request is kept until the last of it has ended for so long: a part of it would be taken
-    for another request under its id. However few go at once, none stays behind."""
+    """The requests of one OpenDSR request are kept until the retention of the last of them has passed: the remaining
+    part would be taken for another request under its id. All are purged, however few go at once."""
     policy = Policy(retain_details_days=30, report_seconds=0)
     with installation.database.writing() as session:
         people.obey(session, policy)

@@ -146,7 +146,7 @@ def test_a_gate_that_could_never_be_met_or_told_is_refused(
 
 
 def test_remedies_say_what_each_takes(gateway: TestClient, live: dict[str, Any], get: Get) -> None:
-    """Of a model there are remedies with their passes; of one that is retired, none."""
+    """A model has remedies with their passes; a retired model has none."""
     found = get(f"/models/{live['id']}/remedies")
     assert {one["kind"] for one in found["remedies"]} == {"relearn", "more_slots", "l2"}
     assert all(one["learn_passes"] >= one["request_passes"] > 0 for one in found["remedies"])

@@ -1,4 +1,4 @@
-"""What meets a gate, and what is a breach."""
+"""Gates of quality and their breaches."""
 
 import math
 from typing import Any

@@ -36,7 +36,7 @@ def test_a_gate_from_setting_it_to_releasing(
 def test_without_evaluation_data_there_is_no_form(
     officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """Of a model that is not measured the page says why there can be no gate, and what would help even so."""
+    """The page of a model without evaluation data explains why it can have no gate, and still lists the remedies."""
     model_id = new_model(new_dataset()["id"])["id"]
     work()
     text = officer.get(f"/admin/models/{model_id}/quality").text

@@ -74,7 +74,7 @@ def test_what_is_retired_makes_room(
 def test_two_uploads_at_once_do_not_pass_the_bound_together(
     gateway: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, get: Callable[[str], Any]
 ) -> None:
-    """Of two uploads that each fit and together do not, one is refused though both were read before either was stored,
+    """Of two concurrent uploads that fit only alone, one is refused although both were read before either was stored,
     and nothing of it stays on disk."""
     both_read, encode = threading.Barrier(2), datasets.encode
 
@@ -168,7 +168,7 @@ def test_everything_that_a_tenant_uploads_is_bounded(
 
 
 def test_tenants_have_a_bound_each(gateway: TestClient, settings: Settings, new_dataset: Make, refused: Make) -> None:
-    """What one tenant stores leaves another its room."""
+    """The storage quota of one tenant is not used up by another."""
     new_dataset(rows=100)
     made = gateway.post("/v1/tenants", json={"name": "other"})
     own = {"Authorization": f"Bearer {made.json()['admin_key']}"}

@@ -93,7 +93,7 @@ def test_shares_are_those_of_versions() -> None:
 
 
 def test_few_digits_are_told() -> None:
-    """Of a number of rows and of a loss there are two significant digits, of an accuracy whole per cents."""
+    """Numbers of rows and losses have two significant digits, and accuracies are whole per cents."""
     generator = np.random.default_rng(4)
     features = generator.standard_normal((5678, 4)).astype(np.float32)
     labels = (features[:, 0] > 0.3).astype(np.int32)

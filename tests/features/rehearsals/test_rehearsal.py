@@ -146,7 +146,8 @@ def test_what_is_kept_names_nobody(
 
 
 def test_a_request_goes_first(gateway: TestClient, model: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """Where both wait, somebody is forgotten first; a report goes when somebody is erased afterwards."""
+    """If a request and a rehearsal both wait, the request runs first; a report is removed when a measured person is
+    erased later."""
     asked = rehearse(gateway, model)
     forget("p3")
     assert work() == 2
@@ -270,8 +271,8 @@ def test_nobody_who_asked_is_drawn(
 def test_a_person_with_many_rows_counts_once(
     gateway: TestClient, installation: Installation, new_model: Make, work: Work
 ) -> None:
-    """Whoever has hundreds of rows is one of those who are measured at most, in each set, and who is left out is drawn
-    anew; rows without a person count each, and of too few people there is no test set."""
+    """A person with hundreds of rows counts as one of those measured at most in each set, and the people left out are
+    drawn again for each rehearsal; rows without a person count individually, and too few people make no test set."""
 
     def uploaded(*subjects: str) -> str:
         form, files = {"name": "people", "classes": '["0", "1"]'}, {"file": ("people.npz", people(*subjects))}

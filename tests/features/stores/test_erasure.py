@@ -72,7 +72,8 @@ def test_plain_deletion_leaves_ghosts_and_ours_none(kind: str, url: str, tmp_pat
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_false_clean_in_twenty_runs(kind: str, url: str, tmp_path: Path) -> None:
-    """In twenty runs on other data, ghosts of plain deletion are found and Lethe's deletion leaves none."""
+    """Plain deletion leaves ghosts that are found and Lethe's deletion leaves none, in twenty runs on different
+    data."""
     for seed in range(1, 21):
         folder = tmp_path / str(seed)
         folder.mkdir()

@@ -157,7 +157,8 @@ def test_a_bundle_is_recomputed_offline(
 def test_proved_models_alone_have_a_proved_headline(
     new_dataset: New, new_model: New, forget: New, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """Without other systems a request ends as before, and the headline of its bundle is that it is proved."""
+    """If there are no other systems, a request ends as before, and the headline of its bundle is that the deletion is
+    proved."""
     new_model(new_dataset()["id"])
     work()
     request = forget("p0")

@@ -58,7 +58,7 @@ def _lost(client: httpx.Client, path: str, **body: Any) -> None:
 
 
 def _entries(client: httpx.Client) -> Counter[str]:
-    """How often the audit log has each action."""
+    """Count the audit log's entries by action."""
     return Counter(entry["action"] for entry in _get(client, "/audit-log", limit="200")["items"])
 
 

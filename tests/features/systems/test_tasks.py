@@ -248,7 +248,7 @@ def test_notes_are_erased_with_the_details_of_a_request(
 def test_a_task_is_part_of_the_transaction_of_its_request(
     gateway: TestClient, monkeypatch: pytest.MonkeyPatch, new_system: New, forget: New, task_of: New, get: Get
 ) -> None:
-    """Whatever fails while tasks are opened or end, leaves everything as it was, and the call can be repeated."""
+    """A failure while tasks are opened or ended changes nothing, and the call can be repeated."""
     new_system()
 
     def fail(*_arguments: Any, **_named: Any) -> None:

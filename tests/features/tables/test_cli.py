@@ -53,8 +53,8 @@ def test_bars_tell_the_lowest_from_the_highest(values: list[float]) -> None:
 
 
 def test_a_schema_is_made_of_what_is_stated(lethe: Lethe, tmp_path: Path) -> None:
-    """With ranges and values of every column, nothing has to be public; a column that is left out, or a range that is
-    none, is refused by name; what is ignored is told."""
+    """No column needs to be public if ranges or values of all are stated; a missing column or an invalid range is
+    refused by name, and ignored columns are reported."""
     path = tmp_path / "rows.csv"
     path.write_text("age,since,city,rent,who\n31,2020-01-02,Bonn,700,p1\n")
     asked = ("dataset", "infer", str(path), "--target", "rent", "--subject", "who", "--range", "rent=0..4000")

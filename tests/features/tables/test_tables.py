@@ -217,7 +217,7 @@ def test_what_is_learned_is_proposed_too() -> None:
 
 
 def test_of_a_column_that_is_stated_nothing_is_read() -> None:
-    """Where all columns are stated the schema is the same whatever the rows are; where one is not, it is named."""
+    """The schema does not depend on the rows if all columns are stated; a column that is not stated is named."""
     stated = {"x": {"kind": "numeric", "min": 0, "max": 9, "outside": "clip"}, "y": {"values": ["no", "yes"]}}
     given: dict[str, Any] = {"label": "y", "subject": "who", "stated": stated, "public": False}
     table = pd.DataFrame({"x": [1, 2000], "y": ["no", "7319"], "who": ["p1", "p2"]})
@@ -235,8 +235,8 @@ def test_of_a_column_that_is_stated_nothing_is_read() -> None:
 
 @pytest.mark.slow
 def test_a_preview_says_what_accuracy_costs() -> None:
-    """Of a table of one's own: shares clipped and unknown, warnings, scikit-learn's accuracy beside ours, and what
-    forgetting costs: more epsilon is more accurate, more l2 fewer passes."""
+    """A preview of a table reports clipped and unknown shares, warnings, scikit-learn's accuracy next to ours, and the
+    cost of forgetting: more epsilon is more accurate, more l2 takes fewer passes."""
     table = load_wine(as_frame=True).frame
     found = preview(table, schema=infer(table, label="target"), epsilons=(0.5, 4.0))
     assert (found.num_rows, found.num_features, found.held_out) == (178, 13, 44)

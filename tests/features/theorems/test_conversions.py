@@ -45,7 +45,7 @@ def test_sidedness_is_copied(name, sided):
 
 
 def test_identical_laws_cost_nothing():
-    """In every conversion a divergence of 0 gives an epsilon and a delta of 0."""
+    """Every conversion maps a divergence of 0 to an epsilon and a delta of 0."""
     for name in ("rdp_to_dp_mironov", "rdp_to_dp_cks"):
         assert evaluate(name, {"alpha": 2, "rho": 0, "delta": 1e-5})["eps"] == 0
     for name in ("rdp_delta_cks", "rdp_delta_single_order_optimal"):

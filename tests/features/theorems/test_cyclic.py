@@ -69,7 +69,7 @@ def test_whole_passes_have_the_published_closed_form(B, E, c, gap):
 
 @given(at=cycles())
 def test_one_batch_is_full_batch(at):
-    """With one batch all places are the same, and each step reads all rows."""
+    """With one batch all positions are the same, and each step reads all rows."""
     result = evaluate("cyclic_batches", at | {"B": 1})
     assert result["mu"] == result["mu_least"] == pytest.approx(result["mu_full_batch"], rel=1e-12)
     assert result["since_visit"] == 0
@@ -87,8 +87,8 @@ def test_monotone_in_the_gap_the_noise_and_the_steps_after(at, more, factor):
 
 
 def test_a_falling_step_size_hides_the_last_visit():
-    """Without a cool-down only one step's noise hides the batch read last; with a cool-down all batches are nearly
-    alike."""
+    """If there is no cool-down, only one step's noise hides the batch read last; with a cool-down all batches are
+    nearly alike."""
     abrupt, gentle = (evaluate("cyclic_batches", ADULT | {"q": q}) for q in (1, 64))
     assert abrupt["mu"] > 2.5 * abrupt["mu_full_batch"]
     assert gentle["mu"] < 1.2 * gentle["mu_full_batch"]

@@ -45,7 +45,7 @@ def test_advantage(q, eps, factor):
 
 @pytest.mark.parametrize("name", ["t41_adv", "t41_adv_plus"])
 def test_soundness_needs_the_joint_bound(name):
-    """With an adaptive requester and a second release, a bound on each version alone is refused."""
+    """A bound on each version alone is refused for an adaptive requester with a second release."""
     certificate = {"q": 2, "eps": 0.1}
     for allowed in (
         {"scope": "joint", "p": 3, "releases": 5},

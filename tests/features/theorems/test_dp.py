@@ -130,7 +130,7 @@ def test_lower_limit(fp, fn, delta, gamma):
 
 @pytest.mark.parametrize("gamma", [0.05, 0.3])
 def test_lower_limit_rarely_misses(gamma):
-    """For randomised response, the tight case, the limit exceeds the true epsilon with probability at most gamma."""
+    """The limit exceeds the true epsilon with probability at most gamma for randomised response, the tight case."""
     rate, n = 1 / (1 + math.e), 40
     weights = binom.pmf(range(n + 1), n, rate)
     missed = sum(

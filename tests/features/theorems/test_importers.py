@@ -1,4 +1,4 @@
-"""Who imports the theorems."""
+"""Modules that import the theorems."""
 
 import re
 from pathlib import Path

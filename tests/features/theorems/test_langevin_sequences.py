@@ -72,7 +72,7 @@ def test_least_steps_are_least(S, eps):
 @pytest.mark.parametrize("S", [1, 5, 100])
 @pytest.mark.parametrize("K", [1, 2, 100])
 def test_least_noise_is_least(K, S):
-    """With the noise returned the steps suffice; with a hundredth of a percent less they do not."""
+    """The steps suffice with the returned noise and not with a hundredth of a percent less."""
     budget = MNIST | {"eps_target": 1.0, "S": S}
     sigma = evaluate("alg4_sigma", budget | {"K": K})["sigma"]
     assert evaluate("alg5_K", budget | {"sigma": sigma})["K"] <= K

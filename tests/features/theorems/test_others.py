@@ -83,7 +83,7 @@ def test_model_clipping(eps, sigma, T, delta0):
 
 
 def test_first_clipped_step_is_a_gaussian_mechanism():
-    """From nothing known, one step gives the delta of two Gaussians 2C/sigma apart."""
+    """The first step from an unknown state gives the delta of two Gaussians 2C/sigma apart."""
     one = evaluate("model_clip_delta", CLIP | {"T": 1})["delta"]
     assert one == pytest.approx(evaluate("theta_hs", {"eps": 1.0, "r": 2.0})["theta"], rel=1e-8)
     assert evaluate("model_clip_delta", CLIP | {"sigma": 10.0, "T": 50})["delta"] == 1e-60
@@ -109,7 +109,7 @@ def test_gradient_clipping(C0, C1, gamma, lam, T):
 
 
 def test_gradient_clipping_without_steps():
-    """Without a step nothing is forgotten, unless the start is fixed."""
+    """If no step is taken nothing is forgotten, unless the start is fixed."""
     at = {"C1": 1.0, "gamma": 0.1, "lam": 0.0, "sigma": 1.0, "T": 0}
     assert evaluate("grad_clip_rho", at | {"C0": 1.0})["rho"] == "inf"
     assert evaluate("grad_clip_rho", at | {"C0": 0.0})["rho"] == 0.0

@@ -145,7 +145,7 @@ def test_a_hundred_removals_by_two_theorems(eps, batch, langevin, shift):
     ("eps", "langevin", "shift"), [(1.0, 421663, 316), (0.1, 4357318, 1788), (0.01, 48503053, 4998)]
 )
 def test_a_hundred_single_removals_by_two_theorems(eps, langevin, shift):
-    """One record at a time the two differ by three orders of magnitude and more."""
+    """For a hundred single removals the two theorems differ by three orders of magnitude or more."""
     at = ROUNDED | {"eps_target": eps, "sigma": 0.03, "total": 100, "batch": 1}
     assert evaluate("alg6_K_list", at)["total"] == pytest.approx(langevin, rel=1e-5)
     assert evaluate("greedy_K_schedule", at | {"eta": "1/L"})["total"] == shift

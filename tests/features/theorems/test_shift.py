@@ -53,7 +53,8 @@ def test_shift_accountant_is_delta_over_root_v_while_differences_do_not_grow(z0,
 
 
 def test_shift_accountant_without_steps():
-    """Without a step, chains that start apart cannot be compared, and chains that start together are equal."""
+    """If no step is taken, chains with different starts cannot be compared, and chains with the same start are
+    equal."""
     for segments in ([], [(0, 0.1)]):
         assert shift(1.0, segments, 0.9) == "inf"
         assert shift(0.0, segments, 0.9) == 0.0
@@ -114,7 +115,8 @@ def test_shift_accountant_is_exact_for_quadratics(curvature, T, K, mean, gap):
     runs=st.lists(st.tuples(st.integers(1, 200), st.integers(0, 5)), max_size=4),
 )
 def test_calculator_agrees_with_the_accountant(noise, l2, fraction, learned, runs):
-    """On the chain of a mechanism the calculator gives the mu of unlearning, of deletion and of a release."""
+    """The calculator returns the accountant's mu of unlearning, of deletion and of a release for a mechanism's
+    chain."""
     mechanism = Mechanism(
         objective=Objective.LOGISTIC_REGRESSION,
         num_slots=500,
@@ -144,7 +146,7 @@ def test_calculator_agrees_with_the_accountant(noise, l2, fraction, learned, run
 
 @given(eta=st.floats(0.01, 10), m=st.floats(0, 2), L=st.floats(0.01, 2))
 def test_contraction(eta, m, L):
-    """It is 1 - eta m up to eta = 2/(m + L); from 1 on nothing decays, and the result says so."""
+    """The contraction is 1 - eta m up to eta = 2/(m + L); from 1 on nothing decays, which the result reports."""
     assume(m <= L)
     result = evaluate("contraction", {"eta": eta, "m": m, "L": L})
     assert result["decays"] == (result["c"] < 1)

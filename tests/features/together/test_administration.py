@@ -16,7 +16,7 @@ from lethe.features.desk.contract import AttachmentInvalid, AttachmentKind, Atta
 
 
 def test_review(client: Client) -> None:
-    """What is in review is paused, resumed, extended, approved or rejected, with reasons for the person."""
+    """A request in review can be paused, resumed, extended, approved or rejected, with reasons for the person."""
     requests = client.deletion_requests
     made = requests.create(subject_id="p1", identity_verified=False)
     assert (made.status, made.clock.state) == ("in_review", "paused")
@@ -111,8 +111,8 @@ def test_overview(client: Client) -> None:
 
 
 def test_suppressions_and_lineage(client: Client, people: Path, tmp_path: Path, worker: None) -> None:
-    """Who is forgotten is not taken in again until they consent; lineage says what their rows fed; others may
-    have their slots."""
+    """A forgotten person is not added again until they consent; lineage shows what their rows fed; their slots may be
+    reused."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
     model = client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=240)
     [before] = client.lineage.of_person(subject_id="p3").models
@@ -214,7 +214,7 @@ def test_tenants(client: Client) -> None:
 
 
 def test_the_audit_log(client: Client) -> None:
-    """What callers did is listed, newest first, each entry with the hash of the one before."""
+    """The audit log lists the callers' actions, newest first, each with the hash of the entry before."""
     made = client.api_keys.create(name="app", scopes=["requests:read"])
     client.api_keys.revoke(made.id)
     entries = list(client.audit_log.list(object_id=made.id))

@@ -1,4 +1,4 @@
-"""Whatever a caller changes over HTTP, or looks up about people, is in the audit log: every such route is called."""
+"""Every route that changes anything over HTTP, or looks up people, writes to the audit log."""
 
 import datetime
 import hashlib
@@ -37,7 +37,7 @@ CHANGE_NOTHING = {
     "POST /v1/accounting/preview",
     "POST /v1/audit-log:verify",
 }
-"""They ask with a body."""
+"""POST routes that only read, and take their query as a body."""
 ADD_TO_A_COUNTER = {"POST /v1/leaving-reasons"}
 """An entry would say when somebody gave a reason for leaving, which nothing is to tell."""
 

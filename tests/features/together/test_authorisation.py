@@ -1,4 +1,4 @@
-"""Who gets in where: every route against every scope, against wrong keys, and against another tenant's ids."""
+"""Authorisation of every route: by every scope, with wrong keys, and with another tenant's ids."""
 
 import re
 import shutil
@@ -217,8 +217,8 @@ def _opening(route: str) -> set[Scope]:
 
 @each("route", sorted(NEEDS))
 def test_a_key_opens_what_its_scope_says(world: World, refused: Refused, route: str) -> None:
-    """In its own tenant a key gets past the door of the routes that need its scope and of no others; an admin's gets
-    past all but those of the operator, whose key reads the metrics too."""
+    """A key may call the routes of its tenant that need its scope and no others; an admin's key may call all but the
+    operator's, whose key may read the metrics too."""
     for scope, headers in world.keys.items():
         if scope not in _opening(route):
             refused(world.call(route, world.ids, headers), 403, "scope_missing")
@@ -249,7 +249,7 @@ def _owned(route: str) -> bool:
 
 @each("route", [route for route in sorted(NEEDS) if _owned(route)])
 def test_what_belongs_to_others_is_unknown(world: World, route: str) -> None:
-    """To another tenant's admin an id is the same as one that nobody has, to the byte, and nothing is done."""
+    """Another tenant's admin gets the same bytes for an existing id as for an unknown one, and nothing changes."""
     unknown = {name: re.sub(r"_[0-9a-f]{20}$", f"_{'0' * 20}", one) for name, one in world.ids.items()}
     answers = []
     for ids in (world.ids, unknown):
@@ -265,7 +265,7 @@ def test_what_belongs_to_others_is_unknown(world: World, route: str) -> None:
 
 @each("route", [route for route in sorted(NEEDS) if route.startswith("GET") and "{" not in route])
 def test_lists_hold_nothing_of_others(world: World, route: str) -> None:
-    """Whatever another tenant's admin lists, nothing of this tenant is in it."""
+    """The lists of another tenant's admin contain nothing of this tenant."""
     answer = world.call(route, world.ids, world.other)
     is_opened = Scope.ADMIN in _opening(route)
     expected = ({200, 409} if route in QUERIES else {200}) if is_opened else {403}

@@ -1,4 +1,4 @@
-"""One contract: whatever it declares is served by the gateway and offered by both clients, and nothing else is."""
+"""One contract: the gateway serves and both clients offer exactly what it declares."""
 
 import inspect
 import operator
@@ -54,7 +54,7 @@ def test_operations_have_names_of_their_own() -> None:
 
 
 def test_nothing_else_is_served(document: Any) -> None:
-    """Whatever the gateway serves below /v1 is declared, and whatever is declared is served there."""
+    """The gateway serves below /v1 exactly the declared operations."""
     served = {
         f"{method.upper()} {path}"
         for path, methods in document["paths"].items()

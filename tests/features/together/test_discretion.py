@@ -1,4 +1,4 @@
-"""What an app's key may not learn: whether anything is held about a person."""
+"""Discretion: an app's key may not learn whether anything is held about a person."""
 
 import datetime
 import itertools
@@ -144,8 +144,8 @@ def test_whether_anything_is_held_is_not_seen(
     verified: bool,
     works: int,
 ) -> None:
-    """Whatever happens to a request, and whenever somebody looks, it looks the same for a person of whom there are rows
-    and for one of whom there are none, however late the workers are."""
+    """A request looks the same for a person with rows and one without, whatever happens to it and whenever it is read,
+    however late the workers are."""
     pair = next(pairs)
     pair.ask(identity_verified=verified)
     for turn, act in enumerate(["wait", *acts, "wait", "wait", "wait"], start=1):
@@ -167,7 +167,7 @@ def test_whether_anything_is_held_is_not_seen(
 
 @pytest.fixture
 def registered(gateway: TestClient) -> None:
-    """One system of each kind, and a map that leads from an e-mail address to the customer p1."""
+    """Register a system of each kind, and a map that leads from an e-mail address to the customer p1."""
 
     def post(path: str, **given: Any) -> dict[str, Any]:
         answer = gateway.post(f"/v1/{path}", **given)
@@ -201,8 +201,8 @@ def test_systems_trainers_ledgers_and_maps_tell_an_app_nothing(
     refused: Callable[..., Any],
     kind: str,
 ) -> None:
-    """With a system of each kind and an identity map, an app sees a request about somebody who is mapped, held and in a
-    trainer's table as it sees one about a stranger, at every age; and whatever else tells of either is refused."""
+    """With a system of each kind and an identity map, an app sees the same request at every age for a stranger and for
+    a person who is mapped, held and in a trainer's table; every call that would reveal more about either is refused."""
     new_dataset()
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     pair = Pair(gateway, app, *(("p1@example.org", "x9@example.org") if kind == "email" else ("p1", "x9")))

@@ -245,7 +245,7 @@ BY_PROCESSES = {
     "restore_unfinished",
     "tombstones_stale",
 }
-"""Those that are reached by starting services, or by waiting for long."""
+"""Codes that need started services or a long wait."""
 
 
 @pytest.mark.parametrize("code", at_length(REACHED, besides=REACHED.keys() - BY_PROCESSES))

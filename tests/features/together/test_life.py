@@ -36,9 +36,9 @@ pytestmark = [
 ]
 
 MAY_READ_MEMORY = os.geteuid() == 0
-"""Of processes that let nobody else."""
+"""True if this process may read the memory of processes that no other process may read."""
 LEARNED = {"l2": 1e-3, "noise_scale": 0.002}
-"""So that a run takes long enough to be hit."""
+"""Settings that make a run long enough to be interrupted."""
 POLICY = protocols.POLICY | {"retain_details_days": 0, "auto_accept": False}
 UPLOADS: dict[str, Callable[[person.Table], bytes]] = {
     "csv": person.Table.csv,
@@ -105,7 +105,7 @@ class Life:
         self.all_live()
 
     def use(self) -> None:
-        """Their records are predicted, they are looked up, and the weights that know them are handed out."""
+        """Predict with the person's records, look them up, and export the weights that know them."""
         record = dict(zip(person.COLUMNS, map(float, self.somebody.rows[0]), strict=True))
         self.call("POST", f"/models/{self.models['csv']}/predictions", json={"records": [record]})
         vectors = {"records": self.somebody.rows.tolist()}
@@ -334,7 +334,7 @@ def _assert_present(residue: Residue) -> None:
 
 
 def _assert_told(residue: Residue) -> None:
-    """What callers wrote is answered to them again, and stored sealed; what they need not be told is nowhere."""
+    """Check that what callers wrote is returned to them and stored sealed, and that everything else is nowhere."""
     places = {"answered" if place.startswith("GET ") else place.split(" in ")[0] for place in residue}
     assert places == {"answered", "opened"}
     said = {name.split(",")[0] for name in _names(residue)}
@@ -356,8 +356,8 @@ def life(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Life]:
 
 
 def test_nothing_is_left(life: Life) -> None:
-    """Of a person who was forgotten nothing is found in any file, store, answer, trace or memory, nor of the weights
-    that knew them, nor of what was computed on the way; before, all of it is found where it may be."""
+    """No file, store, answer, trace or memory contains anything of a forgotten person, of the weights that knew them,
+    or of intermediate results; before, all of it is found where it may be."""
     installation, finder = life.installation, Finder(life.somebody.patterns())
     life.learn()
     life.add()

@@ -41,7 +41,7 @@ MIN_ACCEPTED = 20
 """Requests without which so many kills have shown little."""
 ROWS = 800
 VICTIMS = {"worker": 30, "run": 28, "gateway": 14, "redis": 10, "postgres": 8, "accounting": 5, "beat": 5}
-"""What is killed, and how often in a hundred."""
+"""Victims, and their share of the kills in per cent."""
 LEASE_SECONDS = 2.0
 
 
@@ -68,7 +68,7 @@ def whole(tmp_path: Path) -> Iterator[Deployment]:
 class Tenant:
     id: str
     headers: dict[str, str]
-    """With the key of its admin."""
+    """Headers with the key of the tenant's admin."""
     models: list[str]
 
 
@@ -350,8 +350,7 @@ def _assert_nothing_lost(whole: Deployment, accepted: dict[tuple[str, str], str]
 
 
 def _assert_all_told(whole: Deployment, accepted: dict[tuple[str, str], str], receiver: servers.Server) -> None:
-    """Of every request its receiver heard that it was accepted and then that it was completed, however often, each
-    under one id."""
+    """Check that the receiver got accepted and then completed for every request, however often, each under one id."""
     heard: dict[str, dict[tuple[str, str], None]] = {request: {} for request in accepted.values()}
     for call in receiver.calls:
         body = json.loads(call.body)

@@ -1,4 +1,4 @@
-"""What the times of calls tell a caller that has asked for somebody: nothing of whether that person is held."""
+"""The times of calls do not reveal to a caller whether the person of a request is held."""
 
 import time
 

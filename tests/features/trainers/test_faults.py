@@ -39,7 +39,7 @@ with installations.opened(Settings()) as installation:
 
 @pytest.fixture
 def rested(installation: Installation) -> Callable[[], None]:
-    """Let the time of back-offs and leases pass."""
+    """Return a function that ends back-offs and leases."""
 
     def pass_time() -> None:
         with installation.database.writing() as session:

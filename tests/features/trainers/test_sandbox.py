@@ -82,7 +82,7 @@ def test_command_that_takes_too_long_is_killed() -> None:
 
 
 def test_machine_without_a_sandbox_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where bubblewrap is not installed, no trainer runs."""
+    """No trainer runs if bubblewrap is not installed."""
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(TrainerRefused) as refused:
         run("pass")

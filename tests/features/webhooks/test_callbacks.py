@@ -47,7 +47,7 @@ def statuses(installation: Installation, url: str = URLS[0]) -> list[str]:
 
 
 def end(installation: Installation, by: Actor, request_id: str, *, completed: bool = True) -> None:
-    """Let a request in review end."""
+    """End a request in review."""
     with installation.database.writing(by=by) as session:
         request = deletion.get(session, request_id)
         if completed:
@@ -59,7 +59,7 @@ def end(installation: Installation, by: Actor, request_id: str, *, completed: bo
 
 
 def test_a_controller_is_told_once_of_each_status(installation: Installation, by: Actor) -> None:
-    """However many identities a subject request names, each receiver is told its status as a whole, when it changes."""
+    """Each receiver gets one status of the whole subject request per change, however many identities it names."""
     ids = submit(installation, by, "a", "b", "c", source="opendsr", policy=REVIEWED, callback_urls=URLS)
     for url in URLS:
         assert statuses(installation, url) == ["pending"]
@@ -144,7 +144,7 @@ def test_an_agent_is_told_why(installation: Installation, by: Actor) -> None:
 
 
 def test_whoever_is_held_or_not_is_told_alike(installation: Installation, by: Actor) -> None:
-    """Where nothing is held the request is complete at once; until it is reported nothing that is told says so."""
+    """If nothing is held the request completes at once, but no callback says so before it is reported."""
     policy = Policy(report_seconds=3600)
     for source, extra in (("opendsr", {}), ("drp", {"agent_id": "A", "identity": "verified"}), ("list", {})):
         [request_id] = submit(installation, by, "nobody", source=source, policy=policy, discreet=True, metadata=extra)
@@ -162,8 +162,8 @@ def test_whoever_is_held_or_not_is_told_alike(installation: Installation, by: Ac
 
 
 def test_many_identities_take_no_longer_than_their_number(installation: Installation, by: Actor) -> None:
-    """Where a subject request stands is worked out once in the transaction that makes it, not for each identity: nobody
-    holds the turn to write with one call."""
+    """The status of a subject request is computed once in the transaction that makes it, not once per identity, so that
+    one call cannot hold the write lock."""
     statements: list[str] = []
 
     def seen(*given: Any) -> None:

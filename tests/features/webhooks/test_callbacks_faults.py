@@ -99,7 +99,8 @@ def test_killed_between_sending_and_noting(settings: Settings, installation: Ins
 
 @pytest.mark.soak
 def test_killed_again_and_again(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """However often the gateway is killed while it delivers, every delivery arrives, repeated under its own id."""
+    """Every delivery arrives, repeated under its own id, although the gateway is killed several times while it
+    delivers."""
     with serving(servers.status(200)) as server:
         with processes.gateway(settings) as (child, address):
             with ThreadPoolExecutor(4) as threads:

@@ -18,7 +18,7 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def delivery(installation: Installation, forget: Callable[..., dict[str, Any]]) -> str:
-    """One that its receiver has."""
+    """Return a delivery that its receiver has received."""
     return delivered(installation, forget("p1")["id"])
 
 
@@ -72,7 +72,7 @@ def test_why_it_did_not_arrive_and_sending_all_again(
     "code", ["timeout", "tls_failed", "redirected", "http_404", "http_418", "http_503", "internal_error", "new_one"]
 )
 def test_every_failure_is_in_words(code: str) -> None:
-    """Whatever the code, there is a sentence that says what it means and one that says what to do."""
+    """Every error code has a sentence about its meaning and one about what to do."""
     found = delivery_advice(code)
     assert found.means.endswith(".")
     assert found.todo.endswith(".")

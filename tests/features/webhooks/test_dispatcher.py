@@ -198,7 +198,7 @@ def test_a_receiver_that_answers_otherwise(
 def test_private_addresses_are_refused(
     settings: Settings, admin_key: str, receiving: Receiving, deliveries: Deliveries
 ) -> None:
-    """Where the operator allows no network, a private address is refused at the door, and on the way."""
+    """If the operator allows no network, a private address is refused on submission and on delivery."""
     closed = settings.model_copy(update={"webhook_allowed_networks": ""})
     headers = {"Authorization": f"Bearer {admin_key}"}
     with receiving() as receiver:

@@ -93,7 +93,7 @@ def test_public_addresses_may_be_called(address: str) -> None:
 @example(address=IPv4Address("192.88.99.1"))
 @example(address=IPv6Address("2001:1::1"))
 def test_python_knows_no_inner_address_more(address: IPv4Address | IPv6Address) -> None:
-    """Whatever Python's registry calls private, reserved, local or multicast is not public here either."""
+    """An address that Python's registry calls private, reserved, local or multicast is not public here either."""
     inner = address.is_private or address.is_reserved or address.is_link_local or address.is_loopback
     if inner or address.is_multicast or address.is_unspecified or not address.is_global:
         assert not receiver.is_public(address)
@@ -280,7 +280,7 @@ def test_a_slow_resolver_is_not_waited_for() -> None:
 
 
 def test_a_defect_of_the_resolver_is_not_hidden() -> None:
-    """What a resolver raises besides errors of the system reaches the caller."""
+    """An error of the resolver that is not an error of the system reaches the caller."""
 
     def broken(_host: str) -> Sequence[str]:
         raise ZeroDivisionError
@@ -303,7 +303,7 @@ def test_the_field_is_named() -> None:
 
 @given(secret=st.text("abcdefghijklmnop", min_size=12, max_size=12))
 def test_no_error_quotes_the_url(secret: str) -> None:
-    """What is said about a URL holds no part of it: its path may be a password."""
+    """No error quotes any part of the URL, whose path may be a password."""
     for url in (
         f"https://10.0.0.1/{secret}",
         f"https://user:{secret}@hooks.example.com/",

@@ -44,7 +44,7 @@ def test_a_rotation_lets_both_sign_for_a_day(installation: Installation, by: Act
 
 
 def test_a_repeated_rotation_is_one(installation: Installation, by: Actor) -> None:
-    """Who asks again for the same generation changes nothing more; who knows another present one is refused."""
+    """Repeating a rotation of the same generation is a no-op; a rotation of another generation is refused."""
     for _ in range(2):
         with installation.database.writing(by=by) as session:
             assert service.rotate(session, generation=1).webhook_generation == 2

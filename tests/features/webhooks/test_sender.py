@@ -460,7 +460,7 @@ def test_an_address_can_have_a_certificate(authority: trustme.CA, trusting: ssl.
 
 
 def test_a_wrong_certificate_is_refused(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
-    """Nothing is sent to a receiver whose certificate is expired, for another name or by another authority."""
+    """A receiver whose certificate is expired, for another name or by another authority gets nothing."""
     over = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
     for context in (
         certified(authority, "other.test"),

@@ -47,7 +47,7 @@ def told(deliveries: Deliveries) -> list[tuple[str, str]]:
 
 
 def test_each_receiver_is_told_of_each_event(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """What happened to a request makes one delivery per URL and event, in order, in the transaction that did it."""
+    """Each event of a request makes one delivery per URL, in order, in the same transaction."""
     [request] = submit(installation, by, asked(installation, by, callback_urls=(URL, "https://b.example:8443/", URL)))
     rows = deliveries()
     assert [(row.event, row.host) for row in rows] == [
@@ -140,7 +140,8 @@ def test_deadlines_are_told_to_those_who_may_know(
 def test_a_discreet_end_is_due_when_it_is_reported(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """Of a discreet request neither row nor body says when it really ended, and nothing is in them that others lack."""
+    """Neither the row nor the body of a discreet request reveals when it really ended, or has fields that others
+    lack."""
     policy = Policy(report_seconds=3600)
     [request] = submit(installation, by, asked(installation, by, policy=policy, discreet=True))
     accepted, completed = deliveries()
@@ -169,7 +170,7 @@ def test_a_worker_that_died_is_nobody_elses_business(
 
 
 def test_a_replay_is_sent_again_and_recorded(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """Whatever has ended is pending once more, with the same id; repeated, it changes nothing."""
+    """A replay makes an ended delivery pending again with the same id; a repeated replay is a no-op."""
     submit(installation, by, asked(installation, by))
     row = deliveries()[0]
     with installation.database.writing() as session:
@@ -202,7 +203,7 @@ def test_another_tenants_deliveries_are_unknown(installation: Installation, by: 
 
 
 def test_old_deliveries_are_purged(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """What ended longer ago than deliveries are kept is dropped, the oldest first; what is pending never is."""
+    """Deliveries that ended before the retention period are dropped, the oldest first; pending ones never are."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(3)))
     keep = datetime.timedelta(days=30)
     with installation.database.writing() as session:
@@ -230,8 +231,8 @@ def test_purging_is_a_chore(installation: Installation, by: Actor, deliveries: D
 
 
 def test_what_nobody_is_told_any_more(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """Of an end that was planned and did not come, nobody finds anything, and soon nothing can be opened: its key is
-    destroyed, not its row alone."""
+    """The delivery of a planned completion that did not happen is not listed, and can soon not be opened: its key is
+    destroyed, not only its row."""
     [request] = submit(
         installation, by, asked(installation, by, discreet=True, policy=Policy(grace_seconds=3600, report_seconds=3600))
     )

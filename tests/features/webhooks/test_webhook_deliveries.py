@@ -87,8 +87,8 @@ def test_what_is_dead_is_listed_and_sent_again(
 def test_what_is_over_is_sent_again_together(
     gateway: TestClient, forget: Make, installation: Installation, refused: Refused
 ) -> None:
-    """One call sends again what ended in one way, the oldest first, as many as it says, and tells that others are left;
-    what is pending, ended otherwise or later, or is another request's stays."""
+    """One call replays deliveries with one status, the oldest first, up to its limit, and reports whether others
+    remain; pending ones, those with another or a later end, and those of other requests stay."""
     requests = [forget(f"nobody{number}")["id"] for number in range(3)]
     sent = [delivered(installation, request_id) for request_id in requests]
     before = datetime.datetime.now(datetime.UTC).isoformat()
@@ -181,7 +181,7 @@ def test_a_url_that_nothing_may_be_sent_to(gateway: TestClient, refused: Refused
 
 
 def test_an_allowed_network_is_one() -> None:
-    """What is no list of networks stops the service before it starts."""
+    """An invalid list of networks stops the service before it starts."""
     for wrong in ("127.0.0.1/8", "localhost", "10.0.0.0/33"):
         with pytest.raises(ValueError, match="webhook_allowed_networks"):
             Settings(webhook_allowed_networks=wrong)
@@ -214,7 +214,7 @@ def test_deliveries_that_did_not_arrive(
 
 
 def test_a_receiver_believes_what_was_signed_and_nothing_else() -> None:
-    """What Lethe signs is verified by what receivers import; another body, secret or time is not."""
+    """The receiver's library verifies what Lethe signs; another body, secret or time is refused."""
     secret, other = signature.secret_from(bytes(32)), signature.secret_from(bytes([1] * 32))
     sent_at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     headers = signature.sign(b"{}", message_id="whd_1", sent_at=sent_at, secrets=[secret])

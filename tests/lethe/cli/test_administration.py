@@ -8,7 +8,7 @@ from tests.command_line import Lethe, refused
 
 
 def test_review(live: Lethe) -> None:
-    """With a policy of review, requests wait until they are approved or rejected; their clocks pause and extend."""
+    """A policy of review makes requests wait until they are approved or rejected; their clocks pause and extend."""
     changed = live("tenant", "set", "auto_accept=false", "time_zone=Europe/Berlin").json
     assert (changed["policy"]["auto_accept"], changed["policy"]["time_zone"]) == (False, "Europe/Berlin")
     assert live("tenant", "show").json == changed
@@ -66,7 +66,7 @@ def test_suppression_is_lifted(live: Lethe, people: Path) -> None:
 
 
 def test_callbacks(live: Lethe, admin_key: str) -> None:
-    """What receivers were told is listed, without their URLs, and sent again."""
+    """Deliveries are listed without their URLs and can be replayed."""
     with Client(os.environ["LETHE_URL"], admin_key) as client:
         client.deletion_requests.create(subject_id="p1", callback_url="https://hooks.example.org/secret")
     listed = live("webhook", "list")

@@ -122,7 +122,7 @@ def test_a_request_from_submission_to_completion(live: Lethe, people: Path) -> N
 
 
 def test_a_subject_from_standard_input(live: Lethe, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `-` the subject is read from standard input, where no list of processes shows it."""
+    """The subject `-` is read from standard input, where no list of processes shows it."""
     live("dataset", "create", people, "--classes", "0,1")
     read, write = os.pipe()
     os.write(write, b"p3\n")
@@ -133,7 +133,7 @@ def test_a_subject_from_standard_input(live: Lethe, people: Path, monkeypatch: p
 
 
 def test_certificate_is_valid_offline(certified: Path, lethe: Lethe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was saved verifies with the keys beside it, without a gateway and without a data folder."""
+    """A saved certificate verifies with the keys saved next to it, without a gateway and without a data folder."""
     monkeypatch.delenv("LETHE_URL")
     monkeypatch.delenv("LETHE_DATA_DIR")
     verified = lethe("certificate", "verify", certified, "--jwks", f"{certified}.jwks.json")
@@ -205,7 +205,7 @@ def test_keys_that_do_not_verify(certified: Path, lethe: Lethe, tmp_path: Path) 
 
 
 def test_refusals_of_the_gateway(live: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the gateway refuses ends in exit code 1 and one line with the code of the problem."""
+    """A refusal of the gateway ends with exit code 1 and one line with the code of the problem."""
     refused(live("dataset", "show", "ds_none"), "dataset_unknown")
     refused(live("model", "show", "mdl_none"), "model_unknown")
     refused(live("model", "create", "ds_none"), "dataset_unknown")

@@ -202,7 +202,7 @@ def test_other_inputs_and_answers(live: Lethe, people: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("absent", "extra"), [("typer", "cli"), ("scipy", "verify")])
 def test_without_an_optional_package(absent: str, extra: str) -> None:
-    """Without an optional package, one line names the extra that provides it."""
+    """A missing optional package is reported in one line that names the extra."""
     program = f"import sys; sys.modules[{absent!r}] = None; from lethe import cli; cli.main()"
     command = [sys.executable, "-c", program, "account", "bounds"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

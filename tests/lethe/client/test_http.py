@@ -140,7 +140,7 @@ def test_a_post_that_changes_nothing_is_made_again(script: Script, scripted_clie
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 413, 422, 500])
 def test_refusals_are_final(script: Script, scripted_client: Client, status: int) -> None:
-    """What would be refused again, or may have been a defect, is asked once."""
+    """A refusal, or an answer that may be due to a defect, is not retried."""
     script.says(problem(status))
     with pytest.raises(Problem):
         scripted_client.models.get("mdl_1")
@@ -156,7 +156,7 @@ def test_retry_after_is_obeyed(script: Script, scripted_client: Client) -> None:
 
 
 def test_retry_after_beyond_the_end_is_not_waited_for(script: Script, scripted_client: Client) -> None:
-    """Who asks for more time than the call has is told so at once, by a problem that says how long."""
+    """A Retry-After beyond the end of the call raises a problem with that time at once."""
     script.says(problem(503, headers={"Retry-After": "3600"}))
     began = time.monotonic()
     with pytest.raises(Unavailable) as refused:
@@ -293,7 +293,7 @@ def test_nothing_is_logged_about_people(
 
 
 def test_fields_of_a_newer_gateway_are_ignored(script: Script, scripted_client: Client) -> None:
-    """What is added to an answer does no harm, at any depth."""
+    """Unknown fields in an answer are ignored at any depth."""
     owed = {"model_id": "m", "status": "new", "run_id": None, "version": 1, "certificate_id": None, "added": 1}
     script.says(Reply(body=REQUEST | {"status": "never_heard_of", "added": {"a": 1}, "models": [owed]}))
     found = scripted_client.deletion_requests.get("dr_1")
@@ -301,7 +301,7 @@ def test_fields_of_a_newer_gateway_are_ignored(script: Script, scripted_client: 
 
 
 def test_values_are_frozen(script: Script, scripted_client: Client) -> None:
-    """What was answered is not changed by who reads it."""
+    """Returned values cannot be changed."""
     script.says(Reply(body=REQUEST))
     found = scripted_client.deletion_requests.get("dr_1")
     with pytest.raises(ValidationError, match="frozen"):

@@ -60,7 +60,7 @@ def test_progress_for_a_key_that_may_not_read_runs(script: Script, scripted_clie
 
 @pytest.mark.parametrize("status", ["completed", "cancelled", "rejected"])
 def test_requests_end(script: Script, scripted_client: Client, status: str) -> None:
-    """Whatever a request ends in, waiting for it is over, and nobody has to watch."""
+    """Waiting for a request ends with any final status."""
     script.says(RUNNING, Reply(body=REQUEST | {"status": status}))
     assert scripted_client.deletion_requests.wait("dr_1").status == status
     assert len(script.calls) == 2
@@ -107,7 +107,7 @@ def test_pauses_grow(script: Script, scripted_client: Client) -> None:
 
 
 def test_the_first_pause_is_short() -> None:
-    """What is over in a twentieth of a second is not waited for much longer."""
+    """The first pause is short enough that waiting for something that takes a twentieth of a second ends soon."""
     pauses = []
     for _ in range(9):
         watch = Watch(subject="it", timeout_seconds=None)

@@ -58,7 +58,7 @@ def features(kind: str, values: Any, **said: Any) -> Any:
 
 @given(st.lists(records, min_size=1, max_size=5))
 def test_rows_are_never_longer_than_one(found: list[dict[str, Any]]) -> None:
-    """For any values a row with all kinds of columns has norm at most 1 and ends in a positive bias."""
+    """A row with any values in all kinds of columns has norm at most 1 and ends in a positive bias."""
     rows = encode_records(ALL, found)
     assert rows.shape == (len(found), ALL.num_features + 1)
     assert (np.square(rows, dtype=np.float64).sum(axis=1) <= 1).all()

@@ -109,7 +109,7 @@ def test_what_is_none_is_refused(said: object, path: str) -> None:
 
 
 def test_too_many_weights_are_refused() -> None:
-    """What would take more than 64 MiB of weights is refused before any is drawn."""
+    """A schema that needs more than 64 MiB of weights is refused before any is drawn."""
     wide = {"v": {"kind": "vector", "length": 4096}, "y": COLUMNS["y"]}
     with pytest.raises(SchemaInvalid):
         parse_schema({"columns": wide, "random_features": {"features": 4096, "seed": 1}})

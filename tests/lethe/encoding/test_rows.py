@@ -137,8 +137,7 @@ def test_a_record_is_encoded_as_the_schema_says() -> None:
 
 
 def test_a_missing_number_is_not_the_lowest_one() -> None:
-    """With "unknown": "null" a missing number or NaN has a feature of its own, and an unknown category has only
-    zeros."""
+    """With "unknown": "null" a missing number or NaN has its own feature, and an unknown category has only zeros."""
     columns = {"age": ["", None, "NaN", math.nan], "work": ["", None, "else", math.nan]}
     missing = SHRINK * np.array([0, 1, 0, 0, 1]) / np.sqrt(2)
     np.testing.assert_allclose(FORGIVING.encode(columns), [missing] * 4, rtol=1e-7)

@@ -38,7 +38,7 @@ def test_lengths_far_apart() -> None:
 
 
 def test_few_rows_show_nothing() -> None:
-    """Of fewer than twenty rows nothing is concluded."""
+    """No warning is given for fewer than twenty rows."""
     assert warnings(np.ones((19, 2))) == []
     assert warnings(np.ones((20, 2))) != []
 

@@ -110,7 +110,7 @@ def test_a_schema_with_a_target_survives_its_document() -> None:
     ],
 )
 def test_a_target_that_cannot_be_used_is_named(columns: dict[str, Any], path: str) -> None:
-    """One column is learned, with a range of its own; what is missing or strange is named by its path."""
+    """A schema has exactly one target column, with a range; a missing or unknown field is named by its path."""
     assert path in faults_of({"columns": COLUMNS | columns})
 
 
@@ -173,7 +173,7 @@ def test_an_unknown_label_is_named_by_its_place(tmp_path: Path, cell: str) -> No
     ],
 )
 def test_labels_that_cannot_be_used_are_named(changed: dict[str, Any], path: str) -> None:
-    """There are two labels or more, 31 at most, and none has what stands between them."""
+    """Labels need 2 to 31 values, none of which contains the separator; faults are named."""
     assert f"columns.tags.{path}" in faults_of({"columns": {"age": COLUMNS["age"], "tags": LABELS | changed}})
 
 
@@ -210,7 +210,7 @@ def vectors(folder: Path, y: Any) -> Path:
 
 
 def test_vectors_have_targets_where_their_range_is_told(tmp_path: Path) -> None:
-    """Of an npz file y is floats or integers in the range."""
+    """The targets of an npz file are floats or integers within the range."""
     pytest.importorskip("app.features.npz")
     target = TargetColumn(low=0.0, high=200.0)
     for y in (np.array([0.0, 150.0], np.float32), np.array([0, 150])):

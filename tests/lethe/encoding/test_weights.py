@@ -26,7 +26,7 @@ SCHEMA = parse_schema({"columns": COLUMNS})
 
 @given(most=st.floats(1e-300, 1e300), share=st.floats(0, 1))
 def test_no_stored_weight_is_beyond_one(most: float, share: float) -> None:
-    """Whatever the bound, a weight from 0 to it becomes a number from 0 to 1 that is next to its share."""
+    """A weight from 0 to any bound is stored as the nearest number from 0 to 1 to its share."""
     weight = Weight(column="w", bound=most)
     number = np.array([min(share * most, most)])
     assert not weight.wrong(number).any()

@@ -1,4 +1,4 @@
-"""What lanes show, made up: of a run that is as it should be, or not."""
+"""Invented observations of lanes, of correct and incorrect runs."""
 
 from typing import Any
 

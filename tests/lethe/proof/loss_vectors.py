@@ -117,7 +117,7 @@ _LOSSES = {
 
 
 def written() -> str:
-    """One vector a line."""
+    """Return the vectors as JSON, one per line."""
     with mp.workdps(50):
         lines = ",\n".join(json.dumps(vector) for vector in vectors())
     return f"[\n{lines}\n]\n"

@@ -34,7 +34,7 @@ def steps_of(history: list[Run]) -> int:
 
 
 def gaps(history: list[Run], weights: list[int]) -> list[int]:
-    """How many records the data differ by from the final data, in each step."""
+    """Return the number of records by which the data differ from the final data in each step."""
     return [sum(weights[index + 1 :]) for index, run in enumerate(history) for _ in range(run.steps)]
 
 
@@ -62,7 +62,8 @@ def exact_mu(made: Mechanism, *, curvatures: list[float], pulls: list[float], ap
 
 @given(made=made_with, history=histories)
 def test_every_edit_ages_from_when_it_was_made(made, history):
-    """Until its time a deletion or insertion counts as one differing record in each step, and a correction as two."""
+    """A deletion or insertion counts, until it is made, as one differing record in each step, and a correction as
+    two."""
     weights = [run.records + run.inserted + 2 * run.corrected for run in history]
     chain = accountant.replay(made, history)
     assert accountant.unlearning_mu(chain) == pytest.approx(stepwise(made, gaps(history, weights)), rel=1e-10)
@@ -82,7 +83,7 @@ def test_an_insertion_costs_what_a_deletion_costs(made, history):
 )
 @each("l2", [1e-4, 0.05, 1.0])
 def test_every_kind_of_edit_is_exact_for_the_worst_quadratic(edit, pull, l2):
-    """For curvature m and records with the strongest possible pull, the bound is the exact mu of every kind of edit."""
+    """The bound is the exact mu of every kind of edit for curvature m and records with the strongest possible pull."""
     made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
     chain = accountant.replay(made, [Run(steps=60), Run(steps=9, **edit)])
     exact = exact_mu(made, curvatures=[l2] * 69, pulls=[pull] * 60 + [0.0] * 9)
@@ -92,7 +93,7 @@ def test_every_kind_of_edit_is_exact_for_the_worst_quadratic(edit, pull, l2):
 @settings(max_examples=200)
 @given(seed=st.integers(0, 2**32), share=st.floats(0.1, 1.9), l2=st.floats(1e-3, 1.0))
 def test_no_quadratic_exceeds_it_however_slots_are_edited(seed, share, l2):
-    """For slots filled, emptied and corrected at random, repeatedly, the exact mu stays below the bound."""
+    """The exact mu stays below the bound for slots filled, emptied and corrected at random, repeatedly."""
     made = mechanism(l2=l2, step_size=share / (0.25 + l2))
     generator = np.random.default_rng(seed)
     slots = np.where(generator.random(5) < 0.5, generator.uniform(-1, 1, 5), 0.0)  # 0: null
@@ -282,7 +283,7 @@ def test_a_restart_helps_where_very_much_was_edited():
 
 
 def test_a_restart_does_not_pay_where_little_was_edited():
-    """For a single deletion a restart does not lower the bound, because the deletion moves less than the ball's
+    """A restart does not lower the bound of a single deletion, because the deletion moves less than the ball's
     width."""
     made = mechanism(radius=20.0)
     history = [Run(steps=100), Run(steps=9, records=1)]

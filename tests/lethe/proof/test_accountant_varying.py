@@ -110,7 +110,7 @@ def test_asking_about_a_deletion_equals_asking_after_it(history, records):
 
 @given(history=histories, sizes=st.lists(st.floats(0.05, 6.0), min_size=6, max_size=6))
 def test_neither_step_size_nor_rising_noise_bends_the_string(history, sizes):
-    """Whatever the step sizes, while the noise does not fall mu is W / sqrt(V)."""
+    """Mu is W / sqrt(V) for any step sizes as long as the noise does not fall."""
     scales = sorted(run.mechanism.noise_scale if run.mechanism else 0.1 for run in history)
     history = [
         dataclasses.replace(run, mechanism=with_(step_size=size, noise_scale=scale))
@@ -162,7 +162,7 @@ def slopes_within(history: list[Run], draw: Any) -> list[float]:
 @settings(max_examples=300)
 @given(history=histories, seed=st.integers(0, 2**32))
 def test_no_quadratic_exceeds_the_bound(history, seed):
-    """For any curvatures in [m, L] and any pulls of the records, step by step, the exact mu stays below the bound."""
+    """The exact mu stays below the bound for any curvatures in [m, L] and any pulls of the records, step by step."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, history))
     generator = np.random.default_rng(seed)
     count = sum(run.steps for run in history)

@@ -169,7 +169,7 @@ def test_the_figure_of_the_paper(batch, total):
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 50.0])
 def test_least_steps_after_the_noise_fell(epsilon):
-    """Where the noise fell, the steps reach the target and one less does not, like anywhere else."""
+    """The steps reach the target and one less does not, even after the noise fell."""
     chain = converged(l2=0.0119, noise_scale=0.3)
     chain = accountant.advance(chain, Run(steps=1, records=1))
     quieter = replace(chain.mechanism, noise_scale=0.03)
@@ -239,7 +239,8 @@ def test_a_schedule_of_nothing_and_one_that_is_too_long():
 
 @given(records=st.integers(1, 500), steps=st.integers(1, 300), epsilon=st.floats(0.01, 10), log_noise=st.floats(-3, 3))
 def test_the_least_noise_is_enough_and_less_is_not(records, steps, epsilon, log_noise):
-    """Whatever noise one starts from, the answer reaches the target and a part in 10^12 less does not."""
+    """The returned noise reaches the target and a part in 10^12 less does not, whatever noise the search starts
+    from."""
     mechanism = converged(l2=0.0119, noise_scale=10.0**log_noise).mechanism
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     asked = {"records": records, "steps": steps, "epsilon": epsilon, "delta": 1e-5}
@@ -266,7 +267,7 @@ def test_the_least_noise_is_enough_and_less_is_not(records, steps, epsilon, log_
     ],
 )
 def test_least_noise_for_one_deletion(epsilon, replaced, removed):
-    """One deletion in one step takes the known noise, where Chien et al. (Table 3) need 0.1872 to 0.0021."""
+    """One deletion in one step needs the known noise, where Chien et al. (Table 3) need 0.1872 to 0.0021."""
     mechanism = converged(l2=1e-6 * MNIST, noise_scale=1.0).mechanism
     for records, noise in ((2, replaced), (1, removed)):
         found = least_noise(mechanism, records=records, steps=1, epsilon=epsilon, delta=1 / MNIST)
@@ -274,7 +275,7 @@ def test_least_noise_for_one_deletion(epsilon, replaced, removed):
 
 
 def test_noise_that_floats_cannot_carry_is_refused():
-    """Where the answer is too small beside the radius it is refused; so is the question for nobody."""
+    """A noise that is too small relative to the radius is refused; so is a call for zero records."""
     mechanism = converged(l2=0.0119, noise_scale=1.0).mechanism
     with pytest.raises(PreconditionError, match="noise_resolvable"):
         least_noise(mechanism, records=1, steps=10_000, epsilon=1.0, delta=1e-5)

@@ -114,7 +114,7 @@ def test_witnesses_tell_batches_apart() -> None:
 
 
 def test_witnesses_of_more_batches_than_are_told_apart() -> None:
-    """Of 4,097 batches the last has the witnesses of the first, and the law is that of both."""
+    """The last of 4,097 batches shares the witnesses of the first, and the law accounts for both."""
     settled = mechanism(num_slots=4097, batch_size=1, l2=1e-4)
     plan = CanaryPlan(lanes=32, steps_before=4096, steps=2)
     law = canary_test.law(settled, plan)
@@ -124,7 +124,7 @@ def test_witnesses_of_more_batches_than_are_told_apart() -> None:
 
 @given(BATCHES, PLANS)
 def test_canaries_are_where_a_record_is_moved_most(settled: Mechanism, plan: CanaryPlan) -> None:
-    """One stands in the batch that ends farthest away; the others in as many other batches as there are."""
+    """One canary is in the batch that ends farthest away; the others are in as many other batches as there are."""
     law = canary_test.law(settled, plan)
     everywhere = canary_test.law(settled, replace(plan, lanes=2 * settled.num_batches))
     assert max(abs(law.mean) / law.records) == pytest.approx(max(abs(everywhere.mean) / everywhere.records), rel=1e-9)
@@ -171,7 +171,7 @@ def test_very_long_runs(steps: int) -> None:
 
 
 def test_more_slots_than_lanes_can_tell() -> None:
-    """Where one record is next to nothing, a canary is as many as can be counted, and not more."""
+    """If one record moves almost nothing, a canary stands for as many records as can be counted, but not more."""
     settled = mechanism(num_slots=LARGEST_COUNT, noise_scale=1e3, radius=1.0)
     for plan in (LEARNING, FORGETTING):
         law = canary_test.law(settled, plan)
@@ -180,7 +180,7 @@ def test_more_slots_than_lanes_can_tell() -> None:
 
 
 def test_a_step_that_forgets_everything() -> None:
-    """With a step size of 1 / l2 a lane forgets all in one step, and the law says so."""
+    """The law has no decay and no mean at a step size of 1 / l2, with which a lane forgets everything in one step."""
     law = canary_test.law(mechanism(l2=1.0, step_size=1.0), CanaryPlan(lanes=2, steps_before=5, steps=1))
     assert (law.decay, law.mean[0]) == (0, 0)
     assert law.variance == law.unforeseen == mechanism(l2=1.0, step_size=1.0).step_variance
@@ -205,8 +205,9 @@ def drawn(plan: CanaryPlan, audits: int, generator: np.random.Generator) -> list
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 def test_false_alarms_are_as_rare_as_stated(plan: CanaryPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 6,000 canary tests of correct runs at a family-wise error of 4.5 %, noise, forgetting and schedule alarm in
-    1 % each, and all together in no more than 4.5 %, up to 4 standard errors; at the error in use one does at most."""
+    """In 6,000 canary tests of correct runs at a family-wise error of 4.5 %, noise, forgetting and schedule alarm in 1
+    % each, and all together in no more than 4.5 %, up to 4 standard errors; at the error in use at most one test
+    alarms."""
     audits = drawn(plan, 6000, np.random.default_rng(4))
     assert sum(bool(one.findings(MECHANISM)) for one in audits) <= 1
     monkeypatch.setattr(canary_test, "FALSE_ALARM", 0.045)
@@ -274,7 +275,7 @@ def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled:
 @pytest.mark.soak
 @each(("settled", "plan"), SUMMED)
 def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: CanaryPlan) -> None:
-    """Whatever the lanes may show, the bound from below stays under the certified one, or the run is refused."""
+    """The lower bound stays below the certified one for any outcome of the lanes, or the run is refused."""
     for delta in (1e-9, 1e-5, 0.1):
         for one in outcomes(settled, plan)[1]:
             said = one.to_json(settled, delta=delta)
@@ -316,7 +317,7 @@ def test_guesses_that_are_all_right_refute(lanes: int) -> None:
 
 
 def test_a_document_says_what_follows() -> None:
-    """What is stored can be read again, to the last digit, and states for one record what is certified and proved."""
+    """A stored observation is read back exactly, and states for one record what is certified and proved."""
     for plan in (LEARNING, FORGETTING):
         [observed] = drawn(plan, 1, np.random.default_rng(6))
         document = observed.to_json(MECHANISM, delta=1e-5)

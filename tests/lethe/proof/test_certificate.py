@@ -79,7 +79,7 @@ NUMBERS_OF_GUARANTEES = [
 
 @each(("path", "value"), NUMBERS_OF_GUARANTEES)
 def test_every_number_of_every_guarantee_is_recomputed(path, value):
-    """Whatever is altered in a guarantee is refused, and the message names the field."""
+    """Any altered number of a guarantee is refused, and the message names the field."""
     assert f"guarantees.{path.split('/')[2]}=" in refusal(altered(path, value))
 
 
@@ -132,7 +132,7 @@ def test_a_model_that_has_not_learned_gets_no_statement():
 
 
 def test_a_run_need_not_be_tested():
-    """Where no audit was made, the statement says so, and is true."""
+    """A statement of a run without an audit states so and is valid."""
     document = statement(audited=False)
     assert document["audit"] is None
     assert certificate.check(document) == evidence().guarantees()
@@ -186,7 +186,8 @@ def test_a_canary_test_with_a_finding_gets_no_statement(changed, finding):
     ("name", "notion"), [("mu", None), ("epsilon", None), ("mu", "deletion"), ("epsilon", "deletion")]
 )
 def test_a_statement_that_contradicts_itself_is_refused(name, notion):
-    """What is said to be proved of a canary exceeds neither what is certified of it, nor of the person."""
+    """A statement is refused if its lower bound for a canary exceeds what is certified of the canary or of the
+    person."""
     document = statement()
     above = next((one[name] for one in document["guarantees"] if one["notion"] == notion), document["audit"][name])
     document["audit"] |= {f"{name}_lower_bound": above * 1.01} | ({name: above * 2} if notion else {})

@@ -135,7 +135,7 @@ from tests.tables import each
     ],
 )  # fmt: skip
 def test_an_altered_statement_is_refused(path, value, named):
-    """Whatever is altered in a statement is refused, and the message names the part."""
+    """Any alteration of a statement is refused, and the message names the part."""
     assert named in refusal(altered(path, value))
 
 

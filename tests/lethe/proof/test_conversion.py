@@ -24,7 +24,8 @@ def exact(epsilon: float, mu: float) -> tuple[mpmath.mpf, mpmath.mpf]:
 
 
 def given_away(epsilon: float, mu: float, delta: float) -> float:
-    """How far the exact delta lies below `delta`, relative to delta and to 1 - delta; negative if it lies above."""
+    """Return how far the exact delta lies below `delta`, relative to delta and to 1 - delta; negative if it lies
+    above."""
     given = mpmath.mpf(delta)
     return float((given - exact(epsilon, mu)[0]) / (given * (1 - given)))
 

@@ -26,7 +26,7 @@ HISTORY = [Run(steps=50), Run(steps=3, records=2), Run(steps=7, records=1)]
 
 
 def test_every_notion_pays_for_the_grid():
-    """Of every notion, mu on a grid is mu without one plus 2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c))."""
+    """In every notion, mu on a grid is mu without one plus 2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c))."""
     plain, grid = mechanism(), mechanism(grid=2.0**-12, num_parameters=30)
     c = 1 - 2.0 * 0.05
     rounding = 2 * 2.0**-12 * math.sqrt(30) / math.sqrt(2 * 2.0 * 0.1**2) * math.sqrt((1 + c) / (1 - c))
@@ -48,7 +48,7 @@ def test_every_notion_pays_for_the_grid():
 
 @pytest.mark.parametrize("steps", [1, 20, 340, 10_000, 10**6])
 def test_what_has_faded_is_still_paid_for(steps: int):
-    """However many steps follow a deletion or an unknown start, mu stays above what rounding alone can change."""
+    """Mu stays above what rounding alone can change, however many steps follow a deletion or an unknown start."""
     made = mechanism(grid=2.0**-12, num_parameters=30, step_size=3.5)
     chain = accountant.replay(made, [Run(steps=50), Run(steps=steps, records=1)])
     assert accountant.unlearning_mu(chain) >= made.rounding_mu
@@ -69,7 +69,8 @@ def test_more_steps_never_cost_more_on_a_grid(steps: int, more: int):
 
 
 def test_a_chain_on_a_grid_has_one_mechanism():
-    """Where step size, noise or grid change between runs there is no bound on what rounding does: it is refused."""
+    """A chain on a grid whose step size, noise or grid changes between runs is refused, as there is no bound on its
+    rounding."""
     made = mechanism(grid=2.0**-10, num_parameters=5)
     for other in (replace(made, noise_scale=0.2), replace(made, grid=0.0), replace(made, num_parameters=6)):
         with pytest.raises(PreconditionError):
@@ -77,7 +78,7 @@ def test_a_chain_on_a_grid_has_one_mechanism():
 
 
 def test_where_nothing_differs_rounding_costs_nothing():
-    """Without a deletion the two processes are the same, grid or no grid."""
+    """Mu is 0 on a grid if nothing was deleted, as the two processes are the same."""
     assert accountant.unlearning_mu(accountant.replay(mechanism(grid=0.5, num_parameters=9), [Run(steps=50)])) == 0
 
 

@@ -1,4 +1,5 @@
-"""One record at the worst place in the order of the batches: against every place alone, step by step."""
+"""Bounds for one record at the worst position in the order of the batches, compared with every position, step by
+step."""
 
 import dataclasses
 import math
@@ -82,7 +83,7 @@ def test_the_bound_holds_for_every_batch(made, present, after):
 @settings(max_examples=150, deadline=None)
 @given(made=mechanisms(), steps=st.integers(1, 60))
 def test_one_run_alone_is_exact(made, steps):
-    """For one run alone the bound is the string of the worst batch."""
+    """The bound of a single run is the string of the worst batch."""
     assert lookback.worst_mu(made, steps) == pytest.approx(exact(made, [steps], []), rel=1e-10)
 
 
@@ -100,7 +101,7 @@ def test_the_bound_is_exact_after_a_few_passes():
     noise=st.floats(0.01, 10),
 )
 def test_whole_passes_have_the_published_closed_form(batches, passes, l2, noise):
-    """Without a cool-down the bound is that of Bok, Su and Altschuler (2024) for noisy cyclic gradient descent."""
+    """The bound without a cool-down is that of Bok, Su and Altschuler (2024) for noisy cyclic gradient descent."""
     made = mechanism(num_slots=batches, batch_size=1, cool_down=1, l2=l2, step_size=1 / (0.25 + l2), noise_scale=noise)
     with mpmath.workdps(50):
         c, s = mpmath.mpf(made.contraction), mpmath.mpf(made.sensitivity(Adjacency.ZERO_OUT))
@@ -116,7 +117,7 @@ def test_whole_passes_have_the_published_closed_form(batches, passes, l2, noise)
 @settings(max_examples=100, deadline=None)
 @given(made=mechanisms(), present=lengths, after=st.lists(st.integers(1, 12), max_size=2), seed=st.integers(0, 2**32))
 def test_no_quadratic_exceeds_the_bound(made, present, after, seed):
-    """For curvatures within [m, L] that change from step to step, the exact mu of any batch stays below the bound."""
+    """The exact mu of any batch stays below the bound for curvatures within [m, L] that change from step to step."""
     generator, bound = np.random.default_rng(seed), deleted(made, present, after)
     for place in range(made.num_batches):
         steps = path(made, present, after, place=place)
@@ -127,7 +128,7 @@ def test_no_quadratic_exceeds_the_bound(made, present, after, seed):
 
 
 def test_the_worst_quadratic_attains_the_bound():
-    """For one run the worst quadratic with curvatures that change over time attains the bound."""
+    """The worst quadratic with curvatures that change over time attains the bound of a single run."""
     made = mechanism(num_slots=5, batch_size=1, cool_down=4, step_size=1 / 0.26)
     found = lookback.worst_mu(made, 23)
     attained = []

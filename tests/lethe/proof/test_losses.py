@@ -82,7 +82,7 @@ def test_constants_in_closed_form():
 
 
 def test_without_a_ball_no_gradient_of_least_squares_is_bounded():
-    """Where no radius is told, M of least squares is infinite."""
+    """The gradient bound M of least squares is infinite without a radius."""
     assert gradient_bound(SQUARES, 1) == math.inf
 
 
@@ -109,7 +109,7 @@ def test_labels_have_the_constants_of_their_logistic_losses():
     width=st.floats(0.01, 10),
 )
 def test_the_default_ball_holds_the_minimiser(objective, seed, log_l2, width):
-    """Whatever the rows and their targets, what minimises f is no farther from 0 than the default radius."""
+    """The minimiser of f is no farther from 0 than the default radius, for any rows and targets."""
     generator, l2 = np.random.default_rng(seed), 10.0**log_l2
     rows = generator.normal(size=(generator.integers(1, 4), 2))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -155,8 +155,8 @@ def test_losses_are_convex_and_smooth_and_their_slope_is_bounded(objective, widt
     rows=st.integers(1, 5),
 )
 def test_gradients_of_counts_keep_to_their_constants_anywhere(seed, width, log_radius, rows):
-    """At any two weights, however far from the origin, no row's gradient is longer than M, and the mean of the
-    gradients moves by no more than beta times their distance, and never against it."""
+    """At any two weights, however far from the origin, no row's gradient is longer than M, and the mean gradient moves
+    by at most beta times their distance and never against it."""
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(rows, 3))
     x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1) * generator.choice([1.0, 1.0, 3.0], (rows, 1))
@@ -242,7 +242,7 @@ TODAY = {
 
 
 def test_a_document_from_before_is_read_and_written_as_it_is():
-    """What stored mechanisms, ledgers and certificates of classes state is what they have always stated."""
+    """Stored mechanisms of classes are read and written unchanged."""
     assert Mechanism.from_json(TODAY).to_json() == TODAY
     assert list(Mechanism.from_json(TODAY).to_json()) == list(TODAY)
 
@@ -304,7 +304,7 @@ def default(objective: Objective, **asked: Any) -> Mechanism:
 
 @each("objective", [HUBER, SQUARES, HINGE, LABELS, COUNTS])
 def test_by_default_one_record_can_be_forgotten(objective):
-    """With no setting at all there is a mechanism, and a run that brings one record to the target."""
+    """The default mechanism exists for every objective, and a run within it brings one record to the target."""
     made = default(objective)
     learned = accountant.replay(made, [Run(steps=made.learn_steps)])
     steps = calibration.least_steps(learned, records=1, epsilon=1.0, delta=1e-5, at_most=10 * made.learn_steps)

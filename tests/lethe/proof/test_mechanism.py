@@ -79,7 +79,7 @@ def test_contraction_is_rounded_up(log_l2, share, classes):
 
 @pytest.mark.parametrize(("adjacency", "factor"), [(Adjacency.ZERO_OUT, 1), (Adjacency.REPLACE, 2)])
 def test_one_record_moves_a_step_by_its_share(adjacency, factor):
-    """One record against nothing moves a step by eta M / n0 at most, against another record by twice that."""
+    """One record against none moves a step by at most eta M / n0, and against another record by twice that."""
     assert mechanism(num_classes=3).sensitivity(adjacency) == pytest.approx(factor * 2.0 * math.sqrt(2) / 100)
 
 

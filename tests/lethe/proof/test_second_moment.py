@@ -35,7 +35,7 @@ def test_smoothness_is_that_share_of_it(objective: Objective) -> None:
 
 @given(seed=st.integers(0, 2**32 - 1), nulled=st.integers(0, 12))
 def test_a_step_contracts_with_and_without_anybody(seed: int, nulled: int) -> None:
-    """With the bound at a batch's largest eigenvalue, the noiseless softmax step contracts by the mechanism's c, also
+    """With the bound at a batch's largest eigenvalue, the noiseless softmax step contracts by the mechanism's c, even
     after rows were nulled, and c is no larger than without a bound."""
     random = np.random.default_rng(seed)
     rows = random.normal(size=(12, 3)) + random.normal(size=3) * 3

@@ -33,8 +33,8 @@ def made(bound: float | None, objective: Objective = Objective.LOGISTIC_REGRESSI
 
 @pytest.mark.parametrize(("objective", "classes"), OBJECTIVES)
 def test_constants_are_those_of_a_row_of_weight_one(objective: Objective, classes: int) -> None:
-    """Of every objective all constants are what they are without weights; the mechanism states the bound and comes back
-    from its document, and one without states nothing of it."""
+    """All constants of every objective are the same as without weights; the mechanism states the bound and is read back
+    from its document, and a mechanism without weights states no bound."""
     weighted, plain = made(10.0, objective, classes), made(None, objective, classes)
     assert replace(weighted, weight_bound=None) == plain
     assert (weighted.gradient_bound, weighted.smoothness) == (plain.gradient_bound, plain.smoothness)

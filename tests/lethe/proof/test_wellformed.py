@@ -90,7 +90,7 @@ def test_a_duplicated_key_of_a_certificate_is_refused() -> None:
     ],
 )
 def test_an_altered_statement_of_absence_is_refused(path: str, value: Any, named: str) -> None:
-    """Whatever is altered, added or malformed in a statement of absence is refused, and the message names the part."""
+    """A statement of absence with an altered, added or malformed part is refused, and the message names the part."""
     document = copy.deepcopy(nothing_held())
     *parents, last = path.split("/")
     place: Any = document

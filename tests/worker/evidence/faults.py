@@ -122,7 +122,7 @@ SCHEDULES: dict[str, Fault] = {
     "one step reads another batch": _once(lambda done, middle: done + (done == middle)),
     "two steps change places": _once(lambda done, middle: {middle: middle + 1, middle + 1: middle}.get(done, done)),
 }
-"""What is wrong with the order of batches, or with what becomes of the step size."""
+"""Faults of the order of batches and of the step size's schedule."""
 
 FAULTS: dict[str, Plant] = {
     "does nothing": _stepping(lambda _, state, **settings: _copied(state)),
@@ -136,8 +136,8 @@ FAULTS: dict[str, Plant] = {
     "lanes pushed": _with(push=lambda push: push + 0.05),
 }
 BATCHED = FAULTS | {name: _scheduled(fault) for name, fault in SCHEDULES.items()}
-"""Of runs that read batches in turn, too."""
+"""Faults of runs that read batches in turn."""
 OF_FORGETTING = ("canary stays",)
-"""What is no fault while canaries are to be there."""
+"""Faults only of runs that forget: while learning, canaries are meant to stay."""
 OF_LATER_RUNS = ("position not carried",)
-"""What is no fault of a chain's first run."""
+"""Faults only of later runs: a chain's first run cannot show them."""

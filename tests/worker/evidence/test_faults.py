@@ -92,7 +92,7 @@ def test_a_fault_in_a_chain_of_batches_is_found(
 def test_a_run_that_forgets_nothing_refutes_the_guarantee(
     mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where canaries stay, 16,384 lanes with and without one are told apart better than is certified."""
+    """If canaries stay, 16,384 lanes with and without one are told apart better than is certified."""
     FAULTS["canary stays"](monkeypatch)
     observed = ran(replace(FORGETTING, lanes=16384)).observed
     assert observed is not None
@@ -247,8 +247,8 @@ def test_a_run_on_other_rows_publishes_nothing(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where the row of who is to be forgotten is still there, on disk or for the steps alone, the run fails, and
-    completes once it is gone."""
+    """A run whose steps still read the row to be forgotten, on disk or in memory, fails, and completes once the row is
+    gone."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     stale = Stale(installation, dataset["id"])
@@ -279,8 +279,8 @@ def test_erasing_somebody_else_is_noticed(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where another row than the one asked for would become null the run fails before anything is on record, so that
-    nobody's row is lost; a later run does what was asked."""
+    """A run that would erase another row than the requested one fails before anything is recorded, so no other row is
+    lost; a later run erases the requested one."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1

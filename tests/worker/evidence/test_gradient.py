@@ -34,7 +34,7 @@ def gradient(features: Any, labels: Any, parameters: Any) -> Any:
 
 
 def test_both_gradients_agree(made: Made) -> None:
-    """What the engine sums up is what numpy does, null rows among them."""
+    """The engine's gradient agrees with numpy's, including null rows."""
     features, labels, parameters, bound = made
     features[5] = 0
     ours = gradient(features, labels, parameters)
@@ -43,7 +43,8 @@ def test_both_gradients_agree(made: Made) -> None:
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_rows_that_are_all_alike_are_no_fault(classes: int) -> None:
-    """Where every row is the same, rounding to single precision adds up instead of cancelling; it is still rounding."""
+    """If every row is the same, rounding to single precision adds up instead of cancelling, and still counts as
+    rounding."""
     features = np.tile(np.float32([[0.1, 0.3, 0.948]]), (300_000, 1))
     labels = (np.arange(len(features)) % 7 == 0).astype(np.int32)
     parameters = np.random.default_rng(2).normal(size=(1 if classes == 2 else classes, 3)) * 9

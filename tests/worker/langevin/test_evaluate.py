@@ -20,7 +20,7 @@ RANGE = TargetColumn(low=20.0, high=140.0)
 
 
 def test_two_classes_are_the_logistic_function_of_the_score() -> None:
-    """For two classes the probability of class 1 is 1 / (1 + exp(-score)) and that of class 0 the rest."""
+    """The probability of class 1 of two is 1 / (1 + exp(-score)), and that of class 0 the rest."""
     features = np.array([[0.6, 0.8], [0.0, 1.0], [0.0, 0.0]], np.float32)
     scores = features.astype(float) @ [2.0, -1.0]
     expected = 1 / (1 + np.exp(-scores))
@@ -29,7 +29,7 @@ def test_two_classes_are_the_logistic_function_of_the_score() -> None:
 
 
 def test_many_classes_are_the_softmax_of_the_scores() -> None:
-    """For more classes the probabilities are proportional to the exponentials of the scores."""
+    """The probabilities of three classes are proportional to the exponentials of the scores."""
     parameters = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
     odds = np.exp(parameters @ [0.6, 0.8])
     actual = probabilities(parameters, np.array([[0.6, 0.8]]), 3)
@@ -96,7 +96,8 @@ def test_rows_that_tie_count_half() -> None:
 
 
 def test_calibration_error_is_how_far_shares_are_from_probabilities() -> None:
-    """Of 0.9 said ten times and 0.6 said ten times, right eight and six times, the error is half of 0.1."""
+    """The calibration error is half of 0.1 if 0.9 is predicted ten times and right eight times, and 0.6 ten times and
+    right six times."""
     logits = np.repeat([np.log(9), np.log(1.5)], 10)
     labels = np.array([1] * 8 + [0] * 2 + [1] * 6 + [0] * 4, np.int32)
     features = np.column_stack((logits, np.ones(20))).astype(np.float32)
@@ -109,7 +110,7 @@ def test_calibration_error_is_how_far_shares_are_from_probabilities() -> None:
 
 
 def test_accuracy_of_two_classes_follows_the_sign_of_the_score() -> None:
-    """For two classes a positive score is a guess of class 1, a negative one of class 0."""
+    """A positive score of two classes is a guess of class 1, a negative score of class 0."""
     features, labels = np.array([[1, 0], [-1, 0], [0.5, 0], [-0.5, 0]], np.float32), np.array([1, 0, 0, 0], np.int32)
     found = of_classes(np.array([[3.0, 1.0]]), [(features, labels)], 2)
     assert (found["accuracy"], found["evaluated_on"]) == (0.75, 4)
@@ -178,7 +179,8 @@ def test_metrics_of_counts_are_those_of_scikit_learn(random_rows: Rows) -> None:
 
 
 def test_metrics_of_labels_count_each_and_all_of_a_row() -> None:
-    """Of three rows with two labels each, five of six are right, and two rows in all."""
+    """For three rows with two labels each, five of six labels and two of three rows are right; the null row does not
+    count."""
     features, labels = np.array([[1, 0], [0, 1], [-1, 0], [0, 0]], np.float32), np.array([1, 2, 2, 3], np.int32)
     parameters = np.array([[2.0, -1.0], [-1.0, -1.0]])  # says: 01, 00, 10, and nothing of the null row
     found = of_labels(parameters, [(features, labels)])
@@ -194,7 +196,7 @@ def test_metrics_of_labels_count_each_and_all_of_a_row() -> None:
 
 
 def test_where_all_targets_are_one_there_is_no_share_explained(random_rows: Rows) -> None:
-    """Where nobody differs from the mean, R^2 would divide by nothing; the error is still measured."""
+    """R^2 is omitted if all targets are equal, as it would divide by zero; the error is still measured."""
     features, _ = random_rows(50, 4)
     rows = [(features, RANGE.labels(np.full(50, 70.0)))]
     assert of_target(np.zeros((1, 4)), rows, RANGE) == {

@@ -35,7 +35,7 @@ def share_is(hits: int, trials: int, probability: float) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.3, 1.0, 7.7])
 def test_every_whole_number_has_the_weight_of_its_cell(spread: float) -> None:
-    """Of 100,000 draws each integer gets the normal law's weight between its half-way neighbours: chi-squared."""
+    """Each integer among 100,000 draws has the normal weight between its half-way neighbours, by a chi-squared test."""
     draws = np.array(list(sampled(Words(), spread, 50_000)))
     last = int(3 * spread) + 1
     edges = (np.arange(-last, last + 2) - 0.5) / spread
@@ -46,7 +46,7 @@ def test_every_whole_number_has_the_weight_of_its_cell(spread: float) -> None:
 
 @pytest.mark.slow
 def test_on_a_fine_grid_it_is_the_normal_law() -> None:
-    """With 2^33 steps to a standard deviation 50,000 draws pass Kolmogorov-Smirnov against N(0, spread^2)."""
+    """At 2^33 steps per standard deviation, 50,000 draws pass a Kolmogorov-Smirnov test against N(0, spread^2)."""
     spread = 2.0**33 / 1.234
     draws = np.array(list(SystemNoise().rounded_normal(50_000, spread)))
     assert stats.kstest(draws, "norm", args=(0, spread)).pvalue > FALSE_ALARM
@@ -85,7 +85,7 @@ def test_rounding_is_exact_at_any_size() -> None:
 
 
 def test_digits_are_drawn_until_the_answer_is_certain() -> None:
-    """Where the first 64 bits lie on the border of two integers, more are drawn; elsewhere none."""
+    """More bits are drawn only if the first 64 lie on the border of two integers."""
     words = Words()
     assert _nearest(Fraction(1), 0, _Uniform(words, 2**63 - 1)) == 0
     assert words.drawn == 0

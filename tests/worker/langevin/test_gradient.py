@@ -192,7 +192,7 @@ def test_scores_of_any_size_stay_finite() -> None:
 def test_any_number_of_rows_columns_and_classes(
     seed: int, num_rows: int, width: int, classes: int, scale: float
 ) -> None:
-    """Whatever the sizes, the gradient is what automatic differentiation makes of the textbook loss in double."""
+    """The gradient of any size equals automatic differentiation of the textbook loss in double precision."""
     generator = np.random.default_rng(seed)
     features = generator.standard_normal((num_rows, width)) / (1.001 * width**0.5)
     features = (features / np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True))).astype(np.float32)
@@ -205,7 +205,7 @@ def test_any_number_of_rows_columns_and_classes(
 
 @pytest.mark.parametrize(("num_classes", "num_rows", "width"), [(2, 40_003, 101), (5, 20_001, 48)])
 def test_threads_do_not_change_a_bit(num_classes: int, num_rows: int, width: int, random_rows: RandomRows) -> None:
-    """One thread or many, once or again: the gradient is the same number."""
+    """The gradient is the same bits with one thread or many, and on every repetition."""
     features, labels = random_rows(num_rows, width, num_classes)
     parameters = parameters_for(num_classes, width, seed=7)
     alone = gradient_of(parameters, features, labels, threads=1)
@@ -246,7 +246,7 @@ def test_closing_overwrites_every_buffer_and_ends_the_threads(num_classes: int, 
 
 @classes
 def test_a_parameter_that_is_not_a_number_is_not_hidden(num_classes: int, random_rows: RandomRows) -> None:
-    """One NaN among the parameters makes the gradient NaN."""
+    """A NaN among the parameters makes the gradient NaN."""
     features, labels = random_rows(100, 9, num_classes)
     parameters = parameters_for(num_classes, 9, seed=10)
     parameters[-1, 4] = torch.nan
@@ -282,7 +282,7 @@ def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) 
 
 @pytest.mark.soak
 def test_compiled_code_needs_no_place_to_be_kept() -> None:
-    """Where there is no folder that can be written the loops are compiled all the same."""
+    """The loops are compiled even if no folder can be written."""
     program = "import numba.core.caching as c; c.CacheImpl._locator_classes = []; from worker.langevin import kernels"
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=360)
 

@@ -15,6 +15,6 @@ def test_origin_is_zero_and_shaped_like_the_model(num_classes: int, rows: int) -
 
 
 def test_no_class_is_refused() -> None:
-    """There is nothing to learn about no class and no target."""
+    """Learning no class and no target is refused."""
     with pytest.raises(ValueError, match="num_classes=0 >= 1"):
         origin(num_classes=0, num_features=4)

@@ -106,8 +106,8 @@ def test_gradient_agrees_with_automatic_differentiation(loss: Loss) -> None:
 
 @pytest.mark.parametrize("loss", [HUBER, SQUARES, HINGE])
 def test_a_close_fit_to_rows_that_are_alike_is_no_fault(loss: Loss) -> None:
-    """Where every row is the same, and its score is what it should be, the gradient is the rounding of scores alone,
-    and adds up instead of cancelling; it is still rounding."""
+    """If all rows are equal and their score is the ideal one, the gradient is only the rounding of scores, which adds
+    up instead of cancelling and still counts as rounding."""
     features = np.tile(labelled(loss, 1, 20)[0], (300_000, 1))
     at, score = np.random.default_rng(6).normal(size=(1, 20)) * 9, 0.75 if loss is HINGE else 0.3
     wide = features[0].astype(float)
@@ -224,7 +224,7 @@ def learned(loss: Loss, features: Any, labels: Any, *, l2: float, device: str = 
 
 
 def test_least_squares_learn_ridge_regression() -> None:
-    """Without noise the steps end at (X'X/n + l2 I)^-1 X'y/n, null rows among the rows."""
+    """The noiseless steps of least squares end at (X'X/n + l2 I)^-1 X'y/n, with null rows among the rows."""
     features, labels = labelled(SQUARES, 300, 5)
     features[::7] = 0
     x, y = features.astype(float), labels / UNIT
@@ -235,7 +235,7 @@ def test_least_squares_learn_ridge_regression() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [HUBER, HINGE, LABELS, COUNTS])
 def test_others_learn_what_minimises_their_objective(loss: Loss) -> None:
-    """Without noise the steps end at the minimiser of f that scipy finds."""
+    """The noiseless steps end at the minimiser of f that scipy finds."""
     features, labels = labelled(loss, 300, 5)
     rows = torch.from_numpy(features).double()
 
@@ -249,8 +249,8 @@ def test_others_learn_what_minimises_their_objective(loss: Loss) -> None:
 
 
 def test_counts_learn_what_scikit_learn_does() -> None:
-    """Where scores of 0 are rates of 1, and no rate comes near the bound, the minimiser is that of scikit-learn's
-    PoissonRegressor, whose loss is as many times ours as the bound is."""
+    """If scores of 0 are rates of 1 and no rate comes near the bound, the minimiser is that of scikit-learn's
+    PoissonRegressor, whose loss is ours times the bound."""
     bound, l2 = 30.0, 2e-3
     generator = np.random.default_rng(3)
     features = np.ones((3000, 4))

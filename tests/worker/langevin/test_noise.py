@@ -34,7 +34,8 @@ def test_numbers_fill_equally_likely_cells_evenly() -> None:
 
 
 def test_tails_have_their_weight() -> None:
-    """As many of a million numbers lie beyond 3.5 on each side as the law says, at a false-alarm rate of 1e-9 each."""
+    """The share of a million numbers beyond 3.5 on each side is that of the normal distribution, at a false-alarm rate
+    of 1e-9 each."""
     numbers, weight = SystemNoise().normal(SIZE).numpy(), stats.norm.sf(3.5)
     for beyond in (numbers > 3.5, numbers < -3.5):
         assert stats.binomtest(int(beyond.sum()), SIZE, weight).pvalue > FALSE_ALARM
@@ -49,7 +50,7 @@ def test_neighbours_are_uncorrelated() -> None:
 
 
 def test_two_sources_never_agree() -> None:
-    """Of a hundred sources no two give the same first number, and no source repeats itself."""
+    """A hundred sources give different first numbers, and no source repeats itself."""
     sources = [SystemNoise() for _ in range(100)]
     numbers = torch.cat([source.normal(1) for source in sources] + [source.normal(1) for source in sources])
     assert len(set(numbers.tolist())) == 200
@@ -67,7 +68,7 @@ def test_default_generators_are_not_used() -> None:
 
 
 def test_numbers_are_quantiles_of_the_keystream() -> None:
-    """With a known key the numbers are the normal quantiles of the low 52 bits of each keystream word."""
+    """The numbers are the normal quantiles of the low 52 bits of each keystream word, for a known key."""
     source, key = SystemNoise(), bytes(range(32))
     source._keystream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
     words = np.frombuffer(Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 64)), "<u8")
@@ -76,7 +77,7 @@ def test_numbers_are_quantiles_of_the_keystream() -> None:
 
 
 def test_each_number_is_handed_out_once() -> None:
-    """However few are asked for at a time, no number comes twice, nor does one that was overwritten come back."""
+    """No number is returned twice, however few are requested at a time, nor does an overwritten one return."""
     source, seen = SystemNoise(), []
     for size in (1, 7, 105, 2048) * 10:
         drawn = source.normal(size)

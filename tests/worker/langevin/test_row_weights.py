@@ -81,7 +81,7 @@ def test_a_row_pulls_as_much_as_its_weight_says(loss: Loss, classes: int) -> Non
 
 @every_loss
 def test_weights_at_their_bound_change_no_bit(loss: Loss, classes: int) -> None:
-    """Where each weight is 1 the gradient is that of rows without weights, bit by bit."""
+    """If every weight is 1 the gradient is that of rows without weights, bit by bit."""
     features, labels, _ = drawn(loss, classes, 2 * BLOCK_ROWS + 17)
     ones, parameters = np.full(len(labels), UNIT, np.int32), at(loss, classes)
     weighted = gradient(loss, classes, parameters, features, labels, ones)
@@ -107,7 +107,7 @@ def test_a_row_of_no_weight_is_a_null_row(loss: Loss, classes: int) -> None:
 )
 @settings(max_examples=150, deadline=None)
 def test_no_record_pulls_harder_than_without_its_weight(name: str, seed: int, weight: int, radius: float) -> None:
-    """Whatever the record, its weight and the weights of the model in the ball: its gradient is at most M long."""
+    """The gradient of a record with any weight is at most M times its weight, for any parameters in the ball."""
     loss, classes = LOSSES[name]
     features, labels, _ = drawn(loss, classes, 1, width=4, seed=seed)
     direction = np.random.default_rng(seed + 1).normal(size=(loss.weight_rows(classes), 4))
@@ -134,8 +134,8 @@ def run(features: Any, stored: Any, noise: Any, **changed: Any) -> Any:
 
 
 def test_runs_with_weights_at_their_bound_end_where_those_without_do() -> None:
-    """With the same noise and each weight 1 a run leads through the same iterates, bit by bit; with a weight of 0 it
-    leads where the row's null row leads it."""
+    """A run with weights of 1 and the same noise has the same iterates, bit by bit; a weight of 0 has the effect of a
+    null row."""
     features, labels, weights = drawn(Loss(), 2, 300)
     ones = np.full_like(labels, UNIT)
     plain = run(features, labels, ReplayableNoise(3))
@@ -161,7 +161,7 @@ def test_a_row_twice_at_half_its_weight_is_the_row_once() -> None:
 
 
 def test_least_squares_learn_what_scikit_learn_does() -> None:
-    """Without noise the steps end at the minimiser that scikit-learn's Ridge has with sample_weight."""
+    """The noiseless steps end at the minimiser of scikit-learn's Ridge with sample_weight."""
     features, labels, weights = drawn(LOSSES["squares"][0], 1, 400, width=5)
     changed = {"objective": Objective.LEAST_SQUARES, "num_classes": 1, "l2": 0.05, "step_size": 0.5}
     stored = np.stack([labels, weights], axis=1)

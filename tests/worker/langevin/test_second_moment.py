@@ -51,8 +51,8 @@ def test_it_is_the_largest_eigenvalue(shape: tuple[int, int]) -> None:
 
 
 def test_a_batch_that_exceeds_it_is_refused() -> None:
-    """One batch of three whose rows point one way ends the run before any of its steps is kept; without a bound, or
-    with one that holds, it runs."""
+    """A batch of three whose rows point one way ends the run before any of its steps is kept; the run completes without
+    a bound or with one that holds."""
     features = spread()
     worst = max(largest(features[start : start + 100]) for start in (0, 100, 200))
     run(worst, features)

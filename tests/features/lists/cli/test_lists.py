@@ -72,7 +72,7 @@ def test_a_list_again(live: Lethe, tmp_path: Path) -> None:
 
 
 def test_lines_that_are_refused(live: Lethe, tmp_path: Path) -> None:
-    """What is wrong with a line is said by its number; the others are accepted, and the exit code is 1."""
+    """Faulty lines are reported by number, the others are accepted, and the exit code is 1."""
     file, out = tmp_path / "list.csv", tmp_path / "results.csv"
     file.write_text(
         "Record,E-Mail,regulation\r\n"
@@ -106,7 +106,7 @@ def test_lines_that_are_refused(live: Lethe, tmp_path: Path) -> None:
 
 
 def test_a_dry_run(live: Lethe, tmp_path: Path) -> None:
-    """Nothing is sent; what can be seen without a gateway is said."""
+    """A dry run sends nothing and reports the faults that can be found without a gateway."""
     file = tmp_path / "list.csv"
     file.write_text("hash\n" + "\n".join(HASHES) + "\n")
     asked = ("request", "import", file, "--dry-run", "--column", "subject_sha256=hash")

@@ -1,4 +1,4 @@
-"""What docs/evidence/accuracy.md claims."""
+"""Claims of docs/evidence/accuracy.md."""
 
 import pytest
 

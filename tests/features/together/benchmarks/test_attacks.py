@@ -1,4 +1,4 @@
-"""That docs/evidence/attacks.md says what happens, and what its JSON says."""
+"""Claims of docs/evidence/attacks.md, compared with its JSON and with real runs."""
 
 import math
 from pathlib import Path

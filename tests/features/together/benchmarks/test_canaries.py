@@ -1,4 +1,4 @@
-"""What docs/evidence/canaries.md claims."""
+"""Claims of docs/evidence/canaries.md."""
 
 import pytest
 
@@ -38,8 +38,8 @@ def test_what_was_planned_is_planned_today():
 
 
 def test_gross_faults_are_found_by_the_lanes_that_runs_have():
-    """With 256 lanes nine of ten canary tests or more find each gross fault; with 4,096 small ones too; right runs
-    never fail."""
+    """With 256 lanes at least nine of ten canary tests find each gross fault; with 4,096 lanes they find small ones
+    too; correct runs never fail."""
     gross = ("does nothing", "no noise", "noise x 0.7", "noise reused at every step", "half the steps")
     for run in ("forgetting", "forgetting" + IN_BATCHES):
         for fault in (*gross, "canary not removed"):
@@ -63,7 +63,8 @@ def test_a_wrong_order_is_found_by_few_lanes():
 
 
 def test_faults_in_the_code_are_found():
-    """What is planted in the chain itself is found as often as the law says, and nothing where nothing is."""
+    """A fault planted in the chain itself is found in more than 90% of tests, and no fault is found where none is
+    planted."""
     for row in RESULTS["in_the_chain"]:
         shares = [row[run] for run in RUNS if run in row]
         assert all(share == 0 if row["fault"] == "none" else share > 0.9 for share in shares)

@@ -1,4 +1,4 @@
-"""What docs/evidence/canary-people.md claims."""
+"""Claims of docs/evidence/canary-people.md."""
 
 import pytest
 
@@ -34,6 +34,6 @@ def test_honest_pipelines_are_left_alone() -> None:
 
 
 def test_a_run_comes_out_as_it_is_stored() -> None:
-    """One run of today finds what the page says."""
+    """A fresh run gives the outcomes that the page states."""
     found = canary_people.run(canary_people.invented(0), "XGBoost", 0, canary_people.KINDS)
     assert [verdict["outcome"] for verdict in found.values()] == ["clean", "alarm", "alarm", "alarm"]

@@ -17,7 +17,7 @@ def life() -> forgetting.Life:
 
 
 def test_the_picture_is_the_one_that_the_accountant_draws(life: forgetting.Life) -> None:
-    """What lies in docs/ is what today's accountant says, to a tenth of a pixel."""
+    """The picture in docs/ matches today's accountant to a tenth of a pixel."""
     kept, drawn = forgetting.PICTURE.read_text(), forgetting.drawn(life)
     assert NUMBER.sub("", kept) == NUMBER.sub("", drawn)
     numbers = [float(number) for number in NUMBER.findall(drawn)]

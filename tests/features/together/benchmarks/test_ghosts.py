@@ -1,4 +1,4 @@
-"""What docs/vector-stores.md quotes of measurements."""
+"""Measurements quoted in docs/vector-stores.md."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What docs/evidence/local.md says of local privacy, at a small size, and that it says what was measured."""
+"""Claims of docs/evidence/local.md about local privacy, at a small size, and its stored measurements."""
 
 import math
 from pathlib import Path
@@ -91,7 +91,7 @@ def test_other_docs_quote_the_same() -> None:
 
 
 def test_the_estimators_are_unbiased() -> None:
-    """With everybody's value the same, what each estimator gives is that value on average."""
+    """Each estimator returns the true value on average if all people have the same value."""
     generator = np.random.default_rng(0)
     for estimator in local.ESTIMATORS.values():
         found = [estimator(generator, np.full(400, 0.3), 10) for _ in range(400)]

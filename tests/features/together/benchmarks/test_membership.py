@@ -1,4 +1,4 @@
-"""That docs/evidence/membership.md says what happens, and what its JSON says."""
+"""Claims of docs/evidence/membership.md, compared with its JSON and with real runs."""
 
 import math
 from pathlib import Path

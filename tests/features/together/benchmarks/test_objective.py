@@ -1,4 +1,4 @@
-"""What docs/evidence/objective.md claims."""
+"""Claims of docs/evidence/objective.md."""
 
 import pytest
 

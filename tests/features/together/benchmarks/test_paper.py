@@ -1,4 +1,4 @@
-"""What docs/evidence/paper.md claims of the paper's numbers, recomputed."""
+"""Claims of docs/evidence/paper.md about the paper's numbers, recomputed."""
 
 from pathlib import Path
 from typing import Any
@@ -73,12 +73,12 @@ def test_figures_3c_4_and_5_take_fewer_steps_by_ours(recomputed):
 
 
 def test_two_noises_of_figure_3a_are_far_too_small(recomputed):
-    """Those that are a hundred times too small would take thousands of steps, not two or five."""
+    """Two noises of figure 3a are a hundred times too small: they would take thousands of steps, not two or five."""
     assert all(row["needs"] > 1_000 for row in recomputed["noise_mistakes"])
 
 
 def test_each_tightening_takes_steps_away(recomputed):
-    """From the paper's bound to ours no change costs a step, and the first saves most."""
+    """No change from the paper's bound to ours costs a step, and the first change saves most."""
     steps = [row["steps"] for row in recomputed["tightenings"]]
     assert steps == sorted(steps, reverse=True)
     assert steps[0] - steps[1] > 0.9 * (steps[0] - steps[-1])

@@ -1,4 +1,4 @@
-"""That docs/evidence/rivals.md says what its JSON says, and that the experiment runs."""
+"""Claims of docs/evidence/rivals.md, compared with its JSON, and a short run of the experiment."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_no_audit_refutes_a_certificate(results: dict[str, Any]) -> None:
-    """What samples prove stays below what is certified, of the last version and of both."""
+    """The epsilon proved by samples stays below the certified one, for the last version and for both."""
     for row in results["audit"]["rivals"]:
         for question, certified in (("after", "certified_epsilon"), ("both", "certified_adaptive_epsilon")):
             if row[certified] is not None:
@@ -74,7 +74,8 @@ def test_ours_reads_less_than_a_refit_and_on_most_takes_less_time(results: dict[
 
 
 def test_models_that_forgot_are_like_those_that_never_knew(results: dict[str, Any]) -> None:
-    """By KLoM ours is as near to its oracles as other oracles are; doing nothing is not, and U-LiRA proves it."""
+    """By KLoM our models are as near to their oracles as other oracles are; doing nothing is not, which U-LiRA
+    proves."""
     row = of(results["margins"])
     for rows in ("forgotten", "kept", "test"):
         assert row["langevin_ours"][rows] < 1.5 * row["retrain_chain"][rows] < row["nothing_chain"][rows]
@@ -104,7 +105,8 @@ def test_ours_takes_fewer_passes_than_the_other_noisy_rivals(results: dict[str, 
 
 @pytest.mark.soak
 def test_the_harness_measures_every_rival() -> None:
-    """On the digits each rival serves each request, and whoever certifies meets the target, but for doing nothing."""
+    """Every rival serves every request on the digits, and every certifying rival meets the target, except doing
+    nothing."""
     problem = replace(problems.digits(seed=0, kept=(3, 8), requests=2), repeats=1)
     found = rivals.measured_problem(problem, 10.0)
     assert {row["requests"] for row in found["rivals"]} == {2}

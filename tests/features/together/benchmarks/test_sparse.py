@@ -1,4 +1,4 @@
-"""What docs/decisions/0018-dense-rows.md claims."""
+"""Claims of docs/decisions/0018-dense-rows.md."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def test_the_page_holds_what_was_measured() -> None:
 
 
 def gain(row: dict[str, Any]) -> float:
-    """How often sparse rows would be as fast, noise and all."""
+    """Return how many times faster sparse rows would be, including noise."""
     noise = row["noise_seconds"]
     return float((row["dense_seconds"] + noise) / (row["sparse_seconds"] + noise))
 

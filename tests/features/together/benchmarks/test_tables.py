@@ -1,4 +1,4 @@
-"""What docs/accounting.md and docs/performance.md quote of measurements."""
+"""Measurements quoted in docs/accounting.md and docs/performance.md."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What docs/evidence/tangents.md claims."""
+"""Claims of docs/evidence/tangents.md."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,7 @@ def test_the_page_holds_what_was_measured() -> None:
 
 
 def test_noise_does_not_grow_with_the_weights() -> None:
-    """Of a problem all models have the same noise, and certify the target; a million weights lose no more to the noise
+    """All models of a problem have the same noise and certify the target; a million weights lose no more to the noise
     than a linear model does, within two points."""
     for problem in RESULTS["problems"]:
         assert {model["noise"] for model in problem["models"]} == {problem["models"][0]["noise"]}

@@ -280,7 +280,7 @@ def unverifiable(w: World) -> str:
 
 
 def too_many_calls(w: World) -> str:
-    """As many calls with large bodies as are taken at once, none of which sends all of its body."""
+    """Open as many calls with large bodies as are served at once, none of which sends its whole body."""
     head = f"POST /v1/lineage HTTP/1.1\r\nHost: lethe\r\nAuthorization: {w.gateway.headers['Authorization']}\r\n"
     with contextlib.ExitStack() as stack:
         _, url = stack.enter_context(processes.gateway(w.settings))

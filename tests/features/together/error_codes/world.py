@@ -96,7 +96,7 @@ def status_of(code: str) -> int:
 
 
 FAMILIES = {Gone, Malformed, NotAllowed, Refused}
-"""They say what to do about the conditions below them; no call is answered with them."""
+"""Base classes of errors, which state what to do about the conditions below them; no call is answered with them."""
 
 
 def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:

@@ -22,7 +22,7 @@ def of_rates(misses: np.ndarray, alarms: np.ndarray) -> float:
 
 @pytest.mark.parametrize("mu", [0.0, 1.0, -1.0])
 def test_one_threshold_is_tried_at_a_hundred_places_per_unit(mu: float) -> None:
-    """With one threshold epsilon-hat is the greatest of a plain loop over a hundred thresholds per unit."""
+    """Epsilon-hat with one threshold is the maximum of a plain loop over a hundred thresholds per unit."""
     unlearned, retrained = pair(1, models=60, mu=mu)
     low, high = sorted((unlearned, retrained), key=np.median)
     least, most = min(low.min(), high.min()), max(low.max(), high.max())
@@ -33,7 +33,8 @@ def test_one_threshold_is_tried_at_a_hundred_places_per_unit(mu: float) -> None:
 
 
 def test_two_thresholds_are_tried_about_the_narrower_law() -> None:
-    """With two thresholds epsilon-hat is also the greatest over intervals about the law with the smaller range."""
+    """Epsilon-hat with two thresholds is also the maximum over intervals around the distribution with the smaller
+    range."""
     wide, narrow = pair(2, models=30)
     narrow = 0.5 * narrow
     width = np.ptp(narrow)

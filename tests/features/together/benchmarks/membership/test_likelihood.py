@@ -31,7 +31,8 @@ def test_the_shadows_law_is_fitted() -> None:
 
 
 def test_what_is_proved_is_close_to_the_truth() -> None:
-    """From thousands of models that did not fix the rule, most of the mu between two normal laws is proved, no more."""
+    """Thousands of models that did not fix the rule prove most of the mu between two normal distributions and never
+    more."""
     rule = fixed_on(members=scores(1, 1.0), nonmembers=scores(2), proves=PROVES_MU)
     proved = PROVES_MU(rule.guess(members=scores(3, 1.0), nonmembers=scores(4)))
     assert 0.8 < proved <= 1.0

@@ -37,7 +37,7 @@ def test_steps_are_the_planners(name: str) -> None:
 
 
 def test_one_rows_score_is_its_logit() -> None:
-    """For a single row the attacker's score is the logit of its label, as in U-LiRA."""
+    """The attacker's score for a single row is the logit of its label, as in U-LiRA."""
     parameters = np.random.default_rng(0).normal(size=(3, 65))
     row = PROBLEM.rows.at(DRAWN["telling"].slots)
     sign = 1 if row.labels[0] == 1 else -1

@@ -29,7 +29,7 @@ def test_a_refit_hides_the_record_but_not_what_it_said_before(problem: Problem) 
 
 
 def test_a_plain_fit_that_does_nothing_tells(problem: Problem) -> None:
-    """Without noise and without work the record is seen with certainty."""
+    """A plain fit without noise that does nothing reveals the record with certainty."""
     assert audited(refits.nothing(problem.setting), problem).after.epsilon == math.inf
 
 
@@ -47,7 +47,7 @@ def test_a_random_model_tells_nothing(problem: Problem) -> None:
 
 @pytest.mark.soak
 def test_ours_stays_within_both_certificates(problem: Problem) -> None:
-    """Neither the version after the request nor both versions prove more than is certified."""
+    """Neither the version after the request nor both versions together prove more than is certified."""
     found = audited(chains.ours(problem.setting), problem)
     assert found.certified_epsilon is not None
     assert found.certified_adaptive_epsilon is not None

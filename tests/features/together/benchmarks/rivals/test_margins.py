@@ -42,7 +42,7 @@ def test_a_group_has_one_label_and_distinct_rows(problem: Problem) -> None:
 
 @pytest.mark.soak
 def test_a_refit_equals_its_oracle_and_a_plain_fit_does_not(problem: Problem) -> None:
-    """For deterministic rivals both measures are 0 or at their maximum, and our model meets its target."""
+    """Both measures are 0 or at their maximum for deterministic rivals, and our model meets its target."""
     setting = problem.setting
     rivals = [chains.ours(setting), refits.lbfgs(setting), refits.nothing(setting)]
     floor, ours, refit, plain = margins.compare(problem, rivals, models=8)

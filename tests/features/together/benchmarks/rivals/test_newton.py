@@ -1,4 +1,4 @@
-"""One noisy Newton step."""
+"""Rival: one noisy Newton step."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def test_the_kept_gradient_is_that_of_the_rows_that_are_left() -> None:
 
 
 def test_versions_read_before_count_by_composition() -> None:
-    """One request costs the version before it and, since the kept weights remember, the one after it."""
+    """A request counts the version before it and, since the kept weights remember, the one after it."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = NoisyNewton(problem.setting, 0.05), problem.train.copy()
     state = rival.forget(rival.learn(rows), rows, rows.take(7))
@@ -60,7 +60,7 @@ def test_versions_read_before_count_by_composition() -> None:
 
 
 def test_too_little_noise_takes_more_steps() -> None:
-    """Where one step does not come near enough there is another, so that the promise never depends on the rows."""
+    """If one step does not come near enough, another follows, so the guarantee never depends on the rows."""
     problem = problems.digits(0, (3, 8), 1)
     steps = []
     for noise_std in (1e-1, 1e-9):
@@ -71,7 +71,7 @@ def test_too_little_noise_takes_more_steps() -> None:
 
 
 def test_the_bound_in_advance_covers_an_exact_step() -> None:
-    """One exact Newton step ends within the bound that needs no look at the rows, as does no step at all."""
+    """An exact Newton step, or no step, ends within the bound that is computed without looking at the rows."""
     problem = problems.digits(0, (3, 8), 20)
     l2, rows = problem.l2, problem.train
     start, (stepped, alone) = minimiser(rows, l2), distance_in_advance(problem.setting)

@@ -16,7 +16,8 @@ def test_a_refit_is_the_fit_without_the_record_to_the_bit() -> None:
 
 
 def test_a_warm_start_reaches_the_refit_in_fewer_passes() -> None:
-    """It ends where a fit from scratch does, but for the solver's tolerance, and nothing is certified of it."""
+    """A warm start ends at the refit from scratch, up to the solver's tolerance, in fewer passes, and has no
+    certificate."""
     problem = problems.digits(0, range(10), 1)
     rival, rows = refits.warm(problem.setting), problem.train.copy()
     before = rival.learn(rows)
