@@ -1,4 +1,4 @@
-"""The command line, by itself and beside a live gateway and a live worker; a clock that stands still."""
+"""Fixtures for the command line, alone and with a live gateway and worker, and for a fixed clock."""
 
 import time
 from collections.abc import Callable

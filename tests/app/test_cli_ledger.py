@@ -120,7 +120,7 @@ def test_a_true_ledger_verifies(story: Story, lethe: Lethe) -> None:
 
 
 def rewritten(story: Story, *, everything: bool) -> None:
-    """A deletion of one row becomes one of none, wherever that is written; every hash is made anew."""
+    """Turn a deletion of one row into one of none wherever it is recorded, and recompute every hash."""
     one, none = ('"requests":[{"records":1,', '"requests":[{"records":0,')
     story.tamper(f"UPDATE ledger_entries SET body = replace(body, '{one}', '{none}')")
     story.rechain()

@@ -1,4 +1,4 @@
-"""The bell: rung by whoever has work, heard by whoever listens, missed by nobody who looks."""
+"""Notifiers: a worker with a reader is woken, and a missed notification does not lose work."""
 
 import os
 import threading

@@ -79,7 +79,7 @@ def test_a_program_starts_itself_again_once_to_overwrite_what_it_frees() -> None
 
 @pytest.mark.slow
 def test_what_else_is_set_of_the_allocator_stays() -> None:
-    """Tunables of glibc that somebody gave are kept, beside ours; another allocator of Python is not."""
+    """The user's own glibc tunables are kept in addition to ours; another allocator of Python is not."""
     program = BEGIN + "print(os.environ['GLIBC_TUNABLES'])"
     given = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2:glibc.malloc.perturb=0", "PYTHONMALLOC": "pymalloc"}
     *_, overwrites, _, tunables = _run("-c", program, **given).stdout.splitlines()

@@ -171,7 +171,8 @@ def test_a_database_of_somebody_else_while_it_runs(installation: Installation, g
 def test_people_that_were_stored_under_another_key(
     installation: Installation, gateway: TestClient, new_dataset: Make
 ) -> None:
-    """A dataset whose references were made with another key is told from one that does not hold somebody."""
+    """A dataset whose references were made with another key raises InstallationMismatch, rather than count as not
+    holding a person."""
     dataset_id = new_dataset()["id"]
     with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE datasets SET references_check = 'f00'"))

@@ -72,9 +72,9 @@ def test_serves_and_replaces_a_worker_until_sigterm(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_serves_again_from_its_data_folder(tmp_path: Path) -> None:
-    """`lethe up` with two workers, of which the second takes deletions alone, lets no second `lethe up` disturb it and
-    exits with code 0 on Ctrl-C, after both. Started again on its data folder it has the same keys, and on SIGTERM in
-    the middle of a run it lets the worker publish the run first."""
+    """`lethe up` with two workers, the second for deletions only, is not disturbed by a second `lethe up` and exits
+    with code 0 on Ctrl-C, after both workers. Started again on its data folder it has the same keys, and on SIGTERM
+    during a run it lets the worker publish the run first."""
     data = tmp_path / "data"
     with processes.up(data, workers="2") as up:
         address = up.address()
@@ -178,8 +178,8 @@ def _answers(connection: socket.socket) -> int:
 
 
 def test_pipelined_calls_without_a_key_are_bounded(settings: Settings) -> None:
-    """Sixteen pipelined calls beside the one being answered are answered. A connection with more is closed, with no
-    more answers than that, and a call by another connection is answered meanwhile."""
+    """Sixteen pipelined calls are answered in addition to the current one. A connection with more is closed after at
+    most that many answers, and a call on another connection is answered meanwhile."""
     with processes.gateway(settings) as (_, url):
         address = httpx.URL(url)
         for path in _KEYLESS:

@@ -46,7 +46,7 @@ def test_a_tenant_leaves_turns_to_others() -> None:
 
 
 def test_a_turn_that_nobody_waits_for_any_more_is_left_out() -> None:
-    """A caller who gives up or waits too long leaves the queue and delays nobody; a timeout is reported."""
+    """A caller that gives up or waits too long leaves the queue without delaying others; a timeout is reported."""
     turns = Turns()
     first, second, third = (turns.ask("a") for _ in range(3))
     with pytest.raises(NoTurn), turns.taken("b", seconds=0.0):

@@ -123,7 +123,7 @@ def test_every_command_of_dev_is_explained() -> None:
     "page", sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")]), ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_pages_name_modules_that_are_there(page: Path) -> None:
-    """Each path of a module that a page names in backticks exists, but for the one that stands for any."""
+    """Each module path that a page names in backticks exists, except the placeholder path."""
     named = set(PATH.findall(page.read_text())) - {"app/x/y.py", "tests/app/x/test_y.py"}
     missing = [path for path in sorted(named) if not (ROOT / path).exists()]
     assert [path for path in missing if HAS_FEATURES or "/features/" not in path] == []

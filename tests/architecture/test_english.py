@@ -118,7 +118,7 @@ def by_path(path: Path) -> str:
 
 
 def test_retired_words_stay_away() -> None:
-    """Names, comments and docstrings say what the field says; no exception is kept that no file needs any more."""
+    """Names, comments and docstrings avoid retired words, and every exception is still needed."""
     found = [
         (by_path(path), line, one)
         for path in SOURCES

@@ -59,8 +59,8 @@ def test_base_images_are_pinned() -> None:
 
 @pytest.mark.parametrize("image", ["gateway", "worker"])
 def test_what_the_images_install_has_hashes(image: str) -> None:
-    """Every package that an image installs is pinned, at the version that was tested, with the hashes of its files; all
-    that the project asks for is among them, but for torch."""
+    """Every package that an image installs is pinned at the tested version with the hashes of its files; they include
+    all dependencies of the project except torch."""
     tested = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     lock = (ROOT / "deploy" / f"{image}.lock").read_text()
     locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", lock, re.MULTILINE))
@@ -188,7 +188,7 @@ def test_migrations_come_first(name: str) -> None:
 
 
 def test_broker_asks_for_a_password(tmp_path: Path) -> None:
-    """Redis asks for a password that is made once; its URL is a file for whoever rings or hears."""
+    """Redis requires a password that is generated once; only services that use the broker get its URL in a file."""
     for folder in ("database", "lethe", "accounting", "redis", "sweeper"):
         (tmp_path / folder).mkdir()
     made: list[str] = []
@@ -226,8 +226,8 @@ def test_worker_is_watched_by_its_own_signs_of_life(tmp_path: Path) -> None:
 
 
 def test_accounting_sees_neither_rows_nor_weights() -> None:
-    """The accounting service has the public key and a database role of its own; no data, no key that signs or that
-    tells whose a row is, no owner's password."""
+    """The accounting service has the public key and its own database role, but no data, no signing or reference key,
+    and no owner's password."""
     assert SERVICES["accounting"]["volumes"] == [
         "public:/var/lib/lethe/public:ro",
         "secrets-accounting:/run/secrets:ro",

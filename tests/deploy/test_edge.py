@@ -166,7 +166,7 @@ def test_trickling_bodies_are_closed_in_time(gateway: str, edge: Start, key: dic
 
 
 def test_slow_bodies_without_a_key_take_no_place(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """Clients without a key that stop in the middle of a body are refused at once, or keep nobody from logging in."""
+    """Clients without a key that stop in the middle of a body are refused at once or at least do not block others."""
     proxy = edge(gateway)
     with contextlib.ExitStack() as stack:
         for path in [b"/v1/deletion-requests"] * 100 + [b"/admin/login"] * 100:
@@ -243,7 +243,8 @@ def test_nobody_else_is_believed(settings: Settings) -> None:
 
 
 def test_a_gateway_that_is_away(edge: Start) -> None:
-    """The answer is a problem that tells to repeat the call, and the edge logs nobody's subject id, however much."""
+    """The answer is a problem that asks to repeat the call, and the edge's log contains no subject id even at debug
+    level."""
     proxy = edge(f"127.0.0.1:{free_port()}", {"\tlog {\n": "\tdebug\n\tlog {\n"})
     for path in ("/v1/deletion-requests?subject_id=somebody@example.com", "/v1/datasets/ds_1/subjects/somebody-else"):
         answer = proxy.get(path, **{"Idempotency-Key": "somebody-again"})

@@ -1,4 +1,4 @@
-"""A database file in which something is not what SQLite wrote: nobody is told what it says."""
+"""A database file that SQLite did not write in this form is damaged, and none of its contents are used."""
 
 import sqlite3
 from collections.abc import Callable

@@ -134,8 +134,8 @@ def test_rows_at_rest(
 def test_an_addition_at_rest(
     what: str, place: int, world: Callable[..., World], gateway: TestClient, get: Get, work: Any
 ) -> None:
-    """A flipped bit in an addition that waits drops that addition and stops nobody's erasure: neither a sweep nor a
-    recheck that meets it first stops the dataset, and the next run forgets who asked."""
+    """A flipped bit in a waiting addition drops that addition and delays no erasure: neither a sweep nor a recheck that
+    finds it first stops the dataset, and the next run serves the requests."""
     kind, choose = FILES_OF_ADDITIONS[what]
     made = world(adding=True)
     file = choose(made)

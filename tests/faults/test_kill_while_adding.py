@@ -44,7 +44,8 @@ def waiting(
 
 
 def _assert_added_and_erased(installation: Installation, get: Get, waiting: dict[str, Any]) -> None:
-    """The rows are in their slots, but for the one that was to be erased; no model's chain goes on over them."""
+    """Check that the rows are in their slots, except the erased one, and that no model's chain continues across
+    them."""
     assert_all_done_once(installation)
     assert set(installation.rows.stored()) == {waiting["dataset"]}
     with installation.database.reading() as session:
@@ -71,7 +72,8 @@ def _assert_added_and_erased(installation: Installation, get: Get, waiting: dict
 def test_worker_killed_while_adding(
     hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get
 ) -> None:
-    """Wherever the worker is killed, another brings the rows into their slots once and ends whoever asked null."""
+    """A worker killed at any hop is succeeded by another, which writes the rows into their slots once and nulls those
+    of people with requests."""
     with processes.worker(settings, name="first", hop=hop) as first:
         assert first.died() == KILLED, first.log.read_text()
     with processes.worker(settings, name="second") as second:

@@ -1,4 +1,4 @@
-"""Sealed things whose keys are still there lie in clear, as far as an examiner is concerned who has the disks."""
+"""Sealed content whose keys are still there counts as clear for an examiner who has the disks."""
 
 from collections.abc import Iterable, Iterator
 

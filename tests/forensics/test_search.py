@@ -1,4 +1,4 @@
-"""The search finds what it is to find, wherever it lies and however it is written: else its silence says nothing."""
+"""The search finds all planted content in any place and form; otherwise an empty result would prove nothing."""
 
 import base64
 import gzip

@@ -1,5 +1,5 @@
-"""A real HTTP server that does what it is told to, one thing for each call: for rules about answers no gateway gives
-on demand."""
+"""A real HTTP server that follows a script, one reply per call: for rules about answers that no gateway gives on
+demand."""
 
 import json
 import socket

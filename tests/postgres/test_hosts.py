@@ -143,7 +143,7 @@ def claim(installation: Installation, *, lease_seconds: float) -> ClaimedRun | N
 def test_a_skewed_host_leaves_a_run_with_its_holder(
     settings: Settings, installation: Installation, request_made: dict[str, Any], clock: str
 ) -> None:
-    """A worker whose host's clock is hours off takes no run whose lease is not over."""
+    """A worker on a host whose clock is hours off takes no run with a valid lease."""
     assert claim(installation, lease_seconds=60)
     assert claim_on_skewed_host(settings, clock) == "nothing"
     assert runs(installation) == [("honest", "running")]

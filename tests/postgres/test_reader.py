@@ -149,7 +149,7 @@ def test_granting_again_takes_away_the_rest(postgres: Server, settings: Settings
 
 
 def test_a_role_that_is_not_there(settings: Settings) -> None:
-    """Granting to nobody says how to make the role."""
+    """Granting to a missing role is refused with the statement that creates it."""
     with pytest.raises(InputInvalid, match="CREATE ROLE"):
         installations.set_up(settings, reader_role="nobody_at_all")
 

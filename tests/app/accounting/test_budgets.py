@@ -60,8 +60,8 @@ def test_a_certificate_signs_the_bound(
     get: Get,
     epsilon_of: Callable[[int], float],
 ) -> None:
-    """Under a budget `adaptive` is the budget, not the sum; the certificate recomputes offline, and says that no
-    version was published beyond it."""
+    """Under a budget `adaptive` is the budget, not the sum; the certificate recomputes offline and states that no
+    version was published beyond the budget."""
     dataset = budgeted(epsilon := epsilon_of(3))
     assert dataset["adaptive_budget"] == {"epsilon": epsilon, "delta": DELTA}
     model = new_model(dataset["id"], noise_scale=0.05)
@@ -90,7 +90,7 @@ def get_keys(gateway: TestClient) -> dict[str, Any]:
 def test_a_budget_that_was_made_up_afterwards(
     installation: Installation, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Work
 ) -> None:
-    """A statement whose budget is smaller than what it says was published is refused by whoever recomputes it."""
+    """Verification refuses a statement whose budget is smaller than its published versions."""
     new_model(new_dataset()["id"], noise_scale=0.05)
     work()
     request = forget("p1")

@@ -31,7 +31,7 @@ class Story:
         return body
 
     def rewrite(self, index: int, **changed: Any) -> None:
-        """Replace parts of a body, and hash it and all that follow anew, as somebody with the database could."""
+        """Replace parts of a body and recompute its hash and all later ones, as an attacker with the database could."""
         of_model = [entry for entry in self.entries if entry.model_id == self.entries[index].model_id]
         self.entries[index].body = canonical(self.body(index) | changed)
         previous = GENESIS
@@ -60,7 +60,7 @@ def kept() -> list[Story]:
 
 @pytest.fixture
 def story(kept: list[Story], request: pytest.FixtureRequest) -> Story:
-    """Two models learn, forget two people one after another, and one of them learns again; told once, then copied."""
+    """Two models learn and forget two people one after another, and one of them relearns; run once, then copied."""
     if not kept:
         # Of the fixtures below, the dataset is an npz file.
         pytest.importorskip("app.features.npz")

@@ -57,7 +57,7 @@ def test_a_certificate_verifies(gateway: TestClient, certificate: dict[str, Any]
 def test_a_changed_certificate_does_not_verify(
     gateway: TestClient, certificate: dict[str, Any], refused: Refused
 ) -> None:
-    """A certificate whose statement or signature was touched, or that is none at all, is refused."""
+    """A certificate is refused if its statement or signature was changed or it is malformed."""
     header, _, signature = certificate["jws"].split(".")
     better = certificate["statement"] | {"target": {"epsilon": 0.001, "delta": 1e-9}}
     payload = base64.urlsafe_b64encode(json.dumps(better).encode()).decode().rstrip("=")

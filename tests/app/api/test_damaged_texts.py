@@ -63,8 +63,8 @@ def _damage(installation: Installation, request_id: str, what: str) -> None:
 def test_details_are_damaged(
     what: str, installation: Installation, settings: Settings, gateway: TestClient, forget: Make, get: Get
 ) -> None:
-    """The damaged request says so, alone and in lists and exports; requests with other keys say what they said. It is
-    as it was when the right file is back."""
+    """A damaged request is marked as damaged, in its own answer and in lists and exports; requests with other keys are
+    unchanged. Putting the right file back restores it."""
     with TestClient(create_app(settings), headers=gateway.headers) as beside:
         other = beside.post("/v1/deletion-requests", json={"subject_id": "p2"} | DETAILS).json()["id"]
     mine = forget("p1", **DETAILS)["id"]

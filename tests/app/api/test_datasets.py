@@ -249,7 +249,7 @@ def test_how_much_is_held_about_a_person(
     refused: Callable[..., dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """An admin learns how many rows are held about a person, nobody else does, and of strangers there are none."""
+    """An admin sees how many rows are held about a person and gets 404 for a stranger; other keys are refused."""
     created = upload(CSV.encode(), filename="rows.csv", schema=json.dumps(SCHEMA)).json()
     place = f"/datasets/{created['id']}/subjects"
     assert get(f"{place}/ann") == {"num_records": 2}

@@ -95,7 +95,7 @@ def test_many_datasets_are_named(gateway: TestClient, live: dict[str, Any]) -> N
 
 
 def test_one_that_cannot_be_read_harms_no_other(gateway: TestClient, live: dict[str, Any]) -> None:
-    """A text that no database stores is refused by itself, wherever it stands in a batch."""
+    """A text that no database can store is refused on its own, wherever it is in a batch."""
     asked = [{"subject_id": "p1"}, {"subject_id": "p2", "refers_to": "\0"}, {"subject_id": "p3"}]
     answer = gateway.post(f"{PLACE}:batch", json={"requests": asked})
     assert [item["status"] for item in answer.json()["items"]] == [202, 422, 202]

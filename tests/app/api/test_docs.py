@@ -32,7 +32,7 @@ def test_it_needs_no_internet(service: FastAPI) -> None:
 
 
 def test_it_runs_no_other_script(service: FastAPI) -> None:
-    """Its policy allows the scripts of the service and the one in the page, by its hash, and no others."""
+    """The content security policy allows only the service's scripts and the one in the page, by its hash."""
     answer = TestClient(service).get("/docs")
     policy = answer.headers["content-security-policy"]
     [script] = re.findall(r"<script>(.*?)</script>", answer.text, re.DOTALL)

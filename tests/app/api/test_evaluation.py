@@ -102,7 +102,7 @@ def test_a_model_is_not_measured_on_whom_it_learned_from(
 def test_a_dataset_is_no_evaluation_data_of_its_own(
     sent: Callable[[bytes], str], ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """Rows whose people are not known are the learned ones where the dataset is the same."""
+    """A dataset is refused as its own evaluation data even if the people of its rows are not known."""
     dataset = sent(npz())
     refused(ask(dataset, dataset), 409, "evaluation_overlaps")
 
@@ -211,7 +211,7 @@ def test_nobody_is_measured_who_was_forgotten_during_the_run(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A version whose evaluation was read before somebody's rows in it went says nothing about accuracy."""
+    """A version has no accuracy if rows of its evaluation data were erased after they were read."""
     model_id = get("/models")["items"][0]["id"]
     gateway.post(f"/v1/models/{model_id}/relearn")
     record = tombstones.record

@@ -173,7 +173,7 @@ def test_a_rule_is_chosen_once(
     work: Callable[[], int],
     refused: Refused,
 ) -> None:
-    """The rule can be changed while nobody is known, and not once there are datasets or requests."""
+    """The subject rule can be changed while no person is known, and not once there are datasets or requests."""
     assert rule(gateway, "email").is_success
     upload(people("p0", "p1", "p2", "Ann@Example.com"))
     forget("ann@EXAMPLE.com")

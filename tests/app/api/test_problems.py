@@ -132,8 +132,8 @@ LARGE: dict[str, tuple[str, dict[str, Any]]] = {
 def test_faults_take_no_memory(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """A large body gives rise to a few hundred faults at most, of which ten are listed: each takes a kilobyte, a
-    thousand times the two bytes that it stands for."""
+    """A large body causes at most a few hundred faults, of which ten are listed: each takes a kilobyte, a thousand
+    times the two bytes that cause it."""
     counts: list[int] = []
     listed = problems.faults
     monkeypatch.setattr(

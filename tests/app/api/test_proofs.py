@@ -59,8 +59,8 @@ def test_several_models_have_a_joint_number(
 def test_there_is_no_joint_number_before_all_have_forgotten(
     gateway: TestClient, two_models: tuple[str, str], forget: Make, get: Get, work: Work
 ) -> None:
-    """While a model still carries the person nothing is said of all; whoever asks again in the meantime is told of both
-    models, though only one owes them a certificate."""
+    """There is no joint number while a model still carries the person; a repeated request in the meantime gets it for
+    both models, though only one owes it a certificate."""
     first = forget("p3")
     work()
     again = forget("p3")
@@ -150,7 +150,7 @@ def test_apps_are_told_nothing(
     work: Work,
     refused: Refused,
 ) -> None:
-    """A key that may not know whether somebody is held is refused alike for those who are and those who are not."""
+    """A key that may not know whether a person is held gets the same refusal for a held person and for a stranger."""
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     said = []
     for subject in ("p1", "nobody"):
@@ -166,7 +166,7 @@ def test_apps_are_told_nothing(
 def test_an_absence_that_says_more_does_not_verify(
     installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, more: str
 ) -> None:
-    """Under the installation's own signature too, what says more or says it twice is refused."""
+    """A statement of absence with an additional or repeated field is refused even if the installation signed it."""
     request = forget("nobody")
     absence = get(f"/deletion-requests/{request['id']}/certificate")["nothing_held"]
     text = json.dumps(absence["statement"])[:-1] + f", {more}}}"

@@ -282,8 +282,8 @@ def test_a_hinge_has_two_classes(gateway: TestClient, new_dataset: Make, refused
 def test_several_labels_are_learned_predicted_and_forgotten(
     gateway: TestClient, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A record has any of the labels of its schema, or none; each is learned and predicted by itself, what is measured
-    says how often each and all are right, and the canary test of a run and one that is asked for find nothing."""
+    """A record has any of the labels of its schema, or none. Each label is learned and predicted by itself, the metrics
+    count single labels and whole rows, and neither the run's canary test nor a requested one finds anything."""
     columns = {"age": SCHEMA["columns"]["age"], "likes": {"role": "labels", "values": ["tea", "jazz", "chess"]}}
     schema = {"columns": columns | {"person": {"role": "subject"}}}
 

@@ -135,7 +135,8 @@ def test_a_lost_lease_publishes_nothing(
     claimed: ClaimedRun,
     work: Work,
 ) -> None:
-    """A worker whose run was taken away can neither renew it, nor erase, nor publish: whoever took it goes on."""
+    """A worker whose run was taken back can neither renew it, nor erase, nor publish; the worker that took it over
+    continues."""
     with installation.database.writing() as session:
         unlearning.take_back(session, worker="test")
     refuses(publish, LeaseLost)

@@ -58,8 +58,8 @@ def test_their_rows_may_be_left_out(upload: Upload, forget: Make, get: Get, refu
 def test_who_may_not_know_is_shown_no_rows(
     upload: Upload, forget: Make, get: Get, refused: Refused, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A key with models:write alone learns neither which rows are of people who asked, nor how many; each match of
-    whatever key is counted in the audit log, where no person is named."""
+    """A key with only models:write learns neither which rows are of suppressed people nor how many; each match by any
+    key is counted in the audit log, which names no person."""
     for person in ("p3", "p11"):
         forget(person)
     app = key_with(Scope.MODELS_WRITE)

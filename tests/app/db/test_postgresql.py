@@ -174,7 +174,7 @@ def test_more_sessions_than_connections(installation: Installation) -> None:
 
 @pytest.mark.parametrize("patience", [0.0, 2.0])
 def test_patience_is_for_an_outage_not_for_a_call(patience: float) -> None:
-    """A server that is away is waited for once; whoever comes later learns at once that it is still away."""
+    """Only the first call waits for a server that is away; later calls fail at once."""
     with opened("postgresql://nobody@127.0.0.1:1/none", patience_seconds=patience) as database:
         waited = []
         for _ in range(10):

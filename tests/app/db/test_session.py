@@ -61,7 +61,7 @@ def test_a_reading_session_changes_nothing(database: Database) -> None:
 
 
 def test_a_reading_session_sees_one_moment(database: Database, by: Actor) -> None:
-    """A reading session does not see what is committed while it is open, nor does it keep anybody from committing."""
+    """A reading session does not see commits made while it is open, and does not block them."""
     with database.reading() as session:
         before = session.scalars(sa.select(sa.func.count()).select_from(ApiKey)).one()
         add(database, by, "a")

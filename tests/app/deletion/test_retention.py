@@ -118,7 +118,8 @@ def test_each_tenant_has_its_own_terms(installation: Installation) -> None:
 
 
 def test_a_purge_that_was_cut_off_is_done_again(installation: Installation) -> None:
-    """If the service dies between destroying the keys and saying so, nothing is read, and the next purge says so."""
+    """If the service dies between destroying keys and recording it, the details cannot be read, and the next purge
+    records it."""
     request_id = ask(installation, Policy(retain_details_days=1, report_seconds=0))
     key = found(installation, request_id).particulars.key
     assert key is not None

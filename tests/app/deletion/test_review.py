@@ -119,8 +119,8 @@ def test_an_extension_that_comes_too_late(installation: Installation) -> None:
 
 
 def test_the_clock_stands_still_while_identity_is_established(installation: Installation) -> None:
-    """A request whose sender could not say who it is about waits in review with its clock paused; whatever lets the
-    clock run again moves both deadlines by the time it stood still."""
+    """A request whose sender could not identify the subject waits in review with its clock paused; any act that resumes
+    the clock moves both deadlines by the pause."""
     with installation.database.writing(by=OFFICER) as session:
         ids = [people.ask(session, "sub_a", Policy(), identity_verified=False).request.id for _ in range(3)]
         one, other, third = (deletion.get(session, request_id) for request_id in ids)
@@ -151,7 +151,7 @@ def test_the_clock_stands_still_while_identity_is_established(installation: Inst
 
 
 def test_where_the_clock_does_not_stand_still(installation: Installation) -> None:
-    """Under the CCPA verifying takes no time off the clock, and once a request is accepted nothing does."""
+    """Verification does not pause the clock under the CCPA, and no act pauses it once a request is accepted."""
     with installation.database.writing(by=OFFICER) as session:
         people.hold(session, ["sub_a"])
         ccpa = deletion.get(
@@ -180,8 +180,8 @@ def test_a_regulation_must_be_known(installation: Installation) -> None:
 
 
 def test_alerts(installation: Installation) -> None:
-    """An open request is told of once when its deadline is near and once when it has passed, and anew when the deadline
-    was extended between."""
+    """An open request raises one alert when its deadline is near and one when it has passed, and again if the deadline
+    was extended in between."""
     with installation.database.writing() as session:
         request = deletion.get(session, people.ask(session, "sub_a", REVIEWED).request.id)
         counts = []

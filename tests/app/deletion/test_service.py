@@ -45,7 +45,7 @@ def test_a_request_about_an_unknown_dataset_is_not_made(installation: Installati
 def test_references_go_with_the_rows(
     installation: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """When a row has become null, nothing says any more whose it was; all others keep their reference."""
+    """Nulling a row deletes its reference to a person; all other rows keep theirs."""
     dataset = new_dataset(rows=10)
     others = [f"p{row}" for row in range(10) if row != 3]
     slots = slots_of(installation, dataset["id"], *others)

@@ -14,8 +14,8 @@ from tests.app.deletion.people import OFFICER
 
 
 def test_whoever_asks_is_suppressed_where_they_ask(installation: Installation) -> None:
-    """A request for some datasets keeps the person out of these, one for all keeps them out of every one; whether
-    anything was held makes no difference."""
+    """A request for some datasets suppresses the person in these, and a request for all in every dataset, whether or
+    not anything was held."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.ask(session, "sub_a", Policy())

@@ -234,8 +234,8 @@ def test_nobody_is_served_by_a_database_that_was_put_back(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """The gateway is not ready, hands out neither versions nor predictions, and takes no requests, which a restore
-    would not know, until database and tombstones fit again."""
+    """The gateway is not ready, serves neither versions nor predictions, and refuses requests, which a restore would
+    not know, until database and tombstones agree again."""
     live = new_model(new_dataset()["id"])
     work()
     forget("p1")

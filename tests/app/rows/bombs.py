@@ -134,7 +134,7 @@ def _prefixes(path: Path) -> None:
 
 
 def _lying_footer(path: Path) -> None:
-    """Pages of a gigabyte, whose footer tells of small ones."""
+    """Write pages of a gigabyte with a footer that claims small ones."""
     _table(path, {"use_dictionary": False}, work=["x" * 2**29] * 2)
     group = pq.read_metadata(path).row_group(0)
     content = path.read_bytes()

@@ -120,7 +120,7 @@ def test_another_key_encryption_key_damages_nothing(
 
 
 def test_a_folder_that_is_not_there_damages_nothing(tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
-    """A store that cannot be reached is no damage: whoever asks tries again."""
+    """A store that cannot be reached is not damage; a later check succeeds."""
     objects = FolderStore(tmp_path / "blocks")
     objects.check()
     sealed = SealedStore(objects, keys=tmp_path / "keys", key_encryption=key_encryption)

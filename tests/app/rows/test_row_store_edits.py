@@ -30,8 +30,8 @@ def test_a_root_is_a_function_of_no_row(store: RowStore, root: str) -> None:
 
 
 def test_slots_become_null(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """Under the new root the chosen slots are zero and the others keep their bits; under the old one nothing changed;
-    where all is null already the root stays."""
+    """Under the new root the chosen slots are zero and the others keep their bits; the old root is unchanged, and the
+    root stays if all chosen slots are null already."""
     before, labels = rows_of(store, root)
     after = store.edit("ds_1", root, null=TOUCHED)
     np.testing.assert_array_equal(rows_of(new_store(), root)[0], before)

@@ -1,4 +1,4 @@
-"""Rows that come to a dataset end every chain on it: nothing is unlearned over them, and whoever asks is found."""
+"""Rows added to a dataset end every chain on it: nothing is unlearned across them, and the people in them are found."""
 
 import datetime
 from collections.abc import Callable

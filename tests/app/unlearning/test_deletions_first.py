@@ -61,7 +61,7 @@ def test_a_model_with_somebody_to_forget_goes_before_one_that_only_learns(
 def test_learning_that_honours_a_deletion_gives_way_to_none(
     new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
-    """A run from scratch gives way unless somebody who asked to be forgotten waits for it."""
+    """A run from scratch gives way unless a deletion request waits for it."""
     new_model(new_dataset("nobody asked")["id"])
     claimed = claim()
     assert claimed

@@ -1,4 +1,4 @@
-"""Runs that fail, or whose worker dies: handed back, tried again, and told to whoever waits."""
+"""Runs that fail or whose worker dies are handed back, repeated and reported to the waiting requests."""
 
 import datetime
 from collections.abc import Callable
@@ -53,8 +53,8 @@ def test_a_failed_run_backs_off_and_is_tried_again(
 def test_who_waits_is_told_twice_that_a_run_failed(
     claim: Claim, fail: Callable[[ClaimedRun | None], None], live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A request whose runs fail says why, and then that they are tried until one succeeds; however often they fail
-    after that, it says no more before it is completed."""
+    """A request whose runs fail reports the reason, and then that they are repeated until one succeeds; later failures
+    are not reported before it completes."""
     request = forget("p3")
     for _ in range(5):
         fail(claim())

@@ -129,7 +129,7 @@ def test_what_honours_a_deletion_is_not_cancelled(
 def test_learning_that_a_model_must_do_is_not_cancelled(
     installation: Installation, live: dict[str, Any], call: Call, claim: Any
 ) -> None:
-    """A model whose weights are lost learns again, whatever anybody wants; retiring it ends that."""
+    """A relearning of a model whose weights are lost cannot be cancelled; retiring the model ends it."""
     with installation.database.writing() as session:
         model = session.get_one(Model, live["id"])
         model.wanted, model.error_code = "relearn", "weights_destroyed"
@@ -147,8 +147,8 @@ def test_learning_that_a_model_must_do_is_not_cancelled(
 def test_a_retired_model_is_gone_and_on_record(
     installation: Installation, live: dict[str, Any], forget: Make, gateway: TestClient, get: Get, call: Call, work: Any
 ) -> None:
-    """Its weights are destroyed at once; its versions, the copies that went out, its ledger and its certificates stay,
-    and it owes nothing to whoever asks later."""
+    """Retiring a model destroys its weights at once; its versions, exports, ledger and certificates stay, and later
+    requests do not include it."""
     path = f"/models/{live['id']}"
     assert gateway.get(f"/v1{path}/versions/1/weights").status_code == 200
     first = forget("p1")

@@ -114,8 +114,8 @@ def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data:
 
 @given(st.integers(1, 3), st.floats(0.2, 45), st.floats(8, 45))
 def test_nobody_waits_for_ever(per_step: int, limit: float, mine: float) -> None:
-    """A tenant that asks for more than can be done, and for sooner than anybody, does not keep another from ever having
-    its turn: at the latest what was asked for before its deadline goes before it."""
+    """A tenant with more work than can be done, and with earlier deadlines, cannot delay another forever: at most the
+    work requested before the other's deadline goes first."""
     waiting = [due("quiet", "b", mine)]
     ran = {"b": TenantShare(last_began_at=NOW)}
     for step in range(int(per_step * 2 * (mine + 45) * 4)):

@@ -40,7 +40,7 @@ def test_nobody_waits(patient: dict[str, Any], get: Get) -> None:
 def test_waiting_people_are_reported_beside_an_epsilon_of_zero(
     patient: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """People whose accepted requests wait for a batch are counted beside an epsilon of 0, with the first deadline and
+    """People whose accepted requests wait for a batch are counted next to an epsilon of 0, with the first deadline and
     the end of their wait; once the batch has run, epsilon covers them and they no longer wait."""
     made = [forget("p1"), forget("p2"), forget("p3", regulation="ccpa"), forget("p1")]
     assert work() == 0

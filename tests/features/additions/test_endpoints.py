@@ -89,8 +89,8 @@ def test_models_learn_again(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Every model of the dataset learns again from scratch, one that lets requests wait too; then it can forget whoever
-    was added, and the certificate counts the steps since."""
+    """Every model of the dataset relearns from scratch, even one that batches requests; it can then forget the added
+    people, and the certificate counts the steps since."""
     dataset = new_dataset(rows=20)
     models = [
         new_model(dataset["id"], noise_scale=0.05),

@@ -42,9 +42,9 @@ def new_database(kind: str, request: pytest.FixtureRequest) -> NewDatabase:
 
 @pytest.mark.soak
 def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
-    """Everything but archive, key file and tombstones is lost. After the restore, which was killed once, the rows of
-    whoever was forgotten, or had asked to be, are null before anything is served; they get new certificates; ledger and
-    audit logs verify; and their rows are not taken again."""
+    """Everything is lost except archive, key file and tombstones. After the restore, which was killed once, the rows of
+    people who were forgotten or had requested it are null before anything is served; their requests get new
+    certificates, ledger and audit logs verify, and their rows are not added again."""
     data, kept = tmp_path / "data", tmp_path / "kept"
     kept.mkdir()
     tombstones, archive, key_file = kept / "tombstones.jsonl", kept / "archive", kept / "key"

@@ -98,7 +98,8 @@ def test_a_file_that_was_written_anew_covers_what_came_before(
     back_up: Callable[[], Backup],
     restore_with: RestoreWith,
 ) -> None:
-    """Tombstones that were lost after the backup, and written anew from the database, know all that it knows."""
+    """Tombstones that were lost after the backup and rewritten from the database contain everything that the database
+    knows."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)

@@ -118,8 +118,8 @@ def test_what_was_signed_and_lost_is_said_in_the_chains(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Heads that were signed after the backup are named in audit log and ledger, which both verify and go on, also
-    against the tombstones; to whoever kept one of them the ledger says that it was restored."""
+    """Heads that were signed after the backup are named in audit log and ledger, which both verify and continue, also
+    against the tombstones; compared with a saved head the ledger reports that it was restored."""
     new_model(new_dataset()["id"])
     work()
     made = back_up()

@@ -201,7 +201,8 @@ def test_a_batch_that_waits_is_added(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Rows that waited to be added are added, but for those of somebody who has asked to be forgotten since."""
+    """Rows that waited to be added are added after the restore, except those of people who have requested deletion
+    since."""
     dataset = new_dataset()
     new_model(dataset["id"])
     work()

@@ -60,7 +60,7 @@ def verdict_of(installation: Installation) -> BackupVerdict:
 
 
 def test_a_whole_file_holds(apart: Installation, file: Path) -> None:
-    """An untouched file is whole, to its last byte; where there is none there is nothing to doubt."""
+    """An untouched file verifies to its last byte; a missing file verifies as empty."""
     found = verification.verify(apart)
     assert (found.found, found.fault) == (BackupState.WHOLE, None)
     assert found.extent.bytes == file.stat().st_size

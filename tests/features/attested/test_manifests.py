@@ -256,8 +256,8 @@ def test_grace_cancellation_and_consent(
 def test_datasets_decide_who_waits(
     gateway: TestClient, new_dataset: New, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
-    """A request restricted to datasets that a trainer does not read neither waits for it nor forbids it anybody; a
-    retired trainer is waited for no more."""
+    """A request restricted to datasets that a trainer does not read neither waits for the trainer nor bans the person
+    from it; no request waits for a retired trainer."""
     mine, other = new_dataset()["id"], new_dataset(name="other")["id"]
     trainer = new_trainer(dataset_ids=[mine])
     assert not is_waiting(get, forget("x1", dataset_ids=[other]))

@@ -1,4 +1,4 @@
-"""Messages in the broker: they say nothing, and whatever becomes of them, the work is done once."""
+"""Messages in the broker contain no data, and the work is done once whatever happens to them."""
 
 import base64
 import json
@@ -185,8 +185,8 @@ def _waiting(broker: Broker) -> int:
 def test_worker_outlives_whatever_is_in_the_broker(
     worker: Worker, broker: Broker, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """Strings that are no JSON, messages of others and broken ones are dropped; the worker that read them goes on, and
-    does what the next ring is about."""
+    """Strings that are not JSON and foreign or broken messages are dropped; the worker that read them continues and
+    serves the next notification."""
     one = worker("one")
     one.ready()
     _no_rings(broker)

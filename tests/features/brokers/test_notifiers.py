@@ -29,8 +29,8 @@ def test_a_broker_without_its_feature_is_refused(tmp_path: Path, monkeypatch: py
 
 
 def test_ringing_without_a_broker_is_quick_and_quiet(capfd: pytest.CaptureFixture[str]) -> None:
-    """If no broker answers, ringing neither fails nor blocks its caller; the log reports it without the broker's
-    address."""
+    """A notification without a reachable broker neither fails nor blocks its caller; the log reports it without the
+    broker's address."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"redis://:secret@127.0.0.1:{closed.getsockname()[1]}/0"

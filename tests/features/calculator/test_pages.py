@@ -23,7 +23,7 @@ def test_finding_a_theorem(officer: Browser) -> None:
 
 
 def test_every_theorem_has_a_form(officer: Browser) -> None:
-    """Each page asks for every number, lets every hypothesis be denied, and says what is assumed."""
+    """Each page has a field for every number, lets every hypothesis be denied, and states the assumptions."""
     for name, bound in CALCULATOR.items():
         page = officer.get(f"/admin/calculator/{name}")
         assert page.status_code == 200, name

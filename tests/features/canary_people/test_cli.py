@@ -32,8 +32,8 @@ def scored(folder: Path, known: list[dict[str, Any]]) -> Path:
 
 
 def test_rounds_of_an_outside_pipeline(lethe: Lethe, people: Path, tmp_path: Path) -> None:
-    """Round after round, canaries are planted and then forgotten: an honest model is clean, one that keeps them is an
-    alarm, one that knows nobody has no power, and exit statuses say which."""
+    """Canaries are planted and then forgotten in each round: an honest model is clean, one that keeps them raises an
+    alarm, one that knows none has no power, and the exit status differs for each."""
     first, second = tmp_path / "1", tmp_path / "2"
     draw = ("canaries", "draw", str(people))
     options = ("--number", "40", "--id-column", "id")

@@ -71,8 +71,8 @@ def test_power_is_the_share_of_alarms() -> None:
 
 
 def test_outcomes() -> None:
-    """A known group is an alarm; an unknown one is clean if a known one would have been found, and else no power; a
-    first training has nobody to find."""
+    """A known group is an alarm; an unknown one is clean if a known one would have been found, and otherwise has no
+    power, as has a first training."""
     rng = np.random.default_rng(7)
     never = rng.normal(size=300)
     known, unknown = rng.normal(size=40) - 3, rng.normal(size=40)

@@ -59,8 +59,8 @@ def test_honest_trainer_is_clean(
     forget: New,
     get: Callable[[str], Any],
 ) -> None:
-    """The first training has nobody to have forgotten, and says so; the next one is clean, its request completes, the
-    bundle states p-value, power and number, and canaries that no training needs any more do not open."""
+    """The first training has no forgotten canaries and reports no power; the next one is clean, its request completes,
+    the bundle states p-value, power and number, and canaries that no training needs any more cannot be opened."""
     assert train() == 1
     with installation.database.reading() as session:
         [before] = [row.content for row in session.query(CanaryRound)]

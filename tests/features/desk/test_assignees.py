@@ -30,8 +30,8 @@ def person(gateway: TestClient) -> Callable[..., str]:
 
 
 def test_a_case_changes_hands(gateway: TestClient, forget: Make, get: Get, person: Callable[..., str]) -> None:
-    """A request is assigned, given to somebody else, and to nobody; answers have the name beside the id. The audit log
-    has each change once, the events, which apps read, none."""
+    """A request can be assigned, reassigned and unassigned; answers contain the name next to the id. The audit log
+    records each change once; the events, which apps read, contain none."""
     request = forget("p1")
     maria, ann = person("Maria"), person("Ann", "administrator")
     place = f"{PLACE}/{request['id']}/assign"

@@ -43,8 +43,8 @@ def stored(installation: Installation) -> list[bytes]:
 
 
 def test_a_file_goes_with_the_details(installation: Installation) -> None:
-    """A request about which nothing was written keeps details once it has a file; so long after its end the line and
-    the key are gone, and what a backup of the database has of name and bytes opens no more."""
+    """A request without other text keeps details once it has an attachment; after the retention period its row and key
+    are gone, and the name and bytes in a backup of the database cannot be opened."""
     request_id = ask(installation)
     attach(installation, request_id)
     before = stored(installation)
@@ -114,8 +114,8 @@ def test_no_file_after_the_details(installation: Installation) -> None:
 
 
 def test_a_file_while_it_is_forgotten(installation: Installation) -> None:
-    """A file that a gateway takes after what is due was read and before it is let go is not left behind with its key:
-    the request is due once more, and the file goes with the next purge."""
+    """An attachment that is added between reading the due requests and purging them does not stay behind with its key:
+    the request is due again, and the next purge removes the attachment."""
     request_id = ask(installation)
     attach(installation, request_id)
     pass_by(installation, 31 * DAY)

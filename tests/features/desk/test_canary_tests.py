@@ -115,7 +115,7 @@ def test_asking_for_a_canary_test(officer: Browser, model: str, get: Get, work: 
 def test_without_canary_tests(
     officer: Browser, somebody_with: Callable[..., Browser], new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """A model that has none offers none; nor does one to whoever may not ask."""
+    """A model without canary tests does not offer one, and users without the scope are not offered any."""
     dataset = new_dataset()["id"]
     none, some = (new_model(dataset, audit={"lanes": lanes})["id"] for lanes in (0, 8))
     work()

@@ -72,7 +72,7 @@ def test_who_enters_nothing(somebody_with: Callable[..., Browser]) -> None:
 def test_what_approving_erases_is_shown_before(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The case asks for a confirmation, and says which rows, which version and what cost."""
+    """The case requires a confirmation that states the affected rows, the version and the cost."""
     new_model(new_dataset()["id"])
     work()
     made = forget("p1", identity_verified=False)
@@ -258,7 +258,7 @@ def test_a_late_letter_promises_no_past_day(gateway: TestClient, officer: Browse
 
 def test_what_cannot_be_undone_is_asked_twice(officer: Browser, get: Get, new_dataset: Make) -> None:
     """A form whose erasure would start at once, or whose person or case number exists, is shown again to be confirmed;
-    nothing is made until then, and a confirmation holds for that person and number alone. Identity is not
+    nothing is created until then, and a confirmation holds only for that person and number. Identity is not
     preselected."""
     new_dataset()
     assert re.search(r'<option value="no"[^>]*>Not yet verified', officer.get("/admin/requests/new").text)

@@ -55,7 +55,7 @@ def test_what_makes_no_key(officer: Browser, get: Get, field: str, value: str | 
 
 
 def test_a_key_that_was_rotated(officer: Browser, gateway: TestClient) -> None:
-    """The successor is shown once; the old key goes on working for the overlap that was chosen, or not at all."""
+    """The successor key is shown once; the old key works for the chosen overlap, or not at all."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     for overlap, status in (("3600", 200), ("0", 401)):
         old = {"Authorization": f"Bearer {made['key']}"}

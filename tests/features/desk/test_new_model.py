@@ -127,7 +127,7 @@ def test_making_a_tangent_model(officer: Browser, gateway: TestClient, new_datas
 def test_what_it_would_take(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """The outlook says of a model that is not there what is true of it once it is, and makes nothing."""
+    """The outlook of a planned model matches the model once it exists, and creates nothing."""
     dataset = new_dataset(rows=200)["id"]
     asked = {"dataset_id": dataset, "epsilon": "1", "l2": "0.05", "noise_scale": "0.01"}
     page = officer.post("/admin/models/new/preview", **asked).text

@@ -51,8 +51,8 @@ def sealed(installation: Installation) -> list[bytes]:
 
 
 def test_a_note_goes_with_the_details(installation: Installation) -> None:
-    """A request about which nothing else was written keeps details once it has a note; so long after its end the line
-    and the key are gone, and what a backup of the database has opens no more."""
+    """A request without other text keeps details once it has a note; after the retention period its row and key are
+    gone, and its text in a backup of the database cannot be opened."""
     request_id = ask(installation)
     assert kept(installation, request_id) == "request"
     write(installation, request_id)
@@ -111,8 +111,8 @@ def test_an_open_request_takes_notes(installation: Installation) -> None:
 
 @pytest.mark.parametrize("had_note", [True, False])
 def test_a_note_while_it_is_forgotten(installation: Installation, had_note: bool) -> None:
-    """A note that a gateway takes which knows the policy of a second ago, after what is due was read and before it is
-    let go, is not left behind with its key: the request is due once more, and the note goes with the next purge."""
+    """A note that is added with an outdated policy, between reading the due requests and purging them, does not stay
+    behind with its key: the request is due again, and the next purge removes the note."""
     request_id = ask(installation)
     if had_note:
         write(installation, request_id)

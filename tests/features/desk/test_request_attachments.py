@@ -154,8 +154,8 @@ def test_the_log_says_who_and_nothing_of_it(
 def test_only_those_who_decide(
     gateway: TestClient, path: str, refused: Refused, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A key that makes requests, reads them or reads accounts may not do any of it; to another tenant's admin neither
-    the request nor the file exists; a file is one of its own request alone."""
+    """A key that makes or reads requests, or reads accounts, may not use attachments; for another tenant's admin
+    neither the request nor the file exists; a file is found only under its own request."""
     made = f"{path}/{attach(gateway, path).json()['id']}"
     for scopes in ([Scope.REQUESTS_READ], [Scope.REQUESTS_WRITE], [Scope.REQUESTS_READ, Scope.ACCOUNTING_READ]):
         app = key_with(*scopes)

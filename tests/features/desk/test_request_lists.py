@@ -39,8 +39,8 @@ def test_lists_are_cut_by_filters(officer: Browser, forget: Make) -> None:
     ("order", "is_cut"), [("deadline", True), ("first_completed", True), ("oldest", False), ("newest", False)]
 )
 def test_lists_are_cut_by_their_order(officer: Browser, order: str, is_cut: bool) -> None:
-    """An order of open or of completed requests alone leaves others out: a list that it leaves empty does not say that
-    nobody ever asked, and offers to show all."""
+    """If the chosen order leaves all requests out, the list states that none match instead of that there are none, and
+    offers to show all."""
     page = officer.get(f"/admin/requests?order={order}").text
     assert ("No matching requests" in page) == is_cut
     assert (">Show all</a>" in page) == is_cut

@@ -57,8 +57,8 @@ def test_the_log_says_who_wrote_and_nothing_of_it(gateway: TestClient, noted: st
 def test_only_those_who_decide(
     gateway: TestClient, noted: str, refused: Refused, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A key that makes requests, reads them or reads accounts neither writes nor reads a note; nor does another
-    tenant's admin, to whom the request does not exist."""
+    """A key that makes or reads requests, or reads accounts, neither writes nor reads notes; for another tenant's admin
+    the request does not exist."""
     for scopes in ([Scope.REQUESTS_READ], [Scope.REQUESTS_WRITE], [Scope.REQUESTS_READ, Scope.ACCOUNTING_READ]):
         app = key_with(*scopes)
         refused(gateway.get(noted, headers=app), 403, "scope_missing")

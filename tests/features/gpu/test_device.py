@@ -115,7 +115,7 @@ def test_gradient_is_that_of_the_formula(num_classes: int, num_rows: int, device
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_null_rows_add_nothing(device: str, random_rows: Rows) -> None:
-    """Null rows, whatever their label, add exactly nothing to the gradient, also where there is nothing else."""
+    """Null rows with any label add exactly nothing to the gradient, even if there are no other rows."""
     features, labels = random_rows(300, 7, 3)
     features[::2] = 0
     here = torch.ones(3, 7, dtype=torch.float64)
@@ -207,7 +207,7 @@ def test_progress_is_told_in_growing_chunks(random_rows: Rows) -> None:
 
 
 def test_progress_is_told_often_when_steps_are_slow(random_rows: Rows) -> None:
-    """If a step takes a tenth of a second, progress is told at least every half second."""
+    """Progress is reported at least every half second if a step takes a tenth of a second."""
 
     class Slow(Replayed):
         def fill(self, out: torch.Tensor) -> None:

@@ -151,7 +151,7 @@ def test_the_registry_follows_what_lethe_serves(
 def test_following_again_changes_nothing(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """Weights are fetched once per version and deleted once, however often the registry is brought up to date."""
+    """Weights are fetched once per version and deleted once, however often the registry is synchronized."""
     first = follow(client, store, model_id)
     assert follow(client, store, model_id) == first
     forget(client, work, "p1")
@@ -269,8 +269,8 @@ def test_a_tangent_model_travels_with_its_network(
 
 
 def test_a_model_of_features_travels_with_its_network(client: Client, store: Store, work: Work, tmp_path: Path) -> None:
-    """A model of a network's features says what the gateway says, whatever the length of its batches, with the network
-    beside its weights; beside another network it is not loaded."""
+    """A registered model of a network's features predicts what the gateway does, for any length of its batches, with
+    the network stored next to its weights; with another network it is not loaded."""
     (tmp_path / "small.onnx").write_bytes(nets.linear())
     (tmp_path / "people.npz").write_bytes(npz(features=nets.WIDTH, classes=3))
     network = client.networks.upload(tmp_path / "small.onnx", licence="CC0-1.0", provenance="Drawn numbers.")
@@ -340,8 +340,8 @@ def keeping(mlflow_once: Path, tmp_path: Path) -> Iterator[Store]:
 def test_a_store_that_keeps_weights_is_named_until_it_does_not(
     client: Client, keeping: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """The retired version is in the registry no more, but its weights are, also those of a logged model: each call says
-    so, the run has a tag, and Lethe knows the copy as replaced, until somebody has deleted them by hand."""
+    """If the store keeps the weights of a retired version, also those of a logged model, each call reports it, the run
+    has a tag, and Lethe lists the copy as replaced until it is deleted by hand."""
     follow(client, keeping, model_id)
     logged = keeping.log_again("churn", tmp_path / "again")
     forget(client, work, "p1")

@@ -1,4 +1,4 @@
-"""Models as ONNX files: onnxruntime says what the gateway says, and the gateway knows that a copy left."""
+"""Models as ONNX files: onnxruntime predicts what the gateway does, and the gateway records the export."""
 
 import json
 import math

@@ -120,8 +120,8 @@ def run(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_code_in_the_sandbox_can_do_nothing_of_this(tmp_path: Path) -> None:
-    """Code behind the walls can neither reach a file that everybody may write, nor another process, nor leave anything
-    behind: each attempt is refused by the kernel, and files and processes are as before."""
+    """Code in the sandbox can neither reach a world-writable file nor another process, nor leave anything behind: the
+    kernel refuses each attempt, and files and processes are unchanged."""
     tmp_path.chmod(0o777)
     names = ("database", "tombstones", "key")
     for name in names:

@@ -67,7 +67,7 @@ def test_many_requests(client: Client) -> None:
 
 
 def test_many_requests_again(client: Client) -> None:
-    """Under the same key the same calls make nothing twice, also after an interruption; cut otherwise they are
+    """Repeated calls with the same key create nothing twice, even after an interruption; another batch size is
     refused."""
     asked: list[NewRequest] = [{"subject_id": f"p{n}"} for n in range(25)]
     requests = client.deletion_requests

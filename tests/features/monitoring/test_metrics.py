@@ -52,7 +52,7 @@ def test_scrapes_do_not_ask_the_database_each_time(gateway: TestClient, installa
 
 
 def test_a_database_that_is_away(gateway: TestClient, sample: Sample, installation: Installation) -> None:
-    """Metrics are still told, and say that it is away; nothing of what they cannot know is made up."""
+    """Metrics are still served and report that the database is away; unknown values are omitted."""
     assert sample("lethe_database_up") == 1
     assert 'lethe_requests_overdue{regulation="gdpr"}' in gateway.get("/metrics").text
     with installation.database.reading() as session:

@@ -89,8 +89,8 @@ def test_canary_tests_are_counted_once(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Runs whose audit passed and runs that theirs refuted are counted apart, by every gateway alike; those without
-    lanes are neither, nor are those that came to nothing for other reasons."""
+    """Runs that passed their audit and runs that it refuted are counted separately, equally by every gateway; runs
+    without lanes count as neither, nor do runs that failed for other reasons."""
     dataset = new_dataset()
     assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [0, 0]
     for lanes in (256, 0):

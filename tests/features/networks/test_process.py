@@ -26,8 +26,8 @@ ROWS = np.random.default_rng(5).normal(size=(70, nets.WIDTH))
 
 
 def test_a_network_whose_runs_differ_is_refused() -> None:
-    """The examination runs a network twice itself, whatever the list of operators lets pass: one that adds drawn
-    numbers, and a file that computes other numbers than the one in hand, are refused."""
+    """The examination runs a network twice itself, whatever operators are permitted: a network that adds random
+    numbers, and a file that computes other numbers than the loaded one, are refused."""
     drawn = onnx_file([node("MatMul", output="h"), node("RandomNormalLike", "h", "r"), node("Add", "h r")])
     named = graph.parse(nets.linear())  # of the same input and output
     for content, network in (
@@ -40,7 +40,8 @@ def test_a_network_whose_runs_differ_is_refused() -> None:
 
 
 def test_features_are_those_of_the_row_alone() -> None:
-    """A row has bit by bit the same features wherever it stands, those of numpy up to rounding; each batch is told."""
+    """A row has the same features bit by bit at any position, and numpy's up to rounding; progress is reported per
+    batch."""
     with process.examined(nets.linear(), LIMITS) as encoder:
         found = encoder.encode(ROWS)
         backwards = encoder.encode(ROWS[::-1])[::-1]
@@ -104,8 +105,8 @@ def test_time_and_memory_end() -> None:
     ],
 )
 def test_a_process_that_says_something_else_fails_in_time(answer: str, said: str) -> None:
-    """A process that begins to answer and stalls, whoever else holds its end of the line, or that says other numbers
-    than were asked for, is a network that failed."""
+    """A process that begins to answer and stalls, even if another process holds its end of the pipe, or that returns
+    other numbers than requested, counts as a failed network."""
     ours, theirs = socket.socketpair()
     program = f"""
 import json, os, time
@@ -148,7 +149,7 @@ def test_the_process_of_a_network_is_shut_in() -> None:
 
 def test_a_network_that_cannot_be_shut_in_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the sandbox cannot be set up, here because the process already has a second thread, the network is not run and
-    the error says why."""
+    the error names the reason."""
     (tmp_path / "sitecustomize.py").write_text(
         "import threading, time; threading.Thread(target=time.sleep, args=[60], daemon=True).start()"
     )
@@ -185,8 +186,8 @@ def test_a_small_file_has_little_memory_and_one_batch_of_time() -> None:
 
 @pytest.mark.parametrize("begins", ["child", "new_session"])
 def test_the_runtime_reports_to_nobody(begins: str, tmp_path: Path) -> None:
-    """onnxruntime, which by default keeps a database of events in the home folder and sends them from a thread of its
-    own, does neither in the process of a network nor beside a served model."""
+    """In the process of a network and in that of a served model, onnxruntime neither keeps its default database of
+    events in the home folder nor starts a thread to send them."""
     program = """
 import os, sys
 from tests.features.networks import nets

@@ -73,8 +73,8 @@ def refused(browser: Browser, path: str) -> str:
 
 
 def test_somebody_who_was_invited_comes_in(browser: Browser, provider: Provider) -> None:
-    """The login page leads to the provider, by PKCE; its answer leads on to where somebody wanted to go, once. From
-    then on it is the provider's own id that counts: somebody else with the same address does not come in."""
+    """The login page leads to the provider, by PKCE, and its answer returns once to the requested page. From then on
+    the provider's own id counts: another user with the same address is refused."""
     page = browser.get("/admin/login?next=/admin/models").text
     assert "Log in with Example Ltd" in page
     assert "/admin/oidc?next=%2Fadmin%2Fmodels" in page
@@ -112,8 +112,8 @@ def test_nobody_else_comes_in(browser: Browser, provider: Provider, subject: str
 
 
 def test_a_kelvin_sign_is_no_k(browser: Browser, provider: Provider) -> None:
-    """An address whose lower case is another person's, because of a compatibility character, lets nobody in, and nobody
-    is invited under one."""
+    """An address whose lower case is another person's, because of a compatibility character, is refused for logins and
+    for invitations."""
     headers = {"Authorization": f"Bearer {browser.key}"}
     karl = {"name": "Karl", "email": "karl@example.com", "role": "administrator"}
     assert browser.client.post("/v1/users", json=karl, headers=headers).status_code == 201

@@ -112,8 +112,8 @@ def test_codes() -> None:
 
 
 def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited: Invited) -> None:
-    """A replayed code is refused, and after twenty wrong ones nobody gets in as this person, not with a right one, for
-    an hour; then it is counted anew."""
+    """A replayed code is refused, and after twenty wrong codes the user is locked out for an hour, even with a right
+    code; then the count restarts."""
     user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)

@@ -264,7 +264,8 @@ def test_an_extension_is_told_with_its_reason(agent: Agent, gateway: TestClient)
 
 
 def test_the_policy_names_the_claim(agent: Agent, gateway: TestClient, policy: Callable[..., None]) -> None:
-    """A business whose subject ids are its customers' numbers says so, and asks for that claim."""
+    """A business whose subject ids are customer numbers declares that claim, and requests by another claim are
+    refused."""
     policy(drp_claim="customer_id")
     refusal(agent.exercise(), 400)
     refusal(agent.exercise(email=None, phone_number="p1", phone_number_verified=True), 400)
@@ -352,7 +353,7 @@ def test_what_agents_and_admins_do_is_in_the_audit_log(
 
 
 def test_a_removed_agent_does_nothing_more(agent: Agent, gateway: TestClient, refused: Refused) -> None:
-    """Its token opens nothing, its signature gives no new one, and its id can be registered again."""
+    """The token of a removed agent is refused, its signature gives no new one, and its id can be registered again."""
     [row] = gateway.get("/v1/agents").json()["items"]
     gateway.delete(f"/v1/agents/{row['id']}")
     refused(gateway.delete(f"/v1/agents/{row['id']}"), 404, "agent_unknown")

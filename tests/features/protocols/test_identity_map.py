@@ -89,8 +89,8 @@ def test_an_agent_reaches_the_rows_of_the_customer_number(
 def test_somebody_whom_the_map_does_not_have_is_of_unknown_identity(
     controller: Controller, agent: Agent, gateway: TestClient, policy: Callable[..., None], get: Get
 ) -> None:
-    """A person whom the map does not have is not said to have nothing held: the request stays open, of unknown
-    identity. Neither a controller nor an agent sees a difference from somebody whom the map has."""
+    """A person missing from the map does not count as not held: the request stays open with unknown identity. Neither a
+    controller nor an agent sees a difference from a person in the map."""
     policy(opendsr_identities=["email"], drp_business_id="BUSINESS", drp_claim="email", report_seconds=3600)
     seen = []
     for mail in (MAIL, "nobody@example.org"):

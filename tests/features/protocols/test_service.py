@@ -163,7 +163,8 @@ NAMED = "theirs"
 
 @pytest.mark.parametrize("source", [opendsr.SOURCE, drp.SOURCE])
 def test_what_is_being_purged_is_not_found(installation: Installation, by: Actor, source: str) -> None:
-    """A request whose words can be read no more is nobody's, also while the reference to it is still there."""
+    """A request whose text can no longer be read is not found by its external id, even while the reference is still
+    stored."""
     with installation.database.writing(by=by) as session:
         people.ask(session, "sub_1", Policy(), source=source, external_id=NAMED)
         people.ask(session, "sub_1", Policy(), source="file", external_id=NAMED)

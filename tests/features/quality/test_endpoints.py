@@ -47,10 +47,10 @@ def test_what_misses_its_gate_is_held_and_forgets(
     refused: Refused,
     work: Work,
 ) -> None:
-    """A held version hands out no predictions and no weights, while the people who asked are forgotten by it with
-    certificates, and the version before it is destroyed; released, it is served; the next one is judged anew. It is in
-    more danger than one that people wait for, and nobody is advised to draw its noise again, which certificates do not
-    cover."""
+    """A held version serves no predictions and no weights, while requests are completed by it with certificates and the
+    version before it is destroyed. Once released it is served; the next version is judged again. It ranks as more
+    endangered than a model that requests wait for, and the advice never suggests drawing its noise again, which
+    certificates do not cover."""
     model_id = gated(OUT_OF_REACH)
     awaited = new_model(new_dataset(rows=60)["id"])["id"]
     work()

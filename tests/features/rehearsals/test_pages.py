@@ -21,8 +21,8 @@ def test_a_rehearsal_from_asking_to_reading(
     forget: Make,
     work: Work,
 ) -> None:
-    """The form says what is wrong; the page shows it waiting, running, with its tables and curves, and without a report
-    once somebody was erased."""
+    """The form shows its faults; the page shows the rehearsal waiting, running, with tables and curves, and without a
+    report once a measured person was erased."""
     test = new_dataset("others", rows=40, seed=3, first=1000)["id"]
     model = new_model(new_dataset()["id"], noise_scale=0.02, evaluation_dataset_id=test)["id"]
     place = f"/admin/models/{model}/rehearsals"
@@ -81,7 +81,7 @@ def test_one_that_failed(
 def test_who_may_not_read(
     somebody_with: Callable[..., Browser], new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """A key without accounting:read may ask, and is told so; it sees neither lists nor reports."""
+    """A key without accounting:read may request a rehearsal and sees its state, but neither lists nor reports."""
     model = new_model(new_dataset()["id"])["id"]
     work()
     engineer = somebody_with(Scope.MODELS_READ, Scope.MODELS_WRITE)

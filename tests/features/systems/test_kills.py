@@ -107,8 +107,8 @@ def test_gateway_dies_with_an_acknowledgement(
 def test_gateway_dies_with_an_acceptance(
     hop: str, settings: Settings, admin_key: str, system_key: dict[str, str], receiving: Receiving
 ) -> None:
-    """A request whose gateway is killed when its tasks are opened has all of its tasks or does not exist; repeated
-    under its key it is one request with one task, of which the system is told."""
+    """A request whose gateway is killed while its tasks are opened has all of its tasks or does not exist; repeated
+    under its key it is one request with one task, of which the system is notified."""
     keyed = {"Idempotency-Key": "ticket 7"}
     with receiving() as receiver:
         with _gateway(settings, admin_key, hop=f"app.features.systems.service._open, {hop}") as client:
@@ -172,8 +172,8 @@ def test_worker_dies_when_it_announces_a_retraining(
     receiving: Receiving,
     deliveries: Callable[[], list[WebhookDelivery]],
 ) -> None:
-    """A worker that is killed while it tells a trainer of its next retraining, before or after the commit, is followed
-    by one that tells it as much, once; the trainer's manifest then completes the request."""
+    """A worker that is killed while it announces the next retraining to a trainer, before or after the commit, is
+    followed by one whose announcement is sent once; the trainer's manifest then completes the request."""
     with receiving() as receiver, _gateway(settings, admin_key) as client:
         trainer, [request] = _trainer_with_requests(client, system_key, receiver.url, "ada")
         with processes.worker(settings, hop=f"app.features.attested.service.announce, {hop}") as victim:

@@ -164,7 +164,7 @@ def test_a_system_is_reminded_once_before_and_once_after_the_deadline(
     deliveries: Callable[[], list[WebhookDelivery]],
     get: Get,
 ) -> None:
-    """Reminders are sent once when the deadline is near and once when it has passed, however often the job runs; an
+    """A reminder is sent once when the deadline is near and once when it has passed, however often the job runs; an
     officer can close the task, whose system counts as not reached."""
     new_system()
     request = forget("a")
@@ -190,8 +190,8 @@ def test_a_system_is_reminded_once_before_and_once_after_the_deadline(
 def test_a_request_reaches_the_systems_of_its_datasets_and_what_was_derived_from_them(
     gateway: TestClient, new_dataset: New, new_model: New, new_system: New, forget: New, get: Get, refused: Any
 ) -> None:
-    """A request restricted to a dataset asks the systems that depend on it, and those derived from them or from its
-    models; parents that form a cycle are refused, and a retired system is asked no more."""
+    """A request restricted to a dataset opens tasks for the systems that depend on it and those derived from them or
+    from its models; parents that form a cycle are refused, and a retired system gets no tasks."""
     here, there = (new_dataset(name)["id"] for name in ("here", "there"))
     model = new_model(here)["id"]
     feeds = new_system("feeds", dataset_ids=[here])
@@ -285,8 +285,8 @@ def test_whatever_happens_in_whatever_order(
     grace: bool,
     steps: list[str],
 ) -> None:
-    """A request is completed if and only if its grace period is over and none of its tasks is open, and each system is
-    told at most once of each thing, in whatever order things happen and however often."""
+    """A request completes if and only if its grace period is over and none of its tasks is open, and each system gets
+    each notification at most once, in any order of events and however often they repeat."""
     if not get("/systems")["items"]:
         new_system("first", public_key=system_key["x"])
         new_system("second", public_key=system_key["x"])

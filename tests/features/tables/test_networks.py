@@ -97,8 +97,8 @@ def test_rows_are_those_that_the_gateway_would_store(gateway: TestClient, networ
 def test_what_a_gateway_would_not_run_is_refused(
     content: bytes | None, given: dict[str, Any], error: type[Problem], said: str, tmp_path: Path
 ) -> None:
-    """A file that is not there, is another one (which is not run), is no network, is too large or too slow, does not
-    fit the schema, or makes numbers that are not finite is refused by a text that says what to do, and quotes no
+    """A network file that is missing, differs from the expected one (and is not run), is not a network, is too large or
+    too slow, does not fit the schema, or computes numbers that are not finite is refused with advice that quotes no
     row."""
     path, far = tmp_path / "net.onnx", X.copy()
     far[36] = -1000.0 * np.sign(nets.WEIGHTS[:, 0])

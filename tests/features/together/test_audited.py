@@ -39,7 +39,7 @@ CHANGE_NOTHING = {
 }
 """POST routes that only read, and take their query as a body."""
 ADD_TO_A_COUNTER = {"POST /v1/leaving-reasons"}
-"""An entry would say when somebody gave a reason for leaving, which nothing is to tell."""
+"""Routes without an audit entry, which would reveal when a person gave a reason for leaving."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,7 +415,7 @@ def there(gateway: TestClient, installation: Installation, new_dataset: Make, ne
 
 
 def test_every_route_that_changes_something_is_called() -> None:
-    """A route that is no GET is called here, or known to change nothing, or nothing that is about anybody."""
+    """Every route that is not a GET is called here, or is known to change nothing or nothing about a person."""
     changing = {route for route in NEEDS if not route.startswith("GET")}
     assert changing == CALLS.keys() | CHANGE_NOTHING | ADD_TO_A_COUNTER | {
         route for route in LOOKS if route.startswith("POST")

@@ -245,8 +245,8 @@ def test_pages_of_what_looks_accepted(
     work: Callable[[], int],
     key_with: Callable[..., Any],
 ) -> None:
-    """Requests are among the accepted ones until their report time, page by page, each once, and then among the
-    completed ones, with those that still wait for a worker."""
+    """Requests are listed as accepted until their report time, each once across pages, and then as completed, together
+    with those that still wait for a worker."""
     with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=3600))
     new_dataset()
@@ -309,8 +309,8 @@ def test_what_officers_may_end_of_an_app(
     key_with: Callable[..., Any],
     refused: Callable[..., Any],
 ) -> None:
-    """After the grace time nobody rejects or cancels a request of an app, whether anything is held, whatever was done;
-    if it is rejected before, the app's receiver never hears that it is completed. An officer's own request may be
+    """After the grace period no request of an app can be rejected or cancelled, whether anything is held and whatever
+    was done; if it is rejected before, the app's receiver never gets a completion. An officer's own request may be
     rejected until a worker has claimed it."""
     with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=7200, grace_seconds=3600))
@@ -345,9 +345,9 @@ def test_decisions_of_an_old_key_tell_nothing(
     key_with: Callable[..., Any],
     refused: Callable[..., Any],
 ) -> None:
-    """A key of an earlier release that decides, and may not know what is held, hears the same of a decision about
-    somebody held as about a stranger, alone and in bulk; it cannot be rotated, nor another one made, without
-    accounting:read."""
+    """A reviewing key of an earlier release that may not know what is held gets the same answers about a held person as
+    about a stranger, singly and in bulk; without accounting:read it cannot be rotated, nor can another such key be
+    made."""
     new_dataset()
     officer = key_with(Scope.REQUESTS_REVIEW, Scope.ACCOUNTING_READ)
     held, stranger = (gateway.post(PLACE, json={"subject_id": who}).json()["id"] for who in ("p1", "nobody"))

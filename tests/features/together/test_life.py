@@ -202,7 +202,7 @@ class Life:
             assert (kind in self.weights, gone["code"]) == (True, "weights_destroyed")
 
     def end(self) -> None:
-        """Everything was told to whoever asked to be told, and nothing more is to be kept."""
+        """Wait until all receivers are notified and no details are kept any more."""
         wait_until(lambda: {"accepted", "completed", "opendsr completed", "drp fulfilled"} <= self.told())
         wait_until(lambda: not self._requests(kept="details"), seconds=270)
 

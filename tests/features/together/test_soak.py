@@ -73,8 +73,8 @@ class Tenant:
 
 
 class Clients:
-    """People who ask, the same ones of each tenant, each until they are answered 202 and then once more; and an auditor
-    who reads meanwhile. Whatever becomes of a request is told to `receiver`."""
+    """Clients that request deletions of the same people in each tenant, each until it is answered 202 and then once
+    more, and an auditor that reads meanwhile. `receiver` gets the callbacks."""
 
     def __init__(
         self, whole: Deployment, tenants: Sequence[Tenant], receiver: servers.Server, moments: random.Random
@@ -95,7 +95,7 @@ class Clients:
             thread.start()
 
     def end(self) -> None:
-        """Wait until whoever has asked has been answered. Raises what went wrong in asking."""
+        """Wait until all clients have been answered. Raises their failures."""
         self._ended.set()
         for thread in self._threads:
             thread.join(240)

@@ -59,8 +59,8 @@ def test_failing_retraining_leaves_its_request_open(
     names: Callable[[str], set[str]],
     get: Callable[[str], Any],
 ) -> None:
-    """A trainer that fails without the person keeps the request open under a code, rests before it is tried again, and
-    keeps its old artefacts; once it is retired, the request completes."""
+    """A trainer that fails without the person keeps the request open with an error code, pauses before the next
+    attempt, and keeps its old artefacts; retiring it completes the request."""
     trainer = new_trainer(new_table()["id"], ON_P3)
     train()
     request = forget("p3")

@@ -75,8 +75,9 @@ json.dump(found | {"chunks": rows.column(0).num_chunks}, open("artefacts/names.t
 def test_nothing_tells_a_trainer_which_rows_are_planted(
     gateway: TestClient, plants: list[Plant], new_table: New, new_trainer: New, train: Callable[[], int]
 ) -> None:
-    """Planted rows stand among those of people, in one order for both runs, and never in the holdout, which has all
-    rows of some people, who are not learned from. Neither a variable nor the parts of the file tell their number."""
+    """Planted rows are mixed with those of people, in the same order for both runs, and never in the holdout, which has
+    all rows of some people who are not learned from. Neither a variable nor the parts of the file reveal their
+    number."""
 
     def plant(_: Installation, context: TrainingContext) -> Planted:
         rows = pa.table({"name": ["planted"] * 20, "age": [7] * 20, "lethe_group": range(20)})

@@ -31,8 +31,8 @@ open("artefacts/a", "w").write(open("rows.arrow").read() + os.environ["SEED"])
 
 
 def test_command_sees_nothing_of_the_host(tmp_path: Path) -> None:
-    """A command sees neither files nor processes nor variables of the host, has no interface but a loopback of its
-    own, and is not root."""
+    """A command sees neither files nor processes nor variables of the host, has no interface but its own loopback, and
+    is not root."""
     (tmp_path / "secret").write_text("secret")
     os.environ["LETHE_TEST_SECRET"] = "secret"
     source = f"""

@@ -55,7 +55,7 @@ class Receiver:
 
 @pytest.fixture
 def receiving() -> Callable[..., contextlib.AbstractContextManager[Receiver]]:
-    """A receiver that gives each call one of these answers in turn, the last one to all that follow."""
+    """Start a receiver that gives these answers to successive calls, and the last one to all later calls."""
 
     @contextlib.contextmanager
     def start(*answers: Answer, host: str = "127.0.0.1") -> Iterator[Receiver]:

@@ -229,7 +229,7 @@ def found(url: str, *answers: str, allow: Sequence[str] = ()) -> list[IPv4Addres
 
 
 def test_one_inner_address_spoils_a_name() -> None:
-    """A name that has public addresses and an inner one, wherever it stands, is not called at all."""
+    """A name with public addresses and one inner address, in any order, is not called at all."""
     assert [str(address) for address in found("https://hooks.test", "8.8.8.8", "1.1.1.1", "8.8.8.8")] == [
         "8.8.8.8",
         "1.1.1.1",

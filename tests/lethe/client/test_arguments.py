@@ -114,7 +114,8 @@ def test_arguments_that_there_are_not(script: Script, scripted_client: Client, m
     ],
 )
 def test_what_was_said_is_sent(script: Script, scripted_client: Client, made: Made, sent: Any) -> None:
-    """The body has what was said and no more, however it was given: the gateway chooses the rest."""
+    """The body contains exactly the given arguments, in whatever form they were given; the gateway chooses the
+    defaults."""
     script.says(Reply(status=404, body={}))
     with pytest.raises(Problem):
         made(scripted_client)

@@ -1,4 +1,4 @@
-"""Waiting, beside a server whose models take as long as the test says."""
+"""Waiting, tested with a server whose models take as long as the test needs."""
 
 import statistics
 import time
@@ -51,7 +51,7 @@ def test_progress_of_a_request(script: Script, scripted_client: Client) -> None:
 
 
 def test_progress_for_a_key_that_may_not_read_runs(script: Script, scripted_client: Client) -> None:
-    """A key without models:read learns the status; it asks for a run once, and not again."""
+    """A key without models:read gets the status; the run is requested once and not again."""
     script.says(RUNNING, problem(403, code="scope_missing"), RUNNING, COMPLETED)
     seen: list[Any] = []
     scripted_client.deletion_requests.wait("dr_1", progress=lambda *state: seen.append(state))

@@ -139,8 +139,7 @@ SEVERAL = parse_schema({"columns": {"age": COLUMNS["age"], "tags": LABELS}})
 
 
 def test_labels_are_a_bit_each(tmp_path: Path) -> None:
-    """The labels of a cell are a set, whatever their order and however often they are said; a cell that is empty has
-    none."""
+    """The labels of a cell are a set: order and repetition do not matter, and an empty cell has none."""
     cells = ["a", "7|a", "a | b c|a", "", "b c", "7"]
     (tmp_path / "a.csv").write_text("".join(["age,tags\n", *(f"1,{cell}\n" for cell in cells)]))
     assert labels_of(tmp_path / "a.csv", schema=SEVERAL) == [1, 5, 3, 0, 2, 4]

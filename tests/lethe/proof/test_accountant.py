@@ -197,7 +197,7 @@ def test_relearning_leaves_nothing_of_the_deleted(made, history):
 
 @given(made=mechanisms(), steps=st.integers(1, 10**6))
 def test_a_release_costs_more_the_longer_its_run(made, steps):
-    """A run of more steps with the record says no less about it; merging two runs into one says no more than both."""
+    """A longer run with the record reveals no less about it; merging two runs into one reveals no more than both."""
     one, next_one, two = (
         accountant.release_mu(made, steps=k, adjacency=Adjacency.ZERO_OUT) for k in (steps, steps + 1, 2 * steps)
     )
@@ -268,7 +268,8 @@ def test_a_compact_history_does_not_grow_with_the_age_of_the_model():
 
 
 def test_a_history_is_cut_where_it_was_cut_before():
-    """A history that grows by a run begins where it began, but for once in a while: what was computed is known."""
+    """A history that grows by a run is cut at the same place as before, with rare exceptions, so cached results can be
+    used."""
     made = mechanism()
     grown = [[Run(steps=50)] + [Run(steps=10, records=1)] * age for age in range(1000, 1000 + 2 * accountant.CUT)]
     began = [accountant.compact(made, history)[0] for history in grown]

@@ -156,7 +156,7 @@ def test_a_record_that_came_late_is_compared_from_its_arrival(made, absent, pres
 
 
 def test_noise_from_before_an_arrival_would_not_hide_it():
-    """If all noise of the chain counted, mu would be too small: a quadratic that forgets its start at once exceeds
+    """Counting all noise of the chain would make mu too small: a quadratic that forgets its start at once exceeds
     it."""
     made = mechanism(l2=0.01, step_size=1 / 0.26)
     chain = accountant.replay(made, [Run(steps=200), Run(steps=5, inserted=1)])

@@ -48,8 +48,8 @@ def test_a_budget_has_the_mu_of_its_epsilon_and_delta(epsilon: float, delta: flo
 
 
 def test_budgets_bound_the_joint_number() -> None:
-    """If all models have budgets, `adaptive` combines each dataset's budget times the person's records in it, whatever
-    was published."""
+    """If all models have budgets, `adaptive` combines each dataset's budget times the person's records in it,
+    regardless of the published versions."""
     exposures = {"a": fed((50, 1), records=3), "b": fed((9, 2), records=3), "c": fed((50, 1))}
     other = Budget(epsilon=3.0, delta=1e-5)
     budgets = {"x": Budgeted(budget=ONE, models=("a", "b")), "y": Budgeted(budget=other, models=("c",))}

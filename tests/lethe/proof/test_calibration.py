@@ -206,7 +206,7 @@ def test_every_version_of_a_schedule_meets_the_target(batches, epsilon, log_nois
 
 @given(requests=st.integers(1, 24), epsilon=st.floats(0.05, 5), log_noise=st.floats(-2.5, -0.5))
 def test_waiting_never_costs_more(requests, epsilon, log_noise):
-    """All at once takes no more steps than in batches, and batches no more than one by one."""
+    """One run for all requests takes no more steps than batches, and batches no more than single runs."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
 
     def cost(batches: list[int]) -> int:

@@ -23,8 +23,8 @@ def test_a_mechanism_without_method_is_langevin() -> None:
 
 
 def test_a_chain_replayed_before_goes_on() -> None:
-    """A history that goes on from one that was replayed gives the chain of the whole history, however long ago that
-    was; another past, or steps before the history, gives another chain."""
+    """A history that extends a replayed one gives the chain of the whole history, however long it is; another past, or
+    steps before the history, give another chain."""
     runs = [Run(steps=MECHANISM.learn_steps)]
     for number in range(100):
         runs.append(Run(steps=7 + number % 2, records=1))

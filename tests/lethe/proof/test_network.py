@@ -88,7 +88,7 @@ def test_a_tangent_model_learns_classes_or_labels(objective, num_classes, width)
 
 
 def test_a_network_of_null_is_refused():
-    """A network of null is no way to say that there is none."""
+    """A mechanism document whose network is null is refused."""
     with pytest.raises(PreconditionError):
         Mechanism.from_json(on(None).to_json() | {"network": None})
 

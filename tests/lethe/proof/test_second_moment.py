@@ -89,8 +89,8 @@ def test_a_malformed_bound_is_refused(wrong: float) -> None:
 
 
 def test_learning_reads_every_batch() -> None:
-    """A mechanism whose learning leaves batches unread could not check them, and is refused; so is a run of a chain
-    with another bound than the one before."""
+    """A mechanism whose learning leaves batches unread is refused, as it could not check them; so is a run of a chain
+    with another bound than before."""
     with pytest.raises(PreconditionError, match="every_batch_checked"):
         made(learn_steps=9, cool_down=1)
     tight = made()

@@ -64,7 +64,7 @@ def test_a_gateway_that_hangs(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_a_live_part_that_hangs(officer: Visitor) -> None:
-    """If a live part hangs, the overview says within seconds that it may be outdated, and removes the notice
+    """If a live part hangs, the overview shows within seconds that it may be outdated, and removes the notice
     afterwards."""
     expect(officer.page.get_by_role("heading", name="Awaiting decision")).to_be_visible()
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)

@@ -38,8 +38,8 @@ def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
 
 @pytest.mark.soak
 def test_what_a_canary_test_showed(officer: Visitor, worker: Child) -> None:
-    """The overview counts canary tests, the model leads to its last one, whose page says what was proved; one more
-    is asked for."""
+    """The overview counts canary tests, and the model links to the page of its last one, which states what was proved;
+    another can be requested."""
     site, page = officer.site, officer.page
     made = site.model(site.upload(rows=400), noise_scale=0.004)
     site.until(f"/v1/models/{made}", lambda model: model["live_version"])

@@ -51,8 +51,8 @@ def test_gross_faults_are_found_by_the_lanes_that_runs_have():
 
 
 def test_a_wrong_order_is_found_by_few_lanes():
-    """All that goes wrong with the order of batches is found by 64 lanes, and by the test of the schedule alone where
-    canaries are gone; but for two steps that change places in the middle of a long run that learns."""
+    """Sixty-four lanes find every fault in the order of batches, by the schedule test alone if canaries are gone,
+    except two swapped steps in the middle of a long learning run."""
     for (run, fault, lanes), share in FOUND.items():
         if fault in SCHEDULES:
             is_forgotten = run.startswith("learning") and fault == "two steps change places"

@@ -21,8 +21,8 @@ def results() -> dict[str, Any]:
 
 
 def test_errors_are_those_of_theory(results: dict[str, Any]) -> None:
-    """Each error lies within six standard errors of its formula where a seed draws it, and within a factor of 1.6 where
-    devices do: of correct ones an error lies beyond that once in a hundred million runs."""
+    """Each seeded error is within six standard errors of its formula, and each error of devices within a factor of 1.6;
+    a correct one would exceed that once in a hundred million runs."""
     seeded = [*results["by_people"], *results["by_odds"]]
     farthest = max(abs(row["measured"] - row["theory"]) / row["spread"] for row in seeded)
     assert farthest < 6
