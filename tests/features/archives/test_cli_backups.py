@@ -65,8 +65,7 @@ def test_a_backup_is_restored(made: Path, lethe: Lethe) -> None:
 
 
 def test_tombstones_are_not_forgotten_by_mistake(made: Path, lethe: Lethe) -> None:
-    """A restore without either tombstone option is refused; `--no-tombstones` needs `--lost-versions`, and prints a
-    warning."""
+    """A restore needs exactly one tombstone option; `--no-tombstones` needs `--lost-versions` too, and prints a warning."""
     refused(lethe("restore", "archive", "--key-file", "key"), "backup_refused")
     refused(lethe("restore", "archive", "--key-file", "key", "--tombstones", made, "--no-tombstones"), "backup_refused")
     assert not Path("restored").exists()

@@ -144,8 +144,7 @@ def test_dropped_lines_are_covered(
     back_up: Callable[[], Backup],
     restore_with: RestoreWith,
 ) -> None:
-    """Lines that were dropped because of their age, including the archive's last, count as covered by the remaining
-    lines."""
+    """If the archive's last line was dropped since because of its age, the remaining lines cover the archive."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)
