@@ -1,4 +1,4 @@
-"""The server's commands: the ledger verified with and without a live gateway, settings that make no sense."""
+"""The server's commands: verification of the ledger with and without a live gateway, and invalid settings."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_a_ledger_is_verified_elsewhere(
 
 
 def test_a_forged_ledger_does_not_verify(certified: Path, live: Lethe, installation: Installation) -> None:
-    """A ledger whose numbers somebody changed behind the triggers ends in one line that names the entry."""
+    """Verifying a ledger whose numbers were changed despite the triggers fails with one line that names the entry."""
     with installation.database.writing() as session:
         triggers = session.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).all()
         for name in triggers:
@@ -66,7 +66,7 @@ def test_ledger_of_no_installation(lethe: Lethe, tmp_path: Path, monkeypatch: py
 def test_settings_that_make_no_sense(
     lethe: Lethe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...], name: str, value: str
 ) -> None:
-    """A bad setting is named in one line whatever the command, and nothing is started or made."""
+    """A bad setting is named in one line by every command, and nothing is started or created."""
     monkeypatch.setenv(f"LETHE_{name}", value)
     ended = lethe(*command)
     refused(ended, "settings_invalid")

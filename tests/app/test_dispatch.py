@@ -32,7 +32,7 @@ def test_without_a_broker_the_bell_is_a_pipe(tmp_path: Path) -> None:
 
 
 def test_a_ring_wakes_a_waiting_listener(tmp_path: Path, listener: int) -> None:
-    """A waiting listener is woken by a ring from another process."""
+    """A waiting listener is woken by a notification from another process."""
     ringing = threading.Timer(0.1, PipeNotifier(tmp_path).wake)
     ringing.start()
     assert _waited(listener, seconds=30) < 10
@@ -40,13 +40,13 @@ def test_a_ring_wakes_a_waiting_listener(tmp_path: Path, listener: int) -> None:
 
 
 def test_ring_before_the_wait_is_heard(tmp_path: Path, listener: int) -> None:
-    """A ring while the listener is busy ends its next wait at once."""
+    """A notification while the listener is busy ends its next wait at once."""
     PipeNotifier(tmp_path).wake()
     assert _waited(listener, seconds=30) < 10
 
 
 def test_many_rings_count_as_one(tmp_path: Path, listener: int) -> None:
-    """Any number of rings, even more than the pipe holds, ends one wait only."""
+    """Any number of notifications, even more than the pipe holds, end only one wait."""
     notifier = PipeNotifier(tmp_path)
     for _ in range(1000):
         notifier.wake()
@@ -62,7 +62,7 @@ def test_silence_ends_the_wait_too(listener: int) -> None:
 
 
 def test_ringing_without_a_listener(tmp_path: Path) -> None:
-    """Ringing does not fail before there is a listener, after it has gone, or without a data folder."""
+    """A notification does not fail before there is a listener, after it has exited, or without a data folder."""
     notifier = PipeNotifier(tmp_path)
     notifier.wake()
     os.close(notifier.listen())
@@ -71,7 +71,8 @@ def test_ringing_without_a_listener(tmp_path: Path) -> None:
 
 
 def test_rings_are_heard_at_ticks(tmp_path: Path, listener: int) -> None:
-    """Rings at any moment are heard as one, and only after the next multiple of the interval on the clock."""
+    """Notifications at any time wake the listener once, and only after the next multiple of the interval on the
+    clock."""
     notifier = AtTicks(PipeNotifier(tmp_path), seconds=0.5)
     for pause in (0.0, 0.13, 0.29):
         time.sleep(pause)

@@ -70,7 +70,8 @@ def _run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_program_starts_itself_again_once_to_overwrite_what_it_frees() -> None:
-    """The same process, with the same arguments, overwrites freed memory, writes no core file and is not dumpable."""
+    """The process re-executes itself once, with the same arguments, to overwrite freed memory, write no core file and
+    not be dumpable."""
     first, second, last = _run("-c", BEGIN, "one", "two words").stdout.splitlines()
     pid = first.split()[0]
     assert (first, second) == (f"{pid} False", f"{pid} True")
@@ -88,14 +89,14 @@ def test_what_else_is_set_of_the_allocator_stays() -> None:
 
 
 def test_an_allocator_that_leaves_the_last_bytes_is_replaced() -> None:
-    """A program whose allocator overwrites all but the end of what it frees, as glibc alone does, starts again."""
+    """A program whose allocator overwrites all but the end of freed memory, as glibc alone does, re-executes itself."""
     given = hardening.OVERWRITING | {"PYTHONMALLOC": "malloc"}
     first, second, _ = _run("-c", BEGIN, **given).stdout.splitlines()
     assert (first.split()[1], second.split()[1]) == ("False", "True")
 
 
 def test_an_allocator_that_cannot_be_told_is_reported() -> None:
-    """A program that still does not overwrite what it frees, having started again, says so and goes on."""
+    """A program that still does not overwrite freed memory after re-executing itself reports this and continues."""
     done = _run("-E", "-c", f"import sys; sys.path.insert(0, {str(Path(hardening.__file__).parents[1])!r})\n" + BEGIN)
     assert [line.split()[-1] for line in done.stdout.splitlines()] == ["False", "False", "0"]
     assert done.stderr.count("memory.freed_not_overwritten") == 1
@@ -111,7 +112,7 @@ def test_memory_is_locked_where_that_is_allowed() -> None:
 
 
 def test_memory_is_not_locked_up_to_a_limit() -> None:
-    """A process that may lock only a little locks nothing, so that it cannot come to the limit while it works."""
+    """A process with a low limit for locked memory locks nothing, so that it cannot reach the limit while it works."""
     assert _run("-c", LOCK_UP_TO_A_LIMIT + LOCKED).stdout == "False\n0\n"
 
 

@@ -23,7 +23,7 @@ def keys(tmp_path: Path) -> Keys:
 
 
 def test_what_is_signed_verifies_with_what_is_published(keys: Keys) -> None:
-    """A payload comes back from its JWS with the published key, and the header says what it is."""
+    """A payload is read back from its JWS with the published key, and the header names its type."""
     [public] = signing.public_keys(keys)["keys"]
     assert "d" not in public
     read = jws.deserialize_compact(
@@ -34,8 +34,8 @@ def test_what_is_signed_verifies_with_what_is_published(keys: Keys) -> None:
 
 
 def test_a_long_statement_is_signed(keys: Keys) -> None:
-    """A statement of a megabyte, such as the bundle of a request that hundreds of systems answered, is signed, and
-    verifies with the published key."""
+    """A statement of a megabyte, such as the bundle of a request to hundreds of systems, is signed, and verifies with
+    the published key."""
     long = b"said" * 2**18
     signed = signing.sign(keys, long, kind="kind")
     assert signed_payload(signed, signing.published(keys), kind="kind") == long

@@ -1,4 +1,4 @@
-"""`lethe up` and `lethe serve` as processes: they start, answer, end, and refuse in one line."""
+"""`lethe up` and `lethe serve` as processes: start, calls, end, and refusals in one line."""
 
 import asyncio
 import contextlib
@@ -48,8 +48,8 @@ def taken_port() -> Iterator[int]:
 
 
 def test_serves_and_replaces_a_worker_until_sigterm(tmp_path: Path) -> None:
-    """`lethe up` prints its address, answers there, starts a new worker for one that somebody ended, and exits with
-    code 0 on SIGTERM, after its worker. Its data folder is closed to other users."""
+    """`lethe up` prints its address, answers there, replaces a worker that was killed, and exits with code 0 on
+    SIGTERM, after its worker. Its data folder is closed to other users."""
     data = tmp_path / "data"
     with processes.up(data) as up:
         address = up.address()
@@ -133,7 +133,7 @@ def test_port_in_use(command: str, tmp_path: Path, taken_port: int) -> None:
 
 @pytest.mark.soak
 def test_memory_is_cleaned_once_calls_pause() -> None:
-    """Memory is cleaned at the first tick without a call since the last, then at every fifth, and at the eleventh where
+    """Memory is cleaned at the first tick without a call since the last, then at every fifth, and at the eleventh if
     calls come between all of them."""
     server = uvicorn.Server(uvicorn.Config(FastAPI()))
     forgetting, cleaned = supervisor._Forgetting(server), []
@@ -165,7 +165,7 @@ _KEYLESS = (
     "/v1/models",
     "/nothing",
 )
-"""Paths that answer callers without a key, also by a refusal."""
+"""Paths that answer callers without a key, if only with a refusal."""
 
 
 def _answers(connection: socket.socket) -> int:

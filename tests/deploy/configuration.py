@@ -32,7 +32,7 @@ def _values(schema: dict[str, Any]) -> str:
 
 
 def written() -> str:
-    """The table that the page has."""
+    """Return the table in the page."""
     found = _TABLE.search(PAGE.read_text())
     return found[0] if found else ""
 

@@ -1,4 +1,4 @@
-"""The two distributions: `lethe-sdk`, which a customer installs beside their own code, and the server."""
+"""The two distributions: `lethe-sdk`, which a customer installs next to their own code, and the server."""
 
 import importlib.metadata
 import os
@@ -57,7 +57,7 @@ print(f"{verdict.guarantees[0].epsilon:.6g}")
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Both, as they are published, by the name of the distribution."""
+    """Build both wheels as they are published, by the name of the distribution."""
     made: Path = tmp_path_factory.mktemp("wheels")
     for source in (ROOT / "lethe", ROOT):
         command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(made)]
@@ -66,7 +66,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def needed(requirements: list[str], *, found: set[str] | None = None) -> set[str]:
-    """The distributions that these need, and theirs, of those that are installed here."""
+    """Return the installed distributions that these need, recursively."""
     found = set() if found is None else found
     for requirement in map(Requirement, requirements):
         is_needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
@@ -77,7 +77,7 @@ def needed(requirements: list[str], *, found: set[str] | None = None) -> set[str
 
 
 def asked_by(wheel: Path, *extras: str) -> list[str]:
-    """The requirements of a wheel, with those of its extras."""
+    """Return the requirements of a wheel, with those of its extras."""
     with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         lines = archive.read(name).decode().splitlines()
@@ -92,7 +92,7 @@ def asked_by(wheel: Path, *extras: str) -> list[str]:
 
 
 def files_of(names: set[str]) -> Iterator[tuple[Path, Path]]:
-    """Every file of these distributions, and where it is below site-packages."""
+    """Yield every file of these distributions and its place below site-packages."""
     for name in names:
         for file in importlib.metadata.files(name) or ():
             if ".." not in file.parts and file.suffix != ".pyc":
@@ -101,7 +101,7 @@ def files_of(names: set[str]) -> Iterator[tuple[Path, Path]]:
 
 @pytest.fixture
 def environment(tmp_path: Path, wheels: dict[str, Path]) -> Callable[..., Path]:
-    """Make an empty environment with the SDK, and what the SDK says that it needs, and nothing else."""
+    """Create an empty environment with only the SDK and its declared requirements."""
 
     def made(*extras: str) -> Path:
         folder = tmp_path / "environment"

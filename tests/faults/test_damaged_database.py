@@ -21,7 +21,8 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def damaged(settings: Settings, admin_key: str) -> Settings:
-    """An installation whose table of records lost one bit of one person, as a disk does it; its index is whole."""
+    """Return an installation whose table of records lost one bit of one person, as by a disk error; its index is
+    whole."""
     with TestClient(create_app(settings)) as gateway, installations.opened(settings) as installation:
         gateway.headers["Authorization"] = f"Bearer {admin_key}"
         uploaded = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())})
@@ -61,7 +62,7 @@ def test_it_is_not_written_anew(damaged: Settings) -> None:
 
 
 def test_from_then_on_nobody_is_answered(damaged: Settings, admin_key: str) -> None:
-    """A gateway and a worker that look find the damage, and from then on answer nobody and run nothing."""
+    """A gateway and a worker find the damage, and from then on refuse all calls and runs."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     with installations.opened(damaged) as installation, pytest.raises(DatabaseDamaged):
         installation.database.check()
@@ -74,7 +75,7 @@ def test_from_then_on_nobody_is_answered(damaged: Settings, admin_key: str) -> N
 
 
 def test_a_page_that_cannot_be(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """Reading a damaged page of the database is a 503 and not a 500, and so is every later call."""
+    """A read of a damaged database page returns 503 and not 500, and so does every later call."""
     installation.database.scrub()
     installation.database.close()
     pages_gone(settings.data_dir / "lethe.db")

@@ -98,8 +98,8 @@ FILES_OF_ADDITIONS: dict[str, tuple[str, Callable[[World], Path]]] = {
 def test_rows_at_rest(
     what: str, place: int, world: Callable[..., World], settings: Settings, gateway: TestClient, get: Get, work: Any
 ) -> None:
-    """The first run stops and names what it found; no run is begun after that, whoever starts again, and a recheck
-    finds it again. With the right file back, a recheck lets everything go on."""
+    """The first run stops and names the damage; no later run begins, even after restarts, and a recheck finds it again.
+    Once the right file is back, a recheck lets everything continue."""
     kind, choose = FILES[what]
     made = world(adding=True)
     file = choose(made)
@@ -157,7 +157,7 @@ def test_an_addition_at_rest(
 
 
 def test_a_root_in_the_database(world: Callable[..., World], get: Get, work: Any, gateway: TestClient) -> None:
-    """A database that names another root stops the dataset as well."""
+    """A database that names another root stops the dataset too."""
     made = world()
     with made.installation.database.writing() as session:
         dataset = session.get_one(Dataset, made.dataset)
@@ -195,7 +195,7 @@ def test_the_key_encryption_key(place: int, world: Callable[..., World], get: Ge
 @pytest.mark.parametrize("place", [0, 20, 60])
 @pytest.mark.parametrize("pattern", ["{}.sealed", "keys/{}.key"])
 def test_weights(pattern: str, place: int, world: Callable[..., World], get: Get, work: Any) -> None:
-    """Live weights that do not open are not gone on from: the run says so, and the model learns again."""
+    """Live weights that do not open are not continued: the run reports it, and the model relearns."""
     made = world()
     file = made.weights(pattern)
     file.write_bytes(flipped(file.read_bytes(), place))
@@ -249,7 +249,7 @@ def test_rows_between_the_commits_of_a_run(
 
 
 def test_an_older_copy_put_back_brings_nobody_back(world: Callable[..., World], get: Get, work: Any) -> None:
-    """Blocks, keys and manifests of an older copy beside those on record are seen by nobody, and swept."""
+    """Blocks, keys and manifests of an older copy next to the recorded ones are never read, and are swept."""
     made = world()
     older = {file: file.read_bytes() for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)}
     assert work() == 1

@@ -1,4 +1,4 @@
-"""A worker, a gateway or everything is killed (-9) somewhere on the walk and started again."""
+"""A worker, a gateway or everything is killed (-9) at a hop and restarted."""
 
 import contextlib
 import signal
@@ -67,7 +67,8 @@ def test_worker_killed_while_unlearning(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Wherever the worker is killed, another completes the same request once, for every model of the dataset."""
+    """A worker killed at any hop is succeeded by another, which completes the same request once, for every model of the
+    dataset."""
     dataset = new_dataset(rows=60, rows_each=2)
     models = 1 if AT_DEATH[hop][0] == 0 and AT_DEATH[hop][1] == 1 else 2
     for _ in range(models):
@@ -92,7 +93,8 @@ def test_worker_killed_while_unlearning(
 def test_worker_killed_while_learning(
     hop: str, settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """Wherever the worker is killed during a first run, the model is learned once and can then forget."""
+    """A worker killed at any hop of a first run is succeeded by another: the model is learned once and can then
+    forget."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"])
     with processes.worker(settings, name="first", hop=hop) as first:
@@ -203,7 +205,7 @@ def test_requests_that_come_while_a_worker_is_dead(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Requests made between a death and the next start, also for the same person, are completed once each."""
+    """Requests made between a death and the next start, including for the same person, complete once each."""
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -229,7 +231,7 @@ def test_gateway_killed_while_it_accepts(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Every request answered 202 is there after kill -9, whole; repeating all with their keys doubles none."""
+    """Every request answered 202 is stored completely after kill -9; repeating all with their keys duplicates none."""
     dataset = new_dataset(rows=400)
     new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -289,7 +291,7 @@ def test_gateway_killed_while_it_accepts(
 
 @pytest.mark.soak
 def test_everything_killed_and_started_again(tmp_path: Path, upload: bytes) -> None:
-    """`lethe up` killed -9 in the middle of a run takes its worker along; started again, it completes the request."""
+    """`lethe up` killed with -9 during a run takes its worker along; restarted, it completes the request."""
     data = tmp_path / "data"
     with processes.forked_up(data, lease_seconds="600") as up, _client(up, data) as client:
         model = _learned_model(client, upload)
@@ -306,7 +308,8 @@ def test_everything_killed_and_started_again(tmp_path: Path, upload: bytes) -> N
 
 @pytest.mark.soak
 def test_child_killed_under_lethe_up(tmp_path: Path, upload: bytes) -> None:
-    """A worker killed -9 in a run is started again at once, its run taken back long before the lease is over."""
+    """A worker killed with -9 during a run is restarted at once, and its run is taken back long before the lease is
+    over."""
     data = tmp_path / "data"
     with processes.forked_up(data, lease_seconds="600") as up, _client(up, data) as client:
         _learned_model(client, upload)
@@ -360,7 +363,7 @@ def _client(up: processes.ForkedUp, data: Path) -> Iterator[httpx.Client]:
 
 
 def _learned_model(client: httpx.Client, upload: bytes) -> dict[str, Any]:
-    """A model whose runs take long enough to be seen running."""
+    """Return a model whose runs take long enough to be observed."""
     dataset = client.post("/v1/datasets", data=FORM, files={"file": ("d.npz", upload)}).json()
     asked = {"name": "m", "dataset_id": dataset["id"], "l2": 5e-5, "noise_scale": 5e-4}
     model: dict[str, Any] = client.post("/v1/models", json=asked).json()

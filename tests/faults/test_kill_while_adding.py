@@ -1,4 +1,4 @@
-"""A worker is killed (-9), or sleeps, somewhere on the way of rows into a dataset that exists."""
+"""A worker is killed (-9), or sleeps, while it adds rows to an existing dataset."""
 
 import io
 import signal
@@ -29,8 +29,8 @@ KILLED = -signal.SIGKILL
 def waiting(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> dict[str, Any]:
-    """A dataset with two live models, four slots that became null, rows of three people that wait for these, and a
-    request of one of the three that came before them: its dataset, addition and request."""
+    """Create a dataset with two live models, four null slots, rows of three people that wait for these, and an earlier
+    request of one of the three; return its dataset, addition and request."""
     dataset = new_dataset(rows=60, rows_each=2)
     for _ in range(2):
         new_model(dataset["id"], noise_scale=0.02)
@@ -90,7 +90,7 @@ def test_worker_killed_while_adding(
 def test_a_worker_sleeps_while_it_adds(
     hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get, work: Callable[[], int]
 ) -> None:
-    """A worker that wakes when another has written and erased writes nothing of what it was about to write."""
+    """A worker that wakes after another has written and erased writes none of its pending changes."""
     with processes.worker(settings, name="sleeper", hop=hop, act=hops.stop) as sleeper:
         sleeper.pause()
         wait_until(lambda: work() and get(f"/deletion-requests/{waiting['request']}")["status"] == "completed")

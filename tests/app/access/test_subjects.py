@@ -24,7 +24,7 @@ COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"
     ],
 )
 def test_a_rule_says_who_is_one_person(rule: SubjectRule, same: list[str], other: list[str]) -> None:
-    """Ids that a rule takes for one person have one form, any others have forms of their own."""
+    """Ids that a rule assigns to one person have the same form, and all others have different forms."""
     (form,) = {normal(one, rule) for one in same}
     assert form not in {normal(one, rule) for one in other}
 

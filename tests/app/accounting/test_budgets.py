@@ -1,4 +1,4 @@
-"""Datasets with a budget: what all their versions together may ever tell, whatever happens."""
+"""Datasets with a budget for everything that all their versions together may ever reveal."""
 
 import functools
 import json
@@ -30,13 +30,13 @@ DELTA = 1e-5
 
 @pytest.fixture
 def budgeted(new_dataset: Make) -> Budgeted:
-    """Upload made-up people under a budget; returns the dataset."""
+    """Return a function that uploads made-up people under a budget and returns the dataset."""
     return lambda epsilon: new_dataset(form={"adaptive_epsilon": str(epsilon), "adaptive_delta": str(DELTA)})
 
 
 @pytest.fixture
 def epsilon_of(new_dataset: Make, new_model: Make, forget: Make, work: Work, get: Get) -> Callable[[int], float]:
-    """The budget of which learning and so many versions by which one is forgotten are just within."""
+    """Return the budget that exactly covers learning and so many versions that forget one person each."""
 
     def found(releases: int) -> float:
         dataset = new_dataset()
@@ -189,7 +189,7 @@ def test_room_that_was_taken_meanwhile(
     ],
 )
 def test_a_malformed_budget_is_refused(gateway: TestClient, form: dict[str, str]) -> None:
-    """Half a budget, and numbers that are no bound, are refused by name, and nothing is stored."""
+    """An incomplete budget and numbers that are not a bound are refused by name, and nothing is stored."""
     answer = gateway.post("/v1/datasets", data=FORM | form, files={"file": ("people.npz", npz())})
     assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
     assert "adaptive_" in json.dumps(answer.json()["errors"])

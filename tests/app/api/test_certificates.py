@@ -1,4 +1,4 @@
-"""The endpoints below `/v1/certificates`, and the public key that goes with them."""
+"""The endpoints below `/v1/certificates`, and the public keys."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ Refused = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def certificate(live: dict[str, Any], forget: Callable[..., Any], get: Get, work: Callable[[], int]) -> dict[str, Any]:
-    """The certificate of somebody who was forgotten."""
+    """Return the certificate of a forgotten person."""
     request = forget("p1")
     work()
     found: dict[str, Any] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"][0]
@@ -27,7 +27,7 @@ def certificate(live: dict[str, Any], forget: Callable[..., Any], get: Get, work
 
 
 def test_a_certificate_says_what_was_done(certificate: dict[str, Any], live: dict[str, Any], get: Get) -> None:
-    """A certificate is the same wherever it is asked for, and states request, model, ledger entry and guarantees."""
+    """A certificate is the same on every endpoint, and states request, model, ledger entry and guarantees."""
     assert get(f"/certificates/{certificate['id']}") == certificate
     request = get(f"/deletion-requests/{certificate['request_id']}")
     assert request["models"][0]["certificate_id"] == certificate["id"]
@@ -77,11 +77,11 @@ def test_a_signature_over_wrong_numbers_does_not_verify(
 
 
 def test_another_installation_did_not_sign_it(certificate: dict[str, Any], tmp_path: Any) -> None:
-    """A certificate does not verify with anybody else's key."""
+    """A certificate does not verify with another installation's key."""
     with pytest.raises(CertificateInvalid):
         verification.verify(certificate["jws"], certificates.public_keys(Keys(tmp_path / "elsewhere").create()))
 
 
 def test_an_unknown_certificate_is_not_found(gateway: TestClient, refused: Refused) -> None:
-    """A certificate that was never issued is a 404 of its own code."""
+    """An unknown certificate returns 404 with its own code."""
     refused(gateway.get("/v1/certificates/crt_0"), 404, "certificate_unknown")

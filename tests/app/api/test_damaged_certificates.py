@@ -1,4 +1,4 @@
-"""A certificate of which one letter in the database is another: named, and never handed out as if it were signed."""
+"""A certificate with one changed character in the database is named, and never returned as if it were signed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def damage(installation: Installation, certificate_id: str, place: int = 400) -> None:
-    """Change a letter of the stored certificate."""
+    """Change a character of the stored certificate."""
     with installation.database.writing() as session:
         stored = session.get_one(Certificate, certificate_id)
         stored.jws = flipped(stored.jws.encode(), place).decode()

@@ -1,4 +1,4 @@
-"""A text about a request whose key or ciphertext is not what was stored: a state of that request, and of no other."""
+"""A text about a request whose key or ciphertext was changed: damage to that request and to no other."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ DETAILS = {"external_id": "case-7", "metadata": {"desk": "three"}}
 
 
 def page_of(installation: Installation, request_id: str) -> tuple[Path, int]:
-    """The page that has the key of a request's details, and where in it the key begins."""
+    """Return the page with the key of a request's details, and the offset of the key."""
     with installation.database.reading() as session:
         return line_of(installation, session.get_one(DeletionRequest, request_id).particulars.key)
 
@@ -92,7 +92,8 @@ def test_a_person_with_damaged_details_is_forgotten(
     get: Get,
     work: Any,
 ) -> None:
-    """Rows are found by the hash of the id and not by the details, so the person is forgotten all the same."""
+    """A person with damaged details is still forgotten, as rows are found by the hash of the id and not by the
+    details."""
     new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
     assert work() == 1
     mine = forget("p3", **DETAILS)["id"]
@@ -106,7 +107,8 @@ def test_a_person_with_damaged_details_is_forgotten(
 def test_nothing_is_written_over_damaged_details(
     installation: Installation, gateway: TestClient, forget: Make, get: Get, refused: Refused
 ) -> None:
-    """An explanation would be stored with the details, so a rejection waits for them; without one it is withdrawn."""
+    """A rejection, whose explanation is stored with the details, is refused while they are damaged, and accepted once the
+    file is back."""
     mine = forget("p1", identity_verified=False, **DETAILS)["id"]
     page, _ = page_of(installation, mine)
     right = page.read_bytes()
@@ -165,7 +167,7 @@ def test_damage_is_found_before_anybody_asks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A gateway verifies every text at its start and on schedule: readiness and a metric have the number of damaged
-    ones, and the log the page, and nothing of the person. The number is 0 again when the page is back."""
+    ones, and the log names the page but not the person. The number is 0 again when the page is back."""
     mine = [forget(f"p{number}", **DETAILS)["id"] for number in range(30)]
     page, place = page_of(installation, mine[-1])
     right = page.read_bytes()

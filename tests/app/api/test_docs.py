@@ -1,4 +1,4 @@
-"""The page `/docs`, whose every part comes from the service itself."""
+"""The page `/docs`, of which every part is served by the service itself."""
 
 import base64
 import hashlib

@@ -26,7 +26,7 @@ Add = Callable[..., httpx.Response]
 
 
 def changed(content: bytes, *, subjects: str = "{}", row: int | None = None) -> bytes:
-    """The same file with other names, and another row in place of one."""
+    """Return the same file with other names, and another row in place of one."""
     arrays = dict(np.load(io.BytesIO(content)))
     arrays["subject"] = np.array([subjects.format(one) for one in arrays["subject"]])
     if row is not None:
@@ -44,7 +44,7 @@ def some(content: bytes, rows: slice) -> bytes:
 
 @pytest.fixture
 def ask(gateway: TestClient) -> Callable[..., httpx.Response]:
-    """POST a model of one dataset, measured on another."""
+    """POST a model that learns from one dataset and is measured on another."""
 
     def post(learned: str, measured: str, **sent: Any) -> httpx.Response:
         body = {"name": "m", "dataset_id": learned, "l2": 0.05, "evaluation_dataset_id": measured}
@@ -55,7 +55,7 @@ def ask(gateway: TestClient) -> Callable[..., httpx.Response]:
 
 @pytest.fixture
 def sent(gateway: TestClient) -> Callable[[bytes], str]:
-    """Upload rows; returns the dataset's id."""
+    """Return a function that uploads rows and returns the dataset's id."""
 
     def post(content: bytes) -> str:
         answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("p.npz", content)})
@@ -92,7 +92,7 @@ def test_a_model_is_not_measured_on_whom_it_learned_from(
     measured: bytes,
     said: str,
 ) -> None:
-    """Evaluation data with a person of the dataset, or one of its rows under another name, are refused by name."""
+    """Evaluation data with a person of the dataset, or one of its rows under another name, is refused by name."""
     problem = refused(ask(sent(npz()), sent(measured)), 409, "evaluation_overlaps")
     assert problem["detail"].startswith(said)
     assert "p3" not in problem["detail"]
@@ -113,7 +113,7 @@ def test_how_many_are_shared_is_told_to_whom_it_may_be(
     refused: Refused,
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """A key that may not learn who is in the data is refused without a number."""
+    """The refusal of overlapping evaluation data has no number for a key that may not learn who is in the data."""
     key = key_with(Scope.MODELS_READ, Scope.MODELS_WRITE)
     problem = refused(ask(sent(npz()), sent(npz(seed=1)), headers=key), 409, "evaluation_overlaps")
     assert problem["detail"].startswith("Some people")
@@ -141,7 +141,8 @@ def pair(
     forget: Make,
     work: Callable[[], int],
 ) -> dict[str, str]:
-    """A model that learned from p0 ..., measured on p100 ...; each dataset has room for three."""
+    """Return a model that learns from p0 ... and is measured on p100 ...; each dataset has room for three more
+    people."""
     found = {"learned": sent(npz()), "measured": sent(npz(seed=1, first=100))}
     assert ask(found["learned"], found["measured"]).status_code == 202
     for person in (1, 2, 3, 101, 102, 103):
@@ -178,7 +179,7 @@ def test_rows_that_wait_for_their_slots_count(
 def test_rows_come_to_a_dataset_whose_counterpart_was_retired(
     installation: Installation, pair: dict[str, str], add: Add, gateway: TestClient, get: Get, to: str
 ) -> None:
-    """Nothing is compared with what a retired model learned from, or was measured on: its rows are destroyed."""
+    """Added rows are not compared with the datasets of a retired model, whose rows are destroyed."""
     (model,) = get("/models")["items"]
     (other,) = (dataset_id for name, dataset_id in pair.items() if name != to)
     assert gateway.delete(f"/v1/models/{model['id']}").is_success

@@ -1,4 +1,4 @@
-"""Many deletion requests at once, at one gateway."""
+"""Many concurrent deletion requests at one gateway."""
 
 import itertools
 import time
@@ -43,7 +43,8 @@ def test_one_that_is_refused_does_not_concern_the_others(gateway: TestClient, ne
 
 
 def test_one_key_at_once(gateway: TestClient, installation: Installation, new_dataset: Make) -> None:
-    """The same call with one Idempotency-Key, made many times at once, is one request; another body is a conflict."""
+    """The same call with one Idempotency-Key, made many times at once, creates one request; another body is a
+    conflict."""
     new_dataset()
     same = [{"json": {"subject_id": "p1"}, "headers": {"Idempotency-Key": "k"}}] * 12
     answers = at_once(gateway, same)
@@ -109,7 +110,7 @@ def test_an_estimate_is_renewed_beside_the_calls(live: dict[str, Any], forget: M
 
 
 def test_tenants_are_stored_in_turn(gateway: TestClient, installation: Installation, by: Actor) -> None:
-    """While a tenant posts hard, with batches and one by one, the requests of another tenant are stored in the first
+    """While a tenant posts heavily, in batches and singly, the requests of another tenant are stored in the first
     transactions, and before all but one batch."""
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]
     database = gateway.app.state.installation.database  # type: ignore[attr-defined]

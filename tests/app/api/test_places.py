@@ -1,4 +1,4 @@
-"""Places for calls in progress: what is refused, what is kept for whom, and who takes no place."""
+"""Places for calls in progress: refusals, reserved places, and calls that take none."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ class Crowd:
         size: int | None = 0,
         parts: list[Message] | None = None,
     ) -> asyncio.Task[tuple[int, str | None]]:
-        """Start a call; its task gives status and code. A `size` of None is not declared."""
+        """Start a call and return its task, which yields status and code. A `size` of None is not declared."""
         length = (b"transfer-encoding", b"chunked") if size is None else (b"content-length", str(size).encode())
         scope = {"type": "http", "method": method, "path": path, "headers": [length], "client": (address, 1)}
         if tenant is not None:
@@ -127,7 +127,7 @@ def test_deletion_requests_have_places_of_their_own(path: str) -> None:
 
 
 def test_callers_without_a_key_have_places_of_their_own() -> None:
-    """Callers without a key take no place of those with one, and an address alone not all there are."""
+    """Callers without a key take no place of callers with one, and one address cannot take all of theirs."""
 
     async def story(crowd: Crowd) -> None:
         for _ in range(100):
@@ -146,7 +146,7 @@ def test_callers_without_a_key_have_places_of_their_own() -> None:
 
 
 def test_a_body_is_read_before_a_place_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small bodies that do not come take no place, and are refused when their time is over."""
+    """Small bodies that do not arrive take no place, and are refused after a timeout."""
     monkeypatch.setattr(places, "_READ_SECONDS", 0.5)
     half: list[Message] = [{"type": "http.request", "body": b"{", "more_body": True}]
 
@@ -163,7 +163,7 @@ def test_a_body_is_read_before_a_place_is_taken(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_body_is_given_once_more() -> None:
-    """The application gets the whole body, and is told when the caller goes."""
+    """The application gets the whole body, and is notified when the caller disconnects."""
 
     async def story(crowd: Crowd) -> None:
         messages: list[Message] = [

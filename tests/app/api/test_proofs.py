@@ -37,7 +37,7 @@ def two_models(new_dataset: Make, new_model: Make, work: Work) -> tuple[str, str
 def test_several_models_have_a_joint_number(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The mu^2 of the certificates adds up, for the proof of a request and in its account."""
+    """The mu^2 of the certificates add up, in the proof of a request and in its account."""
     dataset = new_dataset()["id"]
     models = sorted(new_model(dataset, name=name, noise_scale=noise)["id"] for name, noise in (("a", 0.05), ("b", 0.2)))
     work()
@@ -94,8 +94,8 @@ def test_a_person_whom_no_model_carried_has_no_joint_number(
 
 
 def test_nothing_held_is_signed(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get) -> None:
-    """A request about somebody who is not held gets a signed statement of exactly that, which verifies offline and over
-    HTTP, and is the same whenever it is asked for."""
+    """A request about a person who is not held gets a signed statement of exactly that, which verifies offline and over
+    HTTP and is the same on every call."""
     request = forget("nobody")
     path = f"/deletion-requests/{request['id']}/certificate"
     proof = get(path)
@@ -134,7 +134,7 @@ def test_nothing_held_names_where_it_was_looked(
 
 
 def test_of_somebody_held_nothing_like_it_is_signed(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """If data was held, `nothing_held` is null while the request waits and when it is completed."""
+    """`nothing_held` is null for a held person, while the request waits and when it is completed."""
     request = forget("p1")
     path = f"/deletion-requests/{request['id']}/certificate"
     assert get(path)["nothing_held"] is None

@@ -1,4 +1,4 @@
-"""Models that state a second moment, through the gateway."""
+"""Models with a second moment, through the gateway."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +41,7 @@ def test_a_model_that_states_one(
 
 
 def test_rows_that_exceed_it_are_not_learned(new_dataset: Make, new_model: Make, get: Get, work: Work) -> None:
-    """No version is published of a model whose batches exceed what it states, and the run says so."""
+    """A model whose batches exceed its second moment publishes no version, and the run reports the reason."""
     model = new_model(new_dataset()["id"], second_moment=0.05)
     work()
     assert get(f"/models/{model['id']}")["live_version"] is None

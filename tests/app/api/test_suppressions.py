@@ -76,7 +76,7 @@ def test_who_may_not_know_is_shown_no_rows(
 def test_a_match_is_recorded_whatever_the_upload_comes_to(
     npz_of: Callable[..., bytes], upload: Upload, forget: Make, get: Get, refused: Refused
 ) -> None:
-    """A fault in a later row does not hide that earlier ones were compared with people who asked."""
+    """A fault in a later row does not prevent the record that earlier rows matched suppressed people."""
     forget("p1")
     rows = 100_000
     x = np.random.default_rng(0).normal(size=(rows, 3))

@@ -47,7 +47,7 @@ def add(session: Session, moments: list[datetime.datetime], *, prefix: str) -> N
 def pages(
     session: Session, *, limit: int, in_between: list[datetime.datetime], ascending: bool = False
 ) -> list[list[ApiKey]]:
-    """All pages, with rows added after the first one."""
+    """Return all pages, with rows added after the first one."""
     found: list[list[ApiKey]] = []
     cursor = None
     while cursor is not None or not found:
@@ -62,7 +62,7 @@ def pages(
 
 @given(moments=st.lists(MOMENTS, max_size=12), limit=st.integers(1, 5), ascending=st.booleans())
 def test_pages_are_the_list(engine: sa.Engine, moments: list[datetime.datetime], limit: int, ascending: bool) -> None:
-    """Put together, the pages are all rows once, newest first or oldest first, and none but the last is short."""
+    """The pages together contain all rows once, newest or oldest first, and only the last is short."""
     with Session(engine) as session:
         add(session, moments, prefix="row")
         found = pages(session, limit=limit, in_between=[], ascending=ascending)
@@ -84,7 +84,7 @@ def test_pages_are_the_list(engine: sa.Engine, moments: list[datetime.datetime],
 def test_pages_are_stable(
     engine: sa.Engine, moments: list[datetime.datetime], limit: int, in_between: list[datetime.datetime]
 ) -> None:
-    """Rows that are added while somebody pages never push out or repeat one that was there."""
+    """Rows that are added during pagination neither displace nor repeat an existing one."""
     with Session(engine) as session:
         add(session, moments, prefix="row")
         seen = [row.id for items in pages(session, limit=limit, in_between=in_between) for row in items]

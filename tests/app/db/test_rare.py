@@ -1,4 +1,4 @@
-"""Conditions that rarely hold: one statement asks all of them."""
+"""Conditions that rarely hold, all queried in one statement."""
 
 import sqlalchemy as sa
 

@@ -22,7 +22,7 @@ from lethe.contract.sets import Scope
 
 
 def files(folder: Path) -> bytes:
-    """All that lies in the database, its log and its index."""
+    """Return the bytes of the database, its log and its index."""
     return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if ".db" in path.name)
 
 
@@ -73,8 +73,8 @@ def closed(tmp_path: Path) -> Iterator[Database]:
 
 
 def test_sqlite_loses_nothing(closed: Database) -> None:
-    """A new database syncs every commit, overwrites what is deleted, writes no temporary files, and lets readers go on
-    while somebody writes."""
+    """A new database syncs every commit, overwrites deleted content, writes no temporary files, and lets readers
+    continue during a write."""
     with closed.engine.connect() as connection:
         settings = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
@@ -90,7 +90,7 @@ def test_sqlite_loses_nothing(closed: Database) -> None:
 
 
 def test_a_database_is_new_to_several_at_once(tmp_path: Path) -> None:
-    """Processes that open a new database at the same time wait for each other; none finds it locked."""
+    """Processes that open a new database at the same time wait for each other, and none finds it locked."""
     together = threading.Barrier(4)
     for number in range(20):
         engines = [sqlite.engine(sa.make_url(f"sqlite:///{tmp_path}/{number}.db"), read_only=False) for _ in range(4)]
@@ -149,8 +149,8 @@ def test_the_file_is_written_anew_when_it_is_time(closed: Database, monkeypatch:
 
 
 def test_another_connection_drops_no_lock(installation: Installation) -> None:
-    """While this process has the database open, however often it connects again, another process that comes and goes
-    does not take itself for the last one and remove the log."""
+    """While this process has the database open, even after repeated connections, another process that opens and closes
+    it does not consider itself the last and remove the log."""
     log = installation.settings.data_dir / "lethe.db-wal"
     come_and_go = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM tenants'); c.close()"
     with installation.database.reading() as session:

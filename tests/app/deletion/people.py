@@ -1,4 +1,4 @@
-"""Made-up people in a dataset of a database, without rows on disk; and how time passes for them."""
+"""Made-up people in a dataset of a database, without rows on disk, and the passing of time for them."""
 
 import datetime
 
@@ -32,13 +32,13 @@ _STATEMENTS = [
 
 
 def obey(session: Session, policy: Policy) -> Policy:
-    """Make it the policy of the tenant."""
+    """Set the policy of the tenant."""
     session.get_one(Tenant, DEFAULT_TENANT).policy = policy.model_dump(mode="json")
     return policy
 
 
 def hold(session: Session, people: list[str], *, dataset_id: str = "ds_1") -> None:
-    """A dataset with a row of each of these people."""
+    """Create a dataset with a row of each of these people."""
     at = datetime.datetime.now(datetime.UTC)
     dataset = Dataset(
         id=dataset_id,
@@ -75,7 +75,7 @@ def submit(session: Session, draft: RequestDraft) -> Submitted:
 
 
 def later(session: Session, passed: datetime.timedelta) -> None:
-    """Move all times of requests back by `passed`, as if so much time had passed."""
+    """Move all times of requests back by `passed`, as if that much time had passed."""
     for table in (DeletionRequest, RequestEvent, Suppression, *_STATEMENTS):
         for row in session.scalars(sa.select(table)).all():
             for column in (*_MOMENTS, *(used.expires_at for used in _STATEMENTS)):

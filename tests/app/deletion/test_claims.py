@@ -21,7 +21,7 @@ HALF = datetime.timedelta(minutes=30)
 
 
 def learn(session: Session, *model_ids: str) -> None:
-    """Models that carry the people of the dataset."""
+    """Create models that carry the people of the dataset."""
     for model_id in model_ids:
         session.add(
             Model(
@@ -75,8 +75,8 @@ def owed(installation: Installation, request_id: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("served", [False, True])
 def test_whoever_asks_twice_is_forgotten_by_all_models(installation: Installation, served: bool) -> None:
-    """A second request, whose grace time ends when the first has erased the rows, waits for the models that still carry
-    the person, as the first does; where the first was served it is done with its rows."""
+    """A second request, whose grace period ends after the first has erased the rows, waits for the models that still
+    carry the person; if the first is completed, it completes with its rows."""
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)
         people.hold(session, ["sub_held"])
@@ -107,7 +107,7 @@ def test_whoever_asks_twice_is_forgotten_by_all_models(installation: Installatio
 
 
 def test_whoever_asks_twice_and_was_erased_is_done(installation: Installation) -> None:
-    """A second request completes when it is taken if no model of the dataset carries the person any more, though the
+    """A second request completes when it is claimed if no model of the dataset carries the person any more, though the
     first still waits for another dataset."""
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)

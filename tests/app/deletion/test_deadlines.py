@@ -66,7 +66,7 @@ def test_extensions(regulation: Regulation, due: str, later: str) -> None:
     ],
 )
 def test_calendars_of_the_zone(zone: str, submitted: datetime.datetime, due: datetime.datetime) -> None:
-    """Months and days are those of the tenant's calendar, through every change of the clocks."""
+    """Months and days follow the tenant's calendar, across every clock change."""
     assert due_at(LIMITS[Regulation.GDPR], submitted, zone=zone) == due
 
 
@@ -106,7 +106,7 @@ def test_an_extension_is_never_later_than_the_law_says(at: datetime.datetime, zo
 
 
 def test_regulations_of_a_tenant() -> None:
-    """A policy adds regulations of its own, and puts its own limits in the place of the usual ones."""
+    """A policy adds its own regulations, and can replace the limits of built-in ones."""
     own = {"lgpd": TimeLimit(days=15), "gdpr": TimeLimit(days=20)}
     found = deadlines.limits(Policy(regulations=own))
     assert found.keys() == {"gdpr", "ccpa", "other", "lgpd"}
@@ -134,8 +134,8 @@ def test_the_clock(left: datetime.timedelta, state: ClockState, days: int) -> No
 
 
 def test_a_clock_that_stands_still_or_has_ended() -> None:
-    """A paused clock keeps the days it had, and a deadline missed before the pause stays missed; a clock that has ended
-    has no days."""
+    """A paused clock keeps its remaining days, and a deadline missed before the pause stays missed; an ended clock has
+    no days."""
     paused = clock(ended=False, deadline=NOW, paused_at=NOW - 3 * A_DAY, at=NOW + A_DAY, horizon=7 * A_DAY)
     assert (paused.state, paused.days_left, paused.paused_since) == (ClockState.PAUSED, 3, NOW - 3 * A_DAY)
     missed = clock(ended=False, deadline=NOW, paused_at=NOW + A_DAY, at=NOW + 9 * A_DAY, horizon=7 * A_DAY)

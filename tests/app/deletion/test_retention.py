@@ -68,7 +68,7 @@ def test_a_trace_is_kept_of_a_request(installation: Installation) -> None:
 
 
 def test_whoever_asked_again_is_not_taken_in(installation: Installation) -> None:
-    """When it is forgotten whom a request was about, another one that is kept still keeps the person out."""
+    """When the subject of a request is no longer kept, another request that is kept still suppresses the person."""
     policy = Policy(retain_details_days=0, retain_requests_days=90, report_seconds=0)
     first = ask(installation, policy)
     with installation.database.writing() as session:
@@ -97,7 +97,7 @@ def test_an_open_request_keeps_everything(installation: Installation) -> None:
 
 
 def test_a_purge_is_on_record(installation: Installation) -> None:
-    """The audit log says of how many requests how much is kept, and by a digest which they were."""
+    """The audit log states how many requests are reduced to which level, and identifies them by a digest."""
     policy = Policy(retain_details_days=0, report_seconds=0)
     ids = [ask(installation, policy), ask(installation, policy, "sub_b")]
     pass_by(installation, DAY)
@@ -130,7 +130,7 @@ def test_a_purge_that_was_cut_off_is_done_again(installation: Installation) -> N
 
 
 def test_nothing_written_is_in_the_database(installation: Installation) -> None:
-    """Not even while it is kept: no row and no file of the data folder holds any of the words."""
+    """Neither a row nor a file of the data folder contains any of the texts, even while they are kept."""
     ask(installation, Policy())
     with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()

@@ -44,7 +44,7 @@ def test_what_is_open_can_end() -> None:
 
 
 def test_every_change_of_a_status_is_an_event() -> None:
-    """Each status that a request can take on has a kind of event of its own, by the same name."""
+    """Each status of a request has a kind of event with the same name."""
     kinds = {status.entered(wanted) for wanted in RequestStatus}
     assert kinds <= set(EventKind)
     assert sorted(kinds) == sorted(RequestStatus)

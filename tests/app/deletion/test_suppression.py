@@ -44,7 +44,7 @@ def test_many_are_looked_up_at_once(installation: Installation, few: int, monkey
 
 
 def test_nobody_is_suppressed_before_their_request_is_accepted(installation: Installation) -> None:
-    """A request in review suppresses nobody; its approval does, and its rejection never did."""
+    """A request in review does not suppress its person; its approval does, and its rejection never did."""
     policy = Policy(auto_accept=False)
     with installation.database.writing() as session:
         waiting = [people.ask(session, person, policy).request.id for person in ("sub_a", "sub_b")]
@@ -87,7 +87,7 @@ def test_consent_ends_a_suppression(installation: Installation) -> None:
 
 @pytest.mark.parametrize(("hours", "expected"), [(0, {"sub_a"}), (2, set[str]())])
 def test_what_an_upload_may_have_missed(installation: Installation, hours: int, expected: set[str]) -> None:
-    """Suppressions from shortly before a moment on are those that somebody who looked at that moment may not know."""
+    """The suppressions since shortly before a moment are those that a reader at that moment may have missed."""
     with installation.database.writing() as session:
         people.ask(session, "sub_a", Policy())
         people.later(session, datetime.timedelta(hours=hours))

@@ -55,7 +55,7 @@ def event(status: RequestStatus, kind: EventKind | None = None, actor: str = "le
 
 def test_the_events_of_an_app() -> None:
     """An app sees only events that do not depend on held data: one acceptance, decisions about the clock, and the
-    reported end; none about runs, rows or alerts."""
+    reported end, but no runs, rows or alerts."""
     events = [
         event(RequestStatus.RECEIVED, actor="key_1"),
         event(RequestStatus.ACCEPTED, actor="key_1"),

@@ -52,7 +52,8 @@ def grow_old(installation: Installation, model_id: str) -> None:
 def forgotten(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> Callable[..., tuple[int, str]]:
-    """Forget somebody of a dataset of so many rows, and say how many statements that took, and what was signed."""
+    """Return a function that forgets a person of a dataset of so many rows, and returns the number of statements and
+    the signed certificate."""
 
     def measured(*, rows: int, is_old: bool = False) -> tuple[int, str]:
         dataset = new_dataset(rows=rows)

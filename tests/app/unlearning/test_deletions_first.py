@@ -1,4 +1,4 @@
-"""Deletions go before learning, whoever asks for what."""
+"""Deletions go before learning, in any order of arrival."""
 
 from collections.abc import Callable
 from typing import Any
@@ -77,8 +77,8 @@ def test_learning_that_honours_a_deletion_gives_way_to_none(
 def test_a_learning_run_gives_way_and_goes_on(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """A worker that has begun to learn does a deletion of another dataset in the middle of it, and publishes both, the
-    deletion first; nothing is learned twice."""
+    """A worker that has begun to learn does a deletion of another dataset in between, and publishes both, the deletion
+    first; no step is learned twice."""
     asked = new_dataset("asked")
     new_model(asked["id"])
     assert runner.run_next(installation, worker="w")
@@ -96,7 +96,8 @@ def test_a_learning_run_gives_way_and_goes_on(
 def test_a_worker_that_dies_while_its_learning_stands_still_loses_both(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, claim: Claim
 ) -> None:
-    """The run that stood still and the one that it let go first are both handed back, and both are done."""
+    """If a worker dies while its learning is suspended for a deletion, both runs are handed back and both are
+    repeated."""
     new_model(new_dataset("to learn")["id"])
     assert claim()
     asked = new_dataset("asked")

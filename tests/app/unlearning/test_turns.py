@@ -1,4 +1,4 @@
-"""Whose turn it is: deadlines that are near go first, then tenants take turns, and nobody waits for ever."""
+"""Order among tenants: near deadlines go first, then tenants alternate, and no request waits forever."""
 
 import datetime
 
@@ -14,7 +14,7 @@ HOUR = datetime.timedelta(hours=1)
 
 
 def due(dataset_id: str, tenant_id: str, days: float | None, *, learning: float | None = None) -> DueDataset:
-    """A dataset that is due in so many days."""
+    """Return a dataset that is due in so many days."""
     return DueDataset(
         dataset_id=dataset_id,
         tenant_id=tenant_id,
@@ -47,7 +47,8 @@ def test_a_deadline_that_is_near_goes_first() -> None:
 
 
 def test_learning_is_never_pressing() -> None:
-    """A model that was asked to learn long ago goes by its tenant's turn, and within it before what is due later."""
+    """A model whose relearning was requested long ago goes by its tenant's place in the order, and within the tenant
+    before later deadlines."""
     found = [due("a0", "a", None, learning=-100), due("a1", "a", 20), due("b0", "b", 6)]
     assert names(in_turn(found, {}, at=NOW)) == ["b0", "a0", "a1"]
 
@@ -71,7 +72,7 @@ some_standings = st.dictionaries(
 
 @given(some_due, some_standings)
 def test_the_order_is_the_law(found: list[DueDataset], standings: dict[str, TenantShare]) -> None:
-    """Nothing is lost; near deadlines come first; what is of one tenant comes in the order of its deadlines."""
+    """Nothing is lost, near deadlines come first, and datasets of one tenant come in the order of their deadlines."""
     ordered = in_turn(found, standings, at=NOW)
     assert sorted(names(ordered)) == sorted(names(found))
     near = [one.first <= NOW + BEFORE_THE_DEADLINE for one in ordered]
@@ -83,7 +84,8 @@ def test_the_order_is_the_law(found: list[DueDataset], standings: dict[str, Tena
 
 @given(st.integers(1, 4), st.lists(st.tuples(anybody, st.integers(1, 6)), min_size=20, max_size=60), st.data())
 def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data: st.DataObject) -> None:
-    """While a tenant that has nothing under way waits, no other begins two runs, however many workers there are."""
+    """While a tenant without a running worker waits, no other tenant begins two runs, however many workers there
+    are."""
     waiting: list[DueDataset] = []
     running: list[tuple[int, str]] = []  # until when, and whose
     began: dict[str, datetime.datetime] = {}

@@ -1,4 +1,4 @@
-"""Files that several workers remove at the same time, as their chores do."""
+"""Files that several workers remove at the same time in their periodic jobs."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""A file that is clear to whoever holds it and noise to whoever finds it."""
+"""A file that is readable to the process that holds it and noise to any other reader."""
 
 import io
 import os
@@ -31,7 +31,7 @@ def on_disk(file: Spool) -> bytes:
 def test_what_was_written_is_read_anywhere(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], spans: list[tuple[int, int]]
 ) -> None:
-    """Written in any pieces, every span of the content is read as it was written, and nothing beyond the end."""
+    """Every span of the content is read as it was written, in whatever pieces, and nothing beyond the end."""
     whole = b"".join(pieces)
     with store.create(tmp_path_factory.getbasetemp()) as file:
         assert [file.write(piece) for piece in pieces] == [len(piece) for piece in pieces]
@@ -71,7 +71,8 @@ def test_no_part_of_the_key_stream_serves_twice(spooled: Spool) -> None:
 
 
 def test_it_goes_when_it_is_closed(tmp_path: Path) -> None:
-    """A closed spool has no key and no file; closing it again does nothing, and there is no place before its start."""
+    """A closed spool has no key and no file; closing it again is a no-op, and a position before its start is
+    refused."""
     file = store.create(tmp_path)
     file.write(b"gone")
     with pytest.raises(ValueError, match="position=-1"):

@@ -27,7 +27,7 @@ from tests.tables import each
 
 
 def changed(stretches: list[Stretch], index: int, **factors: float) -> list[Stretch]:
-    """The chain with fields of one stretch multiplied."""
+    """Return the chain with fields of one stretch multiplied."""
     index %= len(stretches)
     stretch: Any = stretches[index]
     fields = {name: getattr(stretch, name) for name in ("steps", "contraction", "variance", "push", "every")}

@@ -1,4 +1,4 @@
-"""Budgets of work: nothing is begun that does not fit, and nothing goes on that nobody waits for."""
+"""Budgets of work: no part begins that does not fit, and none continues that no caller waits for."""
 
 import time
 

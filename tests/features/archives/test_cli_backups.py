@@ -28,8 +28,8 @@ def made(
     forget: Callable[..., Any],
     monkeypatch: Any,
 ) -> Path:
-    """An archive `archive` that opens with `key`, with somebody who logs in and somebody invited; since then one
-    request was made. Where it is to be restored to is set."""
+    """Create an archive `archive` that opens with `key`, with a user who can log in and an invited one, and one later
+    request; the place to restore to is set."""
     new_dataset()
     with installation.database.reading() as session:
         admin = access.caller_with(session, access.find(session, admin_key))
@@ -65,7 +65,7 @@ def test_a_backup_is_restored(made: Path, lethe: Lethe) -> None:
 
 
 def test_tombstones_are_not_forgotten_by_mistake(made: Path, lethe: Lethe) -> None:
-    """A restore needs exactly one tombstone option; `--no-tombstones` needs `--lost-versions` too, and prints a warning."""
+    """A restore needs exactly one tombstone option; `--no-tombstones` also needs `--lost-versions`, and warns."""
     refused(lethe("restore", "archive", "--key-file", "key"), "backup_refused")
     refused(lethe("restore", "archive", "--key-file", "key", "--tombstones", made, "--no-tombstones"), "backup_refused")
     assert not Path("restored").exists()
@@ -76,7 +76,7 @@ def test_tombstones_are_not_forgotten_by_mistake(made: Path, lethe: Lethe) -> No
 
 
 def test_what_cannot_be_restored_ends_in_one_line(made: Path, lethe: Lethe) -> None:
-    """A file that is no archive, another key, a folder that is not empty: each is named."""
+    """A file that is not an archive, another key and a folder that is not empty are each named in one line."""
     Path("noise").write_bytes(b"noise" * 100)
     Path("other").write_text("ab" * 32)
     for archive, key in (("noise", "key"), ("archive", "other"), ("archive", "nothing")):

@@ -78,7 +78,7 @@ def test_models_that_were_lost_are_counted(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A model that was made after the backup is gone, and what it gave away is counted all the same."""
+    """A model that was made after the backup is gone, and its releases are counted nevertheless."""
     dataset = new_dataset(rows=60)
     kept = new_model(dataset["id"])
     assert work() == 1

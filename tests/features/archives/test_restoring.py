@@ -1,4 +1,4 @@
-"""Restoring: the same installation as before, without the people who asked to be forgotten since."""
+"""Restoring yields the same installation as before, without the people who requested deletion since."""
 
 import json
 from collections.abc import Callable
@@ -96,8 +96,8 @@ def test_weights_of_rows_come_back(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Rows with weights are restored with them, but for those of somebody who was forgotten since, and are learned
-    from again with the bound of the weights in the mechanism."""
+    """Row weights are restored, except those of people forgotten since, and are learned again with the bound of the
+    weights in the mechanism."""
     columns = {
         "person": {"role": "subject"},
         "age": {"kind": "numeric", "min": 0, "max": 100},
@@ -136,8 +136,8 @@ def test_what_else_happened_since_happens_again(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Requests that were withdrawn, approved or extended since the backup are where they stood; one that was made and
-    withdrawn since is not there; one that waits for review waits again."""
+    """Requests that were withdrawn, approved or extended since the backup have their later state; one that was made and
+    withdrawn since does not exist; one that awaited review awaits it again."""
     new_dataset()
     withdrawn, extended = forget("p1"), forget("p2")
     policy = gateway.get("/v1/tenant").json()["policy"]
@@ -231,7 +231,7 @@ def test_everything_is_said_in_the_audit_logs(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Each tenant's log goes on with an entry about the restore."""
+    """Each tenant's audit log continues with an entry about the restore."""
     new_dataset()
     made = back_up()
     restore()
@@ -249,7 +249,7 @@ def test_tombstones_must_reach_back_to_the_backup(
     back_up: Callable[[], Backup],
     restore: Callable[[], Restored],
 ) -> None:
-    """A backup that is older than what is remembered is refused."""
+    """A backup that is older than the remembered period is refused."""
     new_dataset()
     back_up()
     forget("p1")
@@ -274,7 +274,8 @@ def test_what_was_cut_off_serves_nobody_and_can_be_run_again(
     monkeypatch: pytest.MonkeyPatch,
     where: str,
 ) -> None:
-    """A restore that ends early, anywhere, leaves what refuses to be opened or set up; the next one begins anew."""
+    """A restore that is interrupted anywhere leaves an installation that cannot be opened or set up; the next restore
+    starts over."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1")
     new_model(dataset["id"])
@@ -323,7 +324,8 @@ def test_it_can_be_backed_up_and_restored_again(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """The tombstones go on in the restored installation: the same old backup restored again knows all of both lives."""
+    """The tombstones continue in the restored installation: restoring the same old backup again includes both
+    periods."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1", "p2")
     new_model(dataset["id"])
@@ -360,7 +362,7 @@ def test_what_was_retired_since_does_not_come_back(
     other: Settings,
 ) -> None:
     """A model and a dataset that were retired after the backup are retired again: no row of theirs is written to disk,
-    nothing is learned, and the requests that were open in the backup are over; what was not retired is restored."""
+    nothing is learned, and the requests that were open in the backup are over; everything else is restored."""
     dataset, kept = new_dataset(rows=60), new_dataset("kept", rows=60, seed=1)
     model = new_model(dataset["id"])
     assert work() == 1
@@ -420,7 +422,7 @@ def test_it_is_restored_where_nothing_is(
 def test_empty_folders_are_in_nobodys_way(
     new_dataset: Make, back_up: Callable[[], Backup], restore: Callable[[], Restored], other: Settings
 ) -> None:
-    """A data folder in which volumes are mounted that are empty is one in which nothing is."""
+    """A data folder that contains only mounted empty volumes counts as empty."""
     new_dataset()
     back_up()
     for name in ("keys", "sealing"):

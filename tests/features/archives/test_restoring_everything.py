@@ -1,4 +1,4 @@
-"""Restoring an installation whose requests reached identity maps, systems and trainers: nobody comes back anywhere."""
+"""Restoring an installation whose requests reached identity maps, systems and trainers: no person returns anywhere."""
 
 import hashlib
 import json

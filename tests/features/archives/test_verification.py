@@ -1,4 +1,4 @@
-"""The tombstones are verified before a restore needs them: whatever is done to the file is found, and said."""
+"""The tombstones are verified before a restore needs them: any change of the file is found and reported."""
 
 import dataclasses
 import datetime
@@ -35,7 +35,8 @@ def apart(
     forget: Make,
     work: Callable[[], int],
 ) -> Installation:
-    """The installation, in which two people were forgotten, with a file of tombstones that the gateway does not use."""
+    """Return the installation, in which two people were forgotten, with a file of tombstones that the gateway does not
+    use."""
     new_model(new_dataset()["id"])
     work()
     for person in ("p1", "p2"):
@@ -89,7 +90,7 @@ def test_every_flipped_bit_is_found(apart: Installation, file: Path) -> None:
 
 
 def test_lines_that_were_moved_are_found(apart: Installation, file: Path) -> None:
-    """A line that is doubled, swapped with another, left out, or put elsewhere is found, and stops runs and backups."""
+    """A line that is doubled, swapped with another, left out, or moved is found, and stops runs and backups."""
     lines = file.read_bytes().splitlines(keepends=True)
     for changed in (
         [*lines[:3], lines[2], *lines[3:]],
@@ -122,7 +123,7 @@ def test_a_tail_that_was_cut_off_is_written_again(apart: Installation, file: Pat
 
 
 def test_what_was_added_is_verified_alone(apart: Installation, file: Path, forget: Make) -> None:
-    """Between two looks at all of it, only what came since is read; a file that was put in its place is read whole."""
+    """Between two full verifications only new lines are read; a file that was replaced is read completely."""
     first = verification.verify(apart)
     forget("p3")
     tombstones.record(apart)
@@ -142,7 +143,7 @@ def test_what_was_added_is_verified_alone(apart: Installation, file: Path, forge
 
 
 def test_all_of_it_is_verified_every_hour(apart: Installation, file: Path) -> None:
-    """A changed byte in the middle is found within the hour, though nothing else ever happens to the file."""
+    """A changed byte in the middle is found within the hour, even if nothing else changes the file."""
     verification.verify(apart)
     whole = bytearray(file.read_bytes())
     whole[10] ^= 1
@@ -169,7 +170,8 @@ def test_another_file_is_verified_before_a_run(apart: Installation, file: Path) 
 
 
 def test_damage_is_told(apart: Installation, file: Path, admin_key: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Readiness, metrics and the log of the gateway say so from its start on, until the file is whole again."""
+    """Readiness, metrics and the log of the gateway report the damage from its start on, until the file is whole
+    again."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     whole = file.read_bytes()
     file.write_bytes(whole[:10] + b"x" + whole[11:])
@@ -190,7 +192,7 @@ def test_nobody_is_erased_while_it_is_damaged(
     forget: Make,
     runs_of: Callable[[], list[tuple[str, str | None]]],
 ) -> None:
-    """A run that begins after damage was found in the middle touches nothing, and goes on when it is mended."""
+    """A run that begins after damage was found touches nothing, and continues when the file is restored."""
     whole = file.read_bytes()
     file.write_bytes(whole[:10] + b"x" + whole[11:])
     verification.verify(apart)
@@ -213,7 +215,7 @@ def test_a_note_that_cannot_be_read_is_none(apart: Installation, file: Path, kep
 
 
 def test_what_a_kill_left_of_a_note_is_not_kept(apart: Installation, file: Path) -> None:
-    """A note that was cut off while it was written is overwritten by the next, and does not lie there for good."""
+    """A verdict file that was cut off while it was written is overwritten by the next, and does not remain."""
     [half_written] = verification.files(apart.settings) - {verification.verdict_file(apart.settings)}
     half_written.write_text('{"at"')
     verification.verify(apart)
