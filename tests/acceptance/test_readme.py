@@ -22,7 +22,9 @@ def section(title: str) -> str:
 @pytest.mark.soak
 def test_every_command_of_the_tour_runs(service: Service) -> None:
     """Each block of the README's tour runs and returns what is printed under it, apart from values that differ between
-    runs; omitted parts of an answer are printed as three dots. The tour is about one dataset, model, request and
+    runs.
+
+    Omitted parts of an answer are printed as three dots. The tour is about one dataset, model, request and
     certificate."""
     tour = section("The tour, by curl")
     assert sorted(one.split("_")[0] for one in {found[0] for found in ID.finditer(tour)}) == ["crt", "dr", "ds", "mdl"]

@@ -107,8 +107,8 @@ def test_a_person_with_damaged_details_is_forgotten(
 def test_nothing_is_written_over_damaged_details(
     installation: Installation, gateway: TestClient, forget: Make, get: Get, refused: Refused
 ) -> None:
-    """A rejection, whose explanation is stored with the details, is refused while they are damaged, and accepted once the
-    file is back."""
+    """A rejection, whose explanation is stored with the details, is refused while they are damaged, and accepted once
+    the file is back."""
     mine = forget("p1", identity_verified=False, **DETAILS)["id"]
     page, _ = page_of(installation, mine)
     right = page.read_bytes()

@@ -1,7 +1,8 @@
 """The OpenAPI document against its gateway: calls that it allows or forbids are sent, and their answers must be
-documented. The routes of `/opendsr` and `/drp` are not in the document: they have their own specifications, which it
-would contradict (malformed input is 400 there). Their tests are `test_opendsr.py`, `test_drp.py`,
-`test_dialects.py`."""
+documented.
+
+The routes of `/opendsr` and `/drp` are not in the document: they have their own specifications, which it would
+contradict (malformed input is 400 there). Their tests are `test_opendsr.py`, `test_drp.py`, `test_dialects.py`."""
 
 import contextlib
 import functools

@@ -1,5 +1,6 @@
-"""Files that unpack to far more than their size, and a process that reads one: `python -m ... NAME PATH`. The process
-may use one gibibyte more than it has. It prints the code of the refusal, or `read`."""
+"""Files that unpack to far more than their size, and a process that reads one: `python -m ... NAME PATH`.
+
+The process may use one gibibyte more than it has. It prints the code of the refusal, or `read`."""
 
 import io
 import resource

@@ -68,7 +68,7 @@ def test_work_from_before_any_worker_is_found(
     forget: Make,
     get: Get,
 ) -> None:
-    """A worker that starts last, on a broker that lost every message, finds what was asked for by itself."""
+    """A worker that starts last, on a broker that lost every message, finds the requested work by itself."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     request = forget("p3")
     broker.kill()
@@ -138,7 +138,7 @@ def test_worker_killed_in_a_run(
 
 
 def test_a_worker_that_starts_verifies_the_tombstones(settings: Settings, worker: Worker) -> None:
-    """Damage is known before there is a run, though no gateway looks."""
+    """A worker that starts verifies the tombstones, so damage is known before any run even without a gateway."""
     settings.resolved_tombstones().write_text("no line of ours\n")
     worker("first")
     wait_until(lambda: (verdict := verification.last_verdict(settings)) is not None and verdict.found == "damaged")

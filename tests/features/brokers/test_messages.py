@@ -67,7 +67,7 @@ def test_a_message_lost_with_its_worker(
     forget: Make,
     get: Get,
 ) -> None:
-    """A request whose only message was given to a worker that died before it looked is done by the next sweep."""
+    """A request whose only message went to a worker that died is served by the next sweep."""
     with redis.Redis(port=broker.port) as client:
         client.flushall()  # what was rung for the model
         one = worker("one", hop="heard", act=hops.die)
@@ -88,7 +88,7 @@ def test_a_message_lost_with_its_worker(
 def test_a_message_doubled(
     worker: Worker, broker: processes.Redis, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """Two workers that hear the bell a hundred times, before, during and after a request, do one run."""
+    """Two workers that are notified a hundred times, before, during and after a request, do one run."""
     for _ in range(50):
         installation.notifier.wake()
     request = forget("p3")
@@ -112,7 +112,7 @@ def test_a_message_delayed(
     forget: Make,
     get: Get,
 ) -> None:
-    """A message that arrives when everything was done long ago changes nothing; nobody waited for it."""
+    """A message that arrives long after its work was done changes nothing and delays nothing."""
     request = forget("p3")
     with redis.Redis(port=broker.port) as client:
         wait_until(lambda: client.llen("celery") == 2)  # one for the model
@@ -203,7 +203,7 @@ def test_worker_outlives_whatever_is_in_the_broker(
 def test_no_message_ends_a_worker(
     worker: Worker, broker: processes.Redis, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """A worker takes no commands by the broker: one that should shut it down, as Celery's remote control does, changes
+    """A worker accepts no commands from the broker: a shutdown, as Celery's remote control sends it, changes
     nothing."""
     one = worker("one")
     one.ready()

@@ -1,4 +1,4 @@
-"""The bell of a broker: which settings choose it, and that a broker that is away neither fails nor blocks a caller."""
+"""Notifiers of a broker: the settings that choose it, and callers of a broker that is away."""
 
 import socket
 import time
@@ -22,7 +22,7 @@ def test_settings_choose_the_bell(tmp_path: Path) -> None:
 
 
 def test_a_broker_without_its_feature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker for which nothing is installed is refused by the name of its setting, and never ignored."""
+    """A broker whose feature is not installed is refused by the name of its setting, and never ignored."""
     monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
     with pytest.raises(InputInvalid, match="LETHE_BROKER_URL"):
         dispatch.notifier(Settings(data_dir=tmp_path, broker_url=SecretStr("redis://127.0.0.1:1/0")))

@@ -1,4 +1,4 @@
-"""Buckets: which are refused, what lies in them, and how the server is reached."""
+"""Buckets: refusals, their contents, and the connection to the server."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_a_check_leaves_nothing(s3: Server, bucket: str) -> None:
 
 
 def test_where_objects_are(s3: Server, bucket: str) -> None:
-    """Objects lie below prefix, folder and group, where an operator finds them; other prefixes are not seen."""
+    """Objects are stored below prefix, folder and group, where an operator finds them; other prefixes are ignored."""
     S3Store(f"s3://{bucket}/one/two/", "weights").put("ver_1.sealed", b"1")
     S3Store(f"s3://{bucket}", "weights").put("ver_2.sealed", b"2")
     assert s3.contents(bucket) == {"one/two/weights/ver_1/sealed": b"1", "weights/ver_2/sealed": b"2"}
@@ -48,7 +48,7 @@ def test_where_objects_are(s3: Server, bucket: str) -> None:
 
 
 def test_an_upload_is_one_request(s3: Server, bucket: str) -> None:
-    """Large objects are uploaded in one request too, so that no part can be left behind."""
+    """Even large objects are uploaded in one request, so that no part can be left behind."""
     S3Store(f"s3://{bucket}", "weights").put("a.x", bytes(12_000_000))
     [found] = s3.client.list_objects_v2(Bucket=bucket)["Contents"]
     assert "-" not in found["ETag"]  # of an upload in parts it ends in their number
@@ -87,7 +87,7 @@ def test_credentials_come_from_the_shared_file_too(
 
 
 def test_a_bucket_without_its_feature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bucket for which nothing is installed is refused by the name of its setting, and never ignored."""
+    """A bucket whose feature is not installed is refused by the name of its setting, and never ignored."""
     monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
     with pytest.raises(InputInvalid, match="LETHE_STORE_URL"):
         installations.places(Settings(data_dir=tmp_path, store_url="s3://bucket"))

@@ -1,4 +1,4 @@
-"""The exact rank test, its levels, its power, and the three outcomes."""
+"""The exact rank test: its levels, its power, and the three outcomes."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ from lethe.proof.errors import DomainError
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 6), (3, 4), (4, 3), (5, 2)])
 def test_distribution_is_that_of_all_arrangements(m: int, n: int) -> None:
-    """The null distribution is that of counting inversions in every arrangement of two small groups."""
+    """The null distribution equals that of counting inversions in every arrangement of two small groups."""
     counts = [
         sum(place - rank for rank, place in enumerate(places)) for places in itertools.combinations(range(m + n), m)
     ]
@@ -58,7 +58,8 @@ def test_levels_sum_to_the_stated_total() -> None:
 
 
 def test_power_is_the_share_of_alarms() -> None:
-    """The estimate agrees with the share of alarms of fresh groups of the same law, in the median to 0.15."""
+    """The estimated power agrees with the share of alarms of new groups of the same distribution, in the median to
+    0.15."""
     rng = np.random.default_rng(6)
     never, shift = rng.normal(size=100), 1.2
     estimates, alarms = [], 0
@@ -107,7 +108,7 @@ def test_verdict_is_reproducible_and_counts_groups() -> None:
 
 @pytest.mark.parametrize("fault", ["nan", "few", "many"])
 def test_losses_that_are_no_losses_are_refused(fault: str) -> None:
-    """NaN, and groups of another size than canaries have, are refused and not judged."""
+    """NaN, and groups of another size than the canaries', are refused and not judged."""
     group, never = np.arange(30.0), np.arange(100.0)
     if fault == "nan":
         group[3] = np.nan

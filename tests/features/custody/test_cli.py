@@ -1,4 +1,4 @@
-"""`lethe audit verify`, on the database alone."""
+"""`lethe audit verify`, on the database without a gateway."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ Verify = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def verify(installation: Installation, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Verify:
-    """`lethe audit verify ARGUMENTS`; its exit code and what it said."""
+    """Return a function that runs `lethe audit verify ARGUMENTS` and returns its exit code and output."""
 
     def run(*arguments: str | Path) -> tuple[int, str]:
         monkeypatch.setenv("LETHE_DATA_DIR", str(installation.settings.data_dir))
@@ -40,7 +40,7 @@ def verify(installation: Installation, monkeypatch: pytest.MonkeyPatch, capfd: p
 
 @pytest.fixture
 def other(installation: Installation, by: Actor) -> str:
-    """A second tenant, with five entries that were signed."""
+    """Create a second tenant, with five signed entries."""
     with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="other", policy=Policy(), admin_key="k")
     with installation.database.writing(by=Actor(tenant_id=tenant.id, name="test")) as session:

@@ -1,4 +1,4 @@
-"""The addresses of all pages, and an installation in which everything has happened that they name."""
+"""The addresses of all pages, and an installation in which everything that they name has happened."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -20,13 +20,13 @@ ELSEWHERE |= {"/admin/oidc/return": 404}
 
 
 def paths() -> list[str]:
-    """The path of everything that is read, with names in braces."""
+    """Return the path of every page and file, with names in braces."""
     routes = [route for router in endpoints.routers() for route in router.routes if isinstance(route, APIRoute)]
     return [route.path for route in routes if "GET" in route.methods]
 
 
 def of(path: str, ids: Mapping[str, str]) -> str:
-    """The address of a path."""
+    """Return the address of a path."""
     return re.sub(r"\{(\w+)\}", lambda found: ids[found[1]], path)
 
 

@@ -16,7 +16,7 @@ ADVICE = glossary("en").runs
 
 
 def test_every_documented_failure_has_advice() -> None:
-    """Each error code that docs/operations.md explains is explained on the page, and none that does not exist."""
+    """Each error code that docs/operations.md explains is explained on the page, and no unknown one is."""
     section = (DOCS / "operations.md").read_text().partition("### RunsFailing")[2].partition("###")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     documented = {code for row in rows for code in re.findall(r"`(\w+)`", row)}

@@ -1,4 +1,4 @@
-"""Whose case a request is: assigned to people who decide, seen and filtered by those alone."""
+"""Assignment of requests to people who decide, who alone see and filter by it."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ Refused = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def person(gateway: TestClient) -> Callable[..., str]:
-    """Invite somebody; their id."""
+    """Return a function that invites a user and returns their id."""
 
     def invite(name: str, role: str = "officer", **headers: str) -> str:
         body = {"name": name, "email": f"{name.lower()}@example.com", "role": role}
@@ -71,7 +71,7 @@ def test_only_those_who_decide(
 
 
 def test_the_filter(gateway: TestClient, forget: Make, get: Get, person: Callable[..., str]) -> None:
-    """Lists, counts and exports are filtered by whose case a request is, also by nobody's; so are decisions."""
+    """Lists, counts, exports and decisions are filtered by the assignee, or for unassigned requests."""
     ids = [forget(f"p{number}", identity_verified=False)["id"] for number in range(3)]
     maria = person("Maria")
     assert gateway.post(f"{PLACE}/{ids[1]}/assign", json={"assignee": maria}).is_success
@@ -87,8 +87,8 @@ def test_the_filter(gateway: TestClient, forget: Make, get: Get, person: Callabl
 def test_the_export_says_whose_case_it_is(
     gateway: TestClient, forget: Make, key_with: Callable[..., dict[str, str]], person: Callable[..., str]
 ) -> None:
-    """The CSV has the id and the name of whom a request is assigned to, none where that is nobody, and no such columns
-    for callers who may not know."""
+    """The CSV has the id and the name of the assignee, empty if there is none, and no such columns for callers who may
+    not know."""
     ids = [forget(f"p{number}")["id"] for number in range(2)]
     maria = person("Maria")
     assert gateway.post(f"{PLACE}/{ids[0]}/assign", json={"assignee": maria}).is_success

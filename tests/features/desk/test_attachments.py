@@ -22,7 +22,7 @@ POLICY = Policy(retain_details_days=30, report_seconds=0)
 
 
 def ask(installation: Installation) -> str:
-    """A request about which its caller wrote nothing, and which has ended."""
+    """Submit a request without any text, and let it end."""
     with installation.database.writing() as session:
         people.obey(session, POLICY)
         return people.ask(session, "sub_a", POLICY).request.id
@@ -60,7 +60,8 @@ def test_a_file_goes_with_the_details(installation: Installation) -> None:
 
 
 def test_name_and_bytes_have_one_key(installation: Installation) -> None:
-    """To destroy the key of an attachment ends all of it, and nothing of another; its bytes come back before that."""
+    """Destroying the key of an attachment destroys its name and bytes, and nothing of another; its bytes are read back
+    before that."""
     request_id = ask(installation)
     first, second = attach(installation, request_id), attach(installation, request_id)
     keys = [installation.vault.key_of(one) for one in stored(installation)]
@@ -106,7 +107,7 @@ def test_lists_read_no_bytes(installation: Installation) -> None:
 
 
 def test_no_file_after_the_details(installation: Installation) -> None:
-    """Once details are kept no longer a file is refused."""
+    """An attachment is refused once details are no longer kept."""
     request_id = ask(installation)
     pass_by(installation, 31 * DAY)
     with pytest.raises(DetailsErased):

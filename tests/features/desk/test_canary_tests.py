@@ -1,4 +1,4 @@
-"""Canary tests on pages: what canaries showed of a run, beside what is certified of it."""
+"""Canary tests on pages: their results next to the certified bounds."""
 
 import re
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def model(new_dataset: Make, new_model: Make, forget: Make, work: Work) -> str:
 
 
 def test_a_run_that_passed(officer: Browser, model: str, get: Get) -> None:
-    """Home, lists and the model's page say that its last audit passed; the run's page says what it showed."""
+    """Home, lists and the model's page show that its last audit passed; the run's page shows its results."""
     found = get(f"/models/{model}")["audit"]
     numbers = evidence.between(AuditOut(**found["last"]))
     page = officer.get("/admin/overview").text
@@ -89,7 +89,7 @@ def test_a_canary_test_from_before_there_was_a_schedule(
 
 @pytest.mark.parametrize("freedom", [1, 32, 224, 4032])
 def test_how_far_chance_went_is_said_in_standard_deviations(freedom: int) -> None:
-    """A chi-squared number is as many standard deviations off as a normal one that is as unlikely, up to a tenth
+    """A chi-squared number is shown in the standard deviations of an equally unlikely normal number, up to a tenth
     beyond one."""
     for deviations in (-1.0, 0.0, 1.0, 5.0):
         squares = float(special.chdtri(freedom, special.ndtr(-deviations)))
@@ -98,7 +98,7 @@ def test_how_far_chance_went_is_said_in_standard_deviations(freedom: int) -> Non
 
 
 def test_asking_for_a_canary_test(officer: Browser, model: str, get: Get, work: Work) -> None:
-    """The button has the mechanism tested, and the page says so until it is done."""
+    """The button requests a canary test, which the page shows until it is done."""
     path = f"/admin/models/{model}"
     assert "Run a canary test" in officer.get(path).text
     answer = officer.post(f"{path}/audit")
@@ -157,7 +157,7 @@ def test_no_number_is_rounded_in_our_favour() -> None:
 def test_canary_tests_over_time(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor, new_model: Make
 ) -> None:
-    """Every run's two epsilons are plotted and listed with its version; a run that was refuted is named before all."""
+    """Every run's two epsilons are plotted and listed with its version; a refuted run is listed first."""
     path = f"/admin/models/{model}/canary-tests"
     assert f'hx-get="{path}"' in officer.get(f"/admin/models/{model}").text
     page = officer.get(path).text

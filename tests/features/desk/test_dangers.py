@@ -1,4 +1,4 @@
-"""Dangers on the first page: each is said with its number, and leads to the list that the number counts."""
+"""Dangers on the first page: each with its number, and a link to the list that it counts."""
 
 import datetime
 import html
@@ -49,12 +49,12 @@ def said(**changed: Any) -> list[str]:
 
 
 def test_what_is_safe_is_no_danger() -> None:
-    """People who wait within their time are none, nor is what ended."""
+    """Requests that wait within their time, or have ended, are not dangers."""
     assert said() == []
 
 
 def test_each_danger_says_how_much_and_why() -> None:
-    """A sentence names the number, and the reason where there is one; the worst comes first."""
+    """A sentence states the number, and the reason if there is one; the worst danger comes first."""
     seen = (
         HostOut(name="blue", workers=WorkerState.ALIVE, seen_at=AT),
         HostOut(name="green", workers=WorkerState.SILENT, seen_at=AT),
@@ -95,7 +95,7 @@ def test_every_number_leads_to_what_it_counts(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """Behind each tile of the overview and of the inbox is a list with as many entries as the tile says."""
+    """Each tile of the overview and of the inbox links to a list with as many entries as it shows."""
     for _ in range(2):
         new_model(new_dataset()["id"])
     work()
@@ -138,8 +138,8 @@ def test_every_number_leads_to_what_it_counts(
 
 
 def test_the_outlook_leads_to_what_it_counts(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """Each day of the calendar that has requests, what is overdue, what is due later and each bar lead to a list of as
-    many, in the days of the policy; a day without any leads nowhere."""
+    """Each day of the calendar with requests, overdue requests, later ones and each bar link to a list of as many, in
+    the days of the policy; an empty day has no link."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
     now = datetime.datetime.now(datetime.UTC)
     for n, (days, regulation) in enumerate([(100, "ccpa"), (35, "ccpa"), (35, "ccpa"), (20, "ccpa"), (1, "ccpa")]):

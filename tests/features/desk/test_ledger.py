@@ -1,4 +1,4 @@
-"""The ledger of all models on a page: recomputed, and to be taken away."""
+"""The ledger of all models on a page: recomputed and downloaded."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def published(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> No
 
 @pytest.mark.usefixtures("published")
 def test_the_ledger_is_recomputed(officer: Browser, installation: Installation) -> None:
-    """The button says whether all of it holds now, and what does not where somebody changed it."""
+    """The button reports whether the whole ledger is valid, and names the fault after a manipulation."""
     assert "Verify now" in officer.get("/admin/ledger").text
     page = officer.post("/admin/ledger/verify").text
     assert "The ledger is valid." in page

@@ -23,14 +23,14 @@ TEXT = "Called back: Jane Roe, +44 20 7946 0958"
 
 
 def ask(installation: Installation, policy: Policy = POLICY) -> str:
-    """A request about which its caller wrote nothing, and which has ended."""
+    """Submit a request without any text, and let it end."""
     with installation.database.writing() as session:
         people.obey(session, policy)
         return people.ask(session, "sub_a", policy).request.id
 
 
 def write(installation: Installation, request_id: str, *, policy: Policy = POLICY) -> str:
-    """Add a note; the name of its key."""
+    """Add a note and return the name of its key."""
     with installation.database.writing(by=OFFICER) as session:
         note_id = service.add_note(session, deletion.get(session, request_id), text=TEXT, policy=policy).id
     with installation.database.reading() as session:

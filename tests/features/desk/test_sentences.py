@@ -64,5 +64,5 @@ def test_every_event_has_its_sentence() -> None:
     ],
 )
 def test_what_callers_read(happened: EventKind, facts: dict[str, Any] | None, sentence: str) -> None:
-    """The sentences are those that callers have always read."""
+    """The sentences of the API are unchanged."""
     assert said(happened, facts) == sentence

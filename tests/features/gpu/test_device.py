@@ -35,7 +35,8 @@ def unheard(steps_done: int) -> None:
 
 
 class Replayed:
-    """Fills what it is given with the numbers of a seed, or from some step on with `poison`, and keeps hold of it."""
+    """Noise that fills buffers with the numbers of a seed, or from some step on with `poison`, and keeps a reference to
+    them."""
 
     def __init__(self, seed: int, *, poison: float | None = None, after: int = 0) -> None:
         self._generator = np.random.default_rng(seed)
@@ -55,7 +56,7 @@ class Replayed:
 
 
 def buffers(holder: object) -> list[torch.Tensor]:
-    """All tensors that an object of the engine holds, rows and labels apart."""
+    """Return all tensors of an engine's object, except rows and labels."""
     held = {name: value for name, value in vars(holder).items() if isinstance(value, torch.Tensor)}
     return [value for name, value in held.items() if name not in ("_rows", "_labels", "_classes", "_radius")]
 
@@ -157,7 +158,7 @@ def test_without_data_the_law_is_the_stationary_one(steps: int, device: str) -> 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_iterates_stay_in_the_ball(device: str, random_rows: Rows) -> None:
-    """Strong noise ends on the ball's surface; inside the ball nothing is moved, not by a bit."""
+    """Strong noise ends on the ball's surface; inside the ball no bit is changed."""
     data = random_rows(700, 6)
     with opened(data, device=device) as rows:
         for seed in range(5):
@@ -228,7 +229,7 @@ def test_progress_is_told_often_when_steps_are_slow(random_rows: Rows) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_progress_stops_the_steps_by_raising(device: str, random_rows: Rows) -> None:
-    """An error out of `on_progress` ends the run at once and is passed on; no iterate or noise stays behind."""
+    """An exception from `on_progress` ends the run at once and is passed on; no iterate or noise is left."""
 
     def stop(steps_done: int) -> None:
         told.append(steps_done)
@@ -266,7 +267,7 @@ def test_nothing_stays_in_a_buffer(num_classes: int, device: str, random_rows: R
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_rows_are_overwritten_when_they_are_closed(device: str, random_rows: Rows) -> None:
-    """On leaving the context the copy of the rows is zero, and the caller's rows are as they were."""
+    """On leaving the context the copy of the rows is zero, and the caller's rows are unchanged."""
     features, labels = random_rows(700, 6)
     before = features.copy()
     with opened((features, labels), device=device) as rows:
@@ -278,7 +279,7 @@ def test_rows_are_overwritten_when_they_are_closed(device: str, random_rows: Row
 
 
 def test_rows_are_read_from_a_file_that_cannot_be_written(tmp_path: Any, random_rows: Rows) -> None:
-    """Rows of a read-only memory map, more than one upload holds, arrive bit for bit."""
+    """Rows of a read-only memory map, more than one upload holds, are copied bit for bit."""
     features = np.tile(random_rows(1000, 32)[0], (700, 1))
     labels = np.zeros(len(features), np.int32)
     features.tofile(tmp_path / "features")
@@ -288,7 +289,7 @@ def test_rows_are_read_from_a_file_that_cannot_be_written(tmp_path: Any, random_
 
 
 def test_products_are_in_full_precision_whatever_the_process_asks() -> None:
-    """Reduced precision that the process has asked of torch is off within a pass, and back afterwards."""
+    """Reduced precision that the process has set in torch is disabled within a pass, and restored afterwards."""
     torch.set_float32_matmul_precision("medium")
     try:
         with full_precision():
@@ -304,18 +305,18 @@ def test_the_cpu_can_be_chosen() -> None:
 
 
 def test_auto_is_the_first_gpu_or_else_the_cpu() -> None:
-    """The setting auto means the first GPU where torch sees one, and the CPU elsewhere."""
+    """The setting auto means the first GPU that torch sees, or else the CPU."""
     assert choose("auto") == torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 
 
 def test_a_gpu_that_is_not_there_is_refused() -> None:
-    """A GPU beyond those that torch sees is an error that says how many there are and what to do."""
+    """A GPU beyond those that torch sees raises an error with their number and advice."""
     with pytest.raises(ValueError, match=r"device='cuda:999' to be one of the \d+ GPUs that torch sees.*choose auto"):
         choose("cuda:999")
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:-1", "cuda:0x1", "CPU", "", "cuda:0 ", "cuda:٣", "cuda\n"])
 def test_a_setting_that_names_no_device_is_refused(device: str) -> None:
-    """Anything but auto, cpu, cuda and cuda:i is an error that names them."""
+    """Any setting but auto, cpu, cuda and cuda:i raises an error that names them."""
     with pytest.raises(ValueError, match="to be auto, cpu or cuda:i"):
         choose(device)

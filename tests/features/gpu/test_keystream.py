@@ -27,7 +27,7 @@ BLOCK_OF_ZEROS = """
 
 
 def state_of(key: bytes, counter_and_nonce: bytes) -> torch.Tensor:
-    """The state of RFC 8439, section 2.3, as one column."""
+    """Return the state of RFC 8439, section 2.3, as one column."""
     words = np.frombuffer(np.array(CONSTANTS, "<u4").tobytes() + key + counter_and_nonce, "<i4")
     return torch.from_numpy(words.copy()).view(16, 1)
 
@@ -84,7 +84,8 @@ def test_numbers_do_not_depend_on_how_many_are_made_at_once(monkeypatch: pytest.
 
 
 def test_counter_runs_beyond_32_bits() -> None:
-    """Block 2^32 + 5 has the counter words 5 and 1, low half first: nothing repeats after 2^32 blocks."""
+    """Block 2^32 + 5 has the counter words 5 and 1, low half first, so the keystream does not repeat after 2^32
+    blocks."""
     source = with_key(KEY)
     source._next_block = 2**32 + 5
     expected = state_of(KEY, bytes.fromhex("05000000 01000000 0000000000000000"))

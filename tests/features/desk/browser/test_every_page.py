@@ -1,4 +1,4 @@
-"""Every page before a real browser, of an installation in which everything has happened."""
+"""Every page in a real browser, of an installation in which everything has happened."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,7 +14,7 @@ from tests.features.together.test_authorisation import delivered
 
 @pytest.fixture
 def seen(installation: Installation, site: Site, work: Callable[[], int]) -> list[str]:
-    """The address of each page; of requests in several states."""
+    """Return the address of each page; of requests in several states."""
     ids = addresses.happened(installation, site.api, work)
     delivered(installation, ids["request_id"], status=DeliveryStatus.DEAD)
     waits = site.forget("p3", identity_verified=False, external_id="a-rather-long-case-number-2026-000017")
@@ -31,7 +31,7 @@ def seen(installation: Installation, site: Site, work: Callable[[], int]) -> lis
 
 
 def pages(somebody: Visitor, seen: list[str]) -> Iterator[str]:
-    """Open each of them that is a page, and wait for its parts."""
+    """Open each address that is a page, and wait for its parts."""
     for address in seen:
         answer = somebody.page.request.get(somebody.site.url + address)
         if not answer.headers.get("content-type", "").startswith("text/html") or "<html" not in answer.text():
@@ -67,7 +67,7 @@ _FIRST_CONTENT = """() => {
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_every_page_is_accessible(officer: Visitor, seen: list[str]) -> None:
-    """axe-core finds no fault with any page in English on a laptop, in light and in dark; none is too wide, and the
+    """axe-core finds no fault with any English page on a laptop, in light and in dark; no page is too wide, and the
     first content of each is within one screen."""
     found = []
     for address in pages(officer, seen):

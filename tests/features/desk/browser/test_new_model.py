@@ -1,4 +1,4 @@
-"""The story of a new model: asked what it would take, made wrong, made right."""
+"""A new model: previewed, refused, and created."""
 
 import re
 
@@ -56,7 +56,7 @@ def test_numbers_move_while_somebody_types(officer: Visitor, worker: Child) -> N
 
 
 def test_without_scripts(officer: Visitor) -> None:
-    """A button shows what the model would take, and what was filled in stays."""
+    """If scripts are disabled a button previews the model, and the form keeps its input."""
     officer.site.upload(rows=400)
     officer.page.route("**/*.js*", lambda route: route.abort())
     officer.opens("/admin/models/new")

@@ -1,4 +1,4 @@
-"""The story of whoever prints a page: everything fits the paper, and is light on it."""
+"""Printed pages: everything fits the paper, in light colours."""
 
 import io
 import unicodedata
@@ -30,7 +30,7 @@ DRAWN = """() => [...document.querySelectorAll(".curves canvas")].map((canvas) =
 
 
 def drawn(page: Page) -> list[dict[str, Any]]:
-    """Each plot: how wide it is drawn, and in which colours."""
+    """Return the width and the colours of each plot."""
     found: list[dict[str, Any]] = page.evaluate(DRAWN)
     return found
 
@@ -45,7 +45,7 @@ def are_dark(plots: list[dict[str, Any]]) -> bool:
 
 @pytest.fixture
 def printer(officer: Visitor, worker: Child) -> Visitor:
-    """An officer whose screen is dark, at a model."""
+    """Return an officer with a dark screen, at a model."""
     made = officer.site.live_model()
     officer.page.emulate_media(color_scheme="dark")
     officer.opens(f"/admin/models/{made}")
@@ -96,7 +96,7 @@ def prints_its_plots(visitor: Visitor) -> None:
 
 @pytest.mark.soak
 def test_the_curves_of_a_model(printer: Visitor) -> None:
-    """They are printed whole and in light colours from a dark screen, which has them back as they were."""
+    """The curves of a model are printed whole and in light colours from a dark screen, which is restored afterwards."""
     prints_its_plots(printer)
 
 
@@ -162,7 +162,7 @@ def test_a_case_and_a_certificate(officer: Visitor, worker: Child) -> None:
 
 @pytest.mark.soak
 def test_a_model(printer: Visitor) -> None:
-    """On paper a model has its id whole, and no button of what can be done with it."""
+    """A printed model shows its whole id, and no buttons."""
     printer.opens(printer.page.url.removeprefix(printer.site.url))
     read = " ".join(sheets(printer.page))
     for there in (printer.page.url.rpartition("/")[2], "default", "Opened", "churn", "Residual influence"):
