@@ -115,7 +115,7 @@ def test_a_counter_that_is_used_up_is_refused() -> None:
 
 @pytest.mark.slow
 def test_numbers_follow_the_standard_normal_law() -> None:
-    """A million numbers pass the Kolmogorov-Smirnov test at a false-alarm rate of 1e-9."""
+    """A million numbers pass a Kolmogorov-Smirnov test at a false-alarm rate of 1e-9."""
     assert stats.kstest(normal(DeviceNoise(CPU), SIZE).numpy(), "norm").pvalue > FALSE_ALARM
 
 

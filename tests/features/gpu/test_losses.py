@@ -1,4 +1,4 @@
-"""Steps on a device, of every loss."""
+"""Steps on a device, for every loss."""
 
 from typing import Any
 

@@ -44,7 +44,7 @@ def run(model: Any, feeds: dict[str, Any]) -> Any:
 
 
 def fed(records: list[dict[str, Any]], columns: dict[str, Any] = COLUMNS) -> dict[str, Any]:
-    """The inputs of a file for records by column name."""
+    """Return the inputs of a file for records by column name."""
     feeds: dict[str, Any] = {}
     for name, column in columns.items():
         values = [record.get(name) for record in records]
@@ -87,7 +87,7 @@ def test_a_record_is_encoded_as_the_gateway_encodes_it(encoder: Any, record: dic
 
 
 def test_what_cannot_be_written_is_named() -> None:
-    """Columns that operators of ONNX cannot encode, or that are called as an output is, are refused by their names."""
+    """Columns that ONNX operators cannot encode, or that have the name of an output, are refused by name."""
     columns = {
         "born": {"kind": "datetime", "min": "1900-01-01", "max": "2020-01-01"},
         "note": {"kind": "text", "features": 64},
@@ -118,7 +118,8 @@ USED = {name: COLUMNS[name] for name in ("age", "bent", "home", "rate", "work")}
 
 
 def table(names: list[str]) -> str:
-    """A csv file of sixty records, with these labels, or with a target, or counts where the first name is one."""
+    """Return a csv file of sixty records with these labels, or with a target, or with counts if the first name is
+    one."""
     generator = np.random.default_rng(1)
     lines = [",".join([*USED, "y"])]
     for place in range(60):
@@ -130,8 +131,8 @@ def table(names: list[str]) -> str:
 
 
 def test_tables_are_predicted_as_the_gateway_predicts_them(client: Client, work: Work, tmp_path: Path) -> None:
-    """Columns in, and the gateway's probabilities, values or labels out; the metadata say which version it is, and the
-    gateway that it was handed out."""
+    """A file takes columns and returns the gateway's probabilities, values or labels; the metadata name its version,
+    and the gateway records the export."""
     models = {}
     for kind, (objective, learned) in LEARNED.items():
         (tmp_path / "t.csv").write_text(table(["0", "2", "10"] if "counts" in learned else learned.get("values", [])))

@@ -1,4 +1,4 @@
-"""The price of a target by public numbers."""
+"""The cost of a target from public numbers."""
 
 import math
 
@@ -8,8 +8,8 @@ from lethe.proof.accountant import Run
 
 
 def test_a_smaller_target_costs_no_less() -> None:
-    """Along a curve noise never rises with epsilon, and every entry is the accountant's own answer, or learning again
-    where that is no dearer."""
+    """Along a curve noise never rises with epsilon, and every entry is the accountant's own answer, or relearning if
+    that is no dearer."""
     delta, found = 1e-4, []
     for epsilon in costs.EPSILONS:
         made = calibration.mechanism_for(

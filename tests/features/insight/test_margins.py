@@ -22,7 +22,8 @@ from tests.lethe.proof.mnist_mechanism import MNIST, TARGET, converged
     before=st.integers(0, 20),
 )
 def test_the_largest_batch_fits_and_one_more_does_not(steps, epsilon, log_noise, before):
-    """The batch reaches the target in the steps it was asked for, one record more does not, and none has no answer."""
+    """The largest batch reaches the target in the given steps, one record more does not, and an unreachable target has
+    no answer."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     chain = accountant.advance(chain, Run(steps=1, records=before))
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
@@ -45,7 +46,7 @@ def test_the_largest_batch_fits_and_one_more_does_not(steps, epsilon, log_noise,
 
 @pytest.mark.parametrize("steps", [1, 10, 40, 61])
 def test_the_largest_batch_by_brute_force(steps):
-    """Counting up from nothing finds the same batch."""
+    """Counting up from zero finds the same batch."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     fits = [
         calibration.least_steps(chain, records=records, **TARGET, at_most=1000) <= steps for records in range(0, 250)
@@ -93,7 +94,7 @@ def test_the_releases_left_fit_and_one_more_does_not(records, steps, epsilon, pu
 
 
 def test_the_releases_left_by_brute_force():
-    """Publishing version after version until the budget is exceeded counts the same."""
+    """Publishing versions until the budget is exceeded gives the same count."""
     mechanism = converged(l2=0.0119, noise_scale=0.3).mechanism
     target = conversion.gdp_mu(epsilon=0.02, delta=1e-5)
     published = [5000]
@@ -114,7 +115,7 @@ def test_the_releases_left_by_brute_force():
 
 @given(records=st.integers(1, 100), steps=st.integers(0, 200), log_delta=st.floats(-20, -1))
 def test_epsilon_after_some_steps(records, steps, log_delta):
-    """Epsilon is that of the closed form, falls with every step and rises with every record."""
+    """Epsilon equals the closed form, falls with every step and rises with every record."""
     chain, delta = converged(l2=0.0119, noise_scale=0.03), math.exp(log_delta)
     c = chain.mechanism.contraction
     variance = chain.mechanism.step_variance / (1 - c**2)  # stationary: 5000 steps have run

@@ -11,7 +11,8 @@ from tests.app.unlearning.test_planner import DELTA, learned
 
 
 def test_the_options_are_compared() -> None:
-    """Unlearn now, wait for the batch, learn again: each with its steps, cheapest per request first, and why."""
+    """Unlearning now, waiting for the batch and relearning are listed with their steps and reasons, the cheapest per
+    request first."""
     chain = learned()
     found = costs.options(chain, records=1, epsilon=1.0, delta=DELTA, expected_requests=4)
     assert [option.kind for option in found] == ["batch", "unlearn", "relearn"]
@@ -74,7 +75,7 @@ def test_every_option_reaches_the_target(records: int, epsilon: float, noise_sca
 
 @given(records=st.integers(1, 60), batch=st.integers(1, 60), noise_scale=st.floats(1e-3, 0.1))
 def test_a_schedule_is_its_plans_in_order(records: int, batch: int, noise_scale: float) -> None:
-    """Batch after batch, each by its own plan from where the last one ended; the last batch takes what is left."""
+    """A schedule plans batch after batch, each from where the last one ended; the last batch takes the rest."""
     chain = learned(noise_scale=noise_scale)
     found = costs.in_batches(chain, records=records, batch=batch, epsilon=1.0, delta=DELTA)
     plans = []

@@ -1,4 +1,4 @@
-"""`:summary`: what is due, and how long requests took."""
+"""`:summary`: due requests, and the duration of completed ones."""
 
 import datetime
 from collections.abc import Callable

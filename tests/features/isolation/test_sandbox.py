@@ -1,4 +1,4 @@
-"""The sandbox of a process that reads a foreign file: what code in it cannot do, whoever started it."""
+"""The sandbox of a process that reads a foreign file: what code in it cannot do."""
 
 import json
 import os
@@ -165,7 +165,8 @@ for attempt in (lambda: open(key), lambda: os.unlink(key), lambda: os.mkdir(key 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
 def test_root_is_root_no_more() -> None:
-    """A process of root is in the sandbox the user and the group nobody, in no other group, without capabilities."""
+    """A process of root becomes the user and the group nobody in the sandbox, with no other group and no
+    capabilities."""
     program = """
 import os
 from pathlib import Path
@@ -209,7 +210,7 @@ print("went on")
 
 
 def test_processor_time_ends(tmp_path: Path) -> None:
-    """A process that computes for longer than it may is ended by the kernel."""
+    """A process that computes for longer than permitted is ended by the kernel."""
     program = (
         "from lethe.features.isolation import sandbox; sandbox.enter(memory_bytes=2**33, cpu_seconds=1)\nwhile 1: 0"
     )

@@ -1,4 +1,4 @@
-"""Randomised response and the mean, locally private: closed forms, exact coverage, and who is better when."""
+"""Randomised response and the mean under local privacy: closed forms, exact coverage, and comparisons."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The model server of docs/lineage.md does what it says."""
+"""The model server of docs/lineage.md does what the page states."""
 
 import datetime
 import re

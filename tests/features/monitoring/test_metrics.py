@@ -1,4 +1,4 @@
-"""The metrics as a whole: what a scrape costs, what its labels are, where they are told and to whom."""
+"""The metrics as a whole: the cost of a scrape, the labels, and who may read them where."""
 
 import shutil
 import subprocess
@@ -98,7 +98,7 @@ def test_a_scrape_of_a_large_archive(
 
 
 def test_metrics_count_calls_by_route(gateway: TestClient) -> None:
-    """Calls are counted by the route's template, so that no path, which may name a person, gets into a metric."""
+    """Calls are counted by the route's template, so no path, which may name a person, appears in a metric."""
     gateway.get("/v1/datasets/ds_0/subjects/jane.doe@example.org")
     gateway.get("/nowhere/jane.doe@example.org")
     gateway.request("JANE", "/nowhere")
@@ -110,7 +110,7 @@ def test_metrics_count_calls_by_route(gateway: TestClient) -> None:
 
 
 def test_labels_are_bounded(gateway: TestClient, new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
-    """No metric names a request, a model, a run or a path: labels have as many values as the code has words."""
+    """No metric names a request, a model, a run or a path: the values of labels are fixed by the code."""
     new_dataset()
     made = forget("p1")
     work()
@@ -141,8 +141,8 @@ def test_alerts_are_about_metrics_that_exist(gateway: TestClient, new_dataset: M
 def test_metrics_need_a_key_for_monitoring(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., Any]
 ) -> None:
-    """Metrics, which tell if there is work to do, are for keys with metrics:read and for operators: not for whoever
-    has no key, and not for an admin of one tenant, who may not give that scope away either."""
+    """Metrics, which reveal whether there is work to do, need metrics:read or an operator: a caller without a key is
+    refused, and so is a tenant's admin, who cannot grant that scope either."""
     for scopes, code in (((Scope.METRICS_READ,), 200), ((Scope.OPERATOR,), 200), ((Scope.ADMIN,), 403)):
         assert gateway.get("/metrics", headers=key_with(*scopes)).status_code == code
     asked = {"name": "monitoring", "scopes": ["metrics:read"]}
@@ -171,7 +171,7 @@ def test_what_was_reported_before_it_was_done_is_counted(
     sample: Sample,
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Requests that apps are shown as completed and that still wait are counted, and end to be when they are done."""
+    """Requests that apps see as completed and that still wait are counted until they are done."""
     new_dataset()
     app = key_with(Scope.REQUESTS_WRITE)
     for who in ("p1", "nobody"):
@@ -183,7 +183,7 @@ def test_what_was_reported_before_it_was_done_is_counted(
 
 
 def test_a_database_that_was_put_back_is_told(installation: Installation, gateway: TestClient, forget: Make) -> None:
-    """A database older than its tombstones is not served, and the metrics say why."""
+    """A database older than its tombstones is not served, and the metrics give the reason."""
     assert "lethe_database_put_back 0.0" in gateway.get("/metrics").text
     forget("stranger")
     tombstones.record(installation)

@@ -1,4 +1,4 @@
-"""Totals of runs and requests by their labels: those of the database, for every gateway alike."""
+"""Totals of runs and requests by their labels, read from the database, equal at every gateway."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ Sample = Callable[..., float]
 def test_regulations_and_tenants_by_name(
     sample: Sample, installation: Installation, new_dataset: Make, forget: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A regulation that a tenant named is a label while there are such requests; of too many the rest is one."""
+    """A regulation defined by a tenant is a label while it has requests; those beyond a limit share one label."""
     new_dataset()
     made = [forget(f"p{number}")["id"] for number in range(6)]
 

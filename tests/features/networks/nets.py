@@ -1,4 +1,4 @@
-"""Small networks as ONNX files, right and wrong."""
+"""Small networks as ONNX files, valid and invalid."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def onnx_file(
     domains: Sequence[tuple[str, int]] = (),
     ir_version: int = 9,
 ) -> bytes:
-    """A file with these nodes from `x` to `y`, and `w`."""
+    """Return a file with these nodes from `x` to `y`, and `w`."""
     names = ["x", "x2", "x3"][:inputs]
     graph = helper.make_graph(
         list(nodes),

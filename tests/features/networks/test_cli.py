@@ -23,8 +23,8 @@ from tests.lethe.scripted import Reply, Script
 
 @pytest.mark.soak
 def test_an_upload_through_a_network_has_a_bar(settings: Settings, admin_key: str, tmp_path: Path) -> None:
-    """An upload at a terminal shows how many of the rows the network has encoded; the answer goes to
-    standard output."""
+    """An upload at a terminal shows how many of the rows the network has encoded; the answer is printed on standard
+    output."""
     rows, network = tmp_path / "people.npz", tmp_path / "net.onnx"
     rows.write_bytes(npz(rows=6000, features=nets.WIDTH))
     network.write_bytes(nets.slow(300))

@@ -1,4 +1,4 @@
-"""The process in which a network runs: what it computes, when it is ended, and what it can reach."""
+"""The process in which a network runs: its results, its limits, and its isolation."""
 
 import contextlib
 import os
@@ -56,7 +56,7 @@ def test_features_are_those_of_the_row_alone() -> None:
 
 def test_a_row_does_not_depend_on_another() -> None:
     """A network that adds what the largest number of its batch is above 1.5 sees one row at a time: a large row changes
-    its own features alone."""
+    only its own features."""
     large = np.full((1, nets.WIDTH), 100.0)
     with process.examined(nets.raised_by_the_largest(), LIMITS) as encoder:
         beside = encoder.encode(np.concatenate([ROWS, large]))
@@ -66,7 +66,7 @@ def test_a_row_does_not_depend_on_another() -> None:
 
 
 def test_a_network_that_was_examined_starts_again() -> None:
-    """A process that is started later computes bit by bit the same."""
+    """A process that is started later computes the same results bit by bit."""
     with process.examined(nets.linear(), LIMITS) as encoder:
         found = encoder.encode(ROWS)
         assert encoder.facts["shut_in"] is True
@@ -77,7 +77,7 @@ def test_a_network_that_was_examined_starts_again() -> None:
 
 
 def test_time_and_memory_end() -> None:
-    """A network that takes too long, or more memory than it may, ends with its process and is named as such."""
+    """A network that takes too much time or memory is ended with its process and reported as such."""
     hasty, poor = (Limits(memory_bytes=most, seconds=s) for most, s in ((2**33, 0.01), (2**30, 60.0)))
     with (
         process.started(nets.slow(), **SHAPE, limits=hasty) as encoder,
@@ -129,8 +129,8 @@ line.recv_bytes()
 
 
 def test_the_process_of_a_network_is_shut_in() -> None:
-    """The process that runs a network is in the sandbox: nobody's where the gateway is root's, with one thread, no
-    files but the pipe, a filter, and limits that allow no descriptor, process or file more."""
+    """The process of a network is in the sandbox: it has user nobody if the gateway is root, one thread, no files but
+    the pipe, a call filter, and limits that allow no further descriptor, process or file."""
     with process.started(nets.linear(), **SHAPE, limits=LIMITS) as encoder:
         assert encoder.encode(ROWS).shape == (70, nets.OUT)
         folder = Path("/proc") / str(encoder._line._child.pid)
@@ -167,15 +167,15 @@ def test_a_network_that_cannot_be_shut_in_is_not_run(tmp_path: Path, monkeypatch
     ],
 )
 def test_sizes_that_a_small_file_declares_are_refused_before_it_runs(content: bytes, said: str) -> None:
-    """A file of some hundred bytes that asks for gigabytes is refused by its declared sizes."""
+    """A file of some hundred bytes that declares gigabytes is refused by its declared sizes."""
     assert len(content) < 1000
     with pytest.raises(NetworkInvalid, match=said):
         process.examine(content, LIMITS)
 
 
 def test_a_small_file_has_little_memory_and_one_batch_of_time() -> None:
-    """A network whose sizes only its rows decide gets memory by the size of its file, whatever a large one may have,
-    and its examination the time of a batch."""
+    """A network whose sizes depend on its rows gets memory by the size of its file, not by the maximum, and its
+    examination gets the time of one batch."""
     with pytest.raises(NetworkFailed, match=r"more memory than 10737\d{5} bytes"):
         process.examine(nets.slow(60_000, hidden=True), Limits(memory_bytes=2**36))
     began = time.monotonic()
@@ -208,5 +208,5 @@ print(len(os.listdir("/proc/self/task")))
 
 
 def test_limits_are_those_of_a_gateway_by_default() -> None:
-    """A network that is too much for a gateway as it comes is too much for a dry run."""
+    """The limits of a dry run equal a gateway's default limits."""
     assert service.limits_of(Settings()) == Limits()

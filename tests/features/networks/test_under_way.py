@@ -31,8 +31,8 @@ def listed(gateway: TestClient) -> Any:
 
 @pytest.mark.parametrize("kind", ["csv", "npz"])
 def test_an_upload_says_how_far_it_is(gateway: TestClient, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """While an upload goes through a network, any other call sees how many of its rows have, of how many; afterwards
-    nothing of it is listed or left, and a call without a network is never listed."""
+    """While an upload goes through a network, any other call sees how many of its rows are encoded, and the total;
+    afterwards nothing of it is listed or left, and an upload without a network is never listed."""
     monkeypatch.setattr(under_way, "_RENEWED_SECONDS", 0.0)
     network = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.slow(150))}).json()["id"]
     columns = NUMBERS | {"y": {"role": "label", "values": ["0", "1"]}}
@@ -76,8 +76,7 @@ def test_an_upload_goes_on_where_it_cannot_be_shown(gateway: TestClient, install
 
 
 def test_what_a_gateway_left_is_not_shown(gateway: TestClient, installation: Installation) -> None:
-    """An upload is shown to its tenant alone; what is not renewed any more is taken away; a refused upload leaves
-    nothing."""
+    """An upload is listed only for its tenant; a stale one is removed; a refused one leaves nothing."""
     settings = installation.settings
     given: dict[str, Any] = {"name": "people", "network_id": "net_1", "num_bytes": 7}
     with (

@@ -1,4 +1,4 @@
-"""The accountant of objective perturbation: closed forms, laws, and refusals."""
+"""The accountant of objective perturbation: closed forms, invariants, and refusals."""
 
 import json
 import math
@@ -111,13 +111,13 @@ def test_other_mechanisms_compose_with_versions():
 
 
 def test_labels_are_versions_of_their_own():
-    """C labels cost what C versions of two classes cost."""
+    """The cost of C labels is that of C versions of two classes."""
     labels = mechanism(objective=Objective.MULTILABEL_LOGISTIC_REGRESSION, num_classes=5)
     assert accountant.epsilon(labels, delta=1e-5) == pytest.approx(adaptive(mechanism(), 5), rel=1e-4)
 
 
 def test_solver_counts_in_every_notion():
-    """A coarser tolerance costs in deletion, release and adaptive, and is refused where it would be felt."""
+    """A coarser tolerance increases deletion, release and adaptive, and is refused if it would matter."""
     fine, coarse = (mechanism(tolerance=tolerance) for tolerance in (1e-7, 0.05))
     assert accountant.deletion_mu(coarse) == pytest.approx(0.1, rel=1e-6)
     assert accountant.deletion_mu(fine) < 1e-6
@@ -131,7 +131,7 @@ def test_solver_counts_in_every_notion():
 
 
 def test_nothing_published_costs_nothing():
-    """Before the first version, epsilon is 0."""
+    """Epsilon is 0 before the first version."""
     assert accountant.adaptive_epsilon([], delta=1e-5) == 0
     assert adaptive(mechanism(), 0) == 0
 
@@ -168,7 +168,7 @@ def test_chosen_mechanism_meets_its_target(classes):
 
 
 def test_documents_of_another_form_are_refused():
-    """A stated mechanism has every field, no other, and real numbers as such."""
+    """A mechanism document must have every field, no other, and numbers as such."""
     stated = mechanism().to_json()
     for changed in ({"l2": 1}, {"sigma": 1.0}, {"objective": "probit"}):
         with pytest.raises(PreconditionError, match="mechanism_of_format"):

@@ -1,4 +1,4 @@
-"""Logging in by an identity provider: a real one that the tests start, and everything that is wrong with an answer."""
+"""Logging in by an identity provider: a real one, and every fault of an answer."""
 
 import time
 import urllib.parse
@@ -57,14 +57,14 @@ def browser(company: Settings, admin_key: str) -> Iterator[Browser]:
 
 
 def begun(browser: Browser, **changed: str) -> str:
-    """The address at the provider, with some of its parameters changed."""
+    """Return the address at the provider, with some of its parameters changed."""
     address = browser.get("/admin/oidc?next=/admin/models").headers["location"]
     path, _, query = address.partition("?")
     return f"{path}?{urllib.parse.urlencode(dict(urllib.parse.parse_qsl(query)) | changed)}"
 
 
 def refused(browser: Browser, path: str) -> str:
-    """The page that refuses an answer of the provider; nobody is logged in by it."""
+    """Return the page that refuses an answer of the provider, and check that no user is logged in."""
     answer = browser.get(path)
     assert answer.status_code == 403, answer.text
     assert 'data-code="identity_refused"' in answer.text
@@ -124,7 +124,7 @@ def test_a_kelvin_sign_is_no_k(browser: Browser, provider: Provider) -> None:
 
 
 def test_answers_to_other_logins(browser: Browser, provider: Provider) -> None:
-    """Another nonce, another state, no cookie, a refusal at the provider and a made-up code let nobody in."""
+    """Another nonce, another state, no cookie, a refusal at the provider and an invented code are refused."""
     refused(browser, provider.returns(begun(browser, nonce="another"), "maria-1"))
     refused(browser, provider.returns(begun(browser, state="another"), "maria-1"))
     begun(browser)
@@ -137,7 +137,7 @@ def test_answers_to_other_logins(browser: Browser, provider: Provider) -> None:
 
 
 def test_a_login_that_was_begun_long_ago(browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten minutes after it was begun a login is over, though a browser kept its cookie."""
+    """A login ends ten minutes after it began, even if a browser kept its cookie."""
     back = provider.returns(begun(browser), "maria-1")
     later = time.time() + 601
     with monkeypatch.context() as patched:
@@ -172,7 +172,7 @@ def test_what_a_provider_publishes_is_asked_seldom(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("changed", [{"exp": -30}, {"iat": 30}, {"nbf": 30}])
 def test_the_provider_s_clock_may_differ_by_a_minute(changed: dict[str, int]) -> None:
-    """A token that expired half a minute ago, or is from half a minute ahead, is believed."""
+    """A token that expired half a minute ago, or is from half a minute ahead, is accepted."""
     key, at = RSAKey.generate_key(2048, auto_kid=True), int(time.time())
     settings = Settings(oidc_issuer="https://login.example", oidc_client_id="lethe")
     claims = {"iss": settings.oidc_issuer, "aud": "lethe", "sub": "1", "nonce": "n", "iat": at, "exp": at + 600}
@@ -197,7 +197,7 @@ def test_the_provider_s_clock_may_differ_by_a_minute(changed: dict[str, int]) ->
     ],
 )
 def test_id_tokens_are_for_this_login(changed: dict[str, Any]) -> None:
-    """A token with another issuer, audience or nonce, without a subject, or that has expired, is not believed."""
+    """A token with another issuer, audience or nonce, without a subject, or that has expired, is refused."""
     key = RSAKey.generate_key(2048, auto_kid=True)
     settings = Settings(oidc_issuer="https://login.example", oidc_client_id="lethe")
     at = int(time.time())
@@ -216,7 +216,7 @@ def test_id_tokens_are_for_this_login(changed: dict[str, Any]) -> None:
 
 
 def test_settings_belong_together() -> None:
-    """An issuer without a client, or one that is not reached by https, is no setting."""
+    """An issuer without a client, or without https, is an invalid setting."""
     for wrong in ({"oidc_issuer": "https://login.example"}, {"oidc_issuer": "http://a.example", "oidc_client_id": "l"}):
         with pytest.raises(ValueError, match=r"oidc|OIDC"):
             Settings(**wrong)

@@ -1,4 +1,4 @@
-"""People who log in: invitations, passwords, codes, roles, and the last one who may administer."""
+"""Users who log in: invitations, passwords, codes, roles, and the last administrator."""
 
 import dataclasses
 import datetime
@@ -58,7 +58,7 @@ def invited(installation: Installation, by: Actor, admin: Caller) -> Invited:
 
 
 def logged_in(installation: Installation, user_id: str) -> str:
-    """The token of a session of theirs."""
+    """Return the token of a session of the user."""
     token = sessions.new_token()
     with installation.database.reading() as session:
         caller = users.caller_as(session, session.get_one(User, user_id))
@@ -78,7 +78,7 @@ def is_open(installation: Installation, token: str) -> bool:
 
 @pytest.mark.usefixtures("costly_passwords")
 def test_passwords() -> None:
-    """A password is kept as an argon2id hash, which matches it alone; nobody has none."""
+    """A password is kept as an argon2id hash, which matches only it; without a hash no password matches."""
     kept = credentials.hash_of(PASSWORD)
     assert kept.startswith("$argon2id$")
     assert credentials.matches(PASSWORD, kept)
@@ -98,7 +98,8 @@ def test_passwords_are_long_enough(password: str) -> None:
 
 
 def test_codes() -> None:
-    """A code is good for its step and those beside it, and not once a code of its step or a later one was accepted."""
+    """A code is valid for its step and the adjacent ones, and not after a code of its step or a later one was
+    accepted."""
     secret = credentials.new_secret()
     step = int(AT.timestamp()) // credentials.SECONDS
     for offset, accepted in ((-2, None), (-1, step - 1), (0, step), (1, step + 1), (2, None)):
@@ -137,7 +138,7 @@ def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited:
 
 
 def test_the_secret_is_sealed(installation: Installation, by: Actor, invited: Invited) -> None:
-    """In the database the secret of an app is sealed; without the keys of the installation it opens nothing."""
+    """The secret of an app is sealed in the database; without the keys of the installation it cannot be opened."""
     user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         users.get(session, user_id).totp = Authenticator(secret=secret)
@@ -149,8 +150,8 @@ def test_the_secret_is_sealed(installation: Installation, by: Actor, invited: In
 
 
 def test_logging_in(installation: Installation, by: Actor, admin: Caller, invited: Invited) -> None:
-    """The address in whatever case and the password let somebody in; a wrong one, an unknown address and an
-    invitation that was not accepted do not."""
+    """The address in any case and the password log a user in; a wrong password, an unknown address and an invitation
+    that was not accepted do not."""
     user_id = invited()
     with installation.database.writing(by=by) as session:
         users.create(session, name="New", email="new@example.com", role=Role.VIEWER, by=admin)
@@ -162,7 +163,7 @@ def test_logging_in(installation: Installation, by: Actor, admin: Caller, invite
 
 
 def test_a_stronger_hash_at_a_login(installation: Installation, by: Actor, invited: Invited) -> None:
-    """A hash of weaker parameters is made anew when its person logs in."""
+    """A hash of weaker parameters is replaced when its user logs in."""
     weak, user_id = credentials.PasswordHasher(time_cost=1, memory_cost=64).hash(PASSWORD), invited()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)
@@ -250,8 +251,8 @@ def test_a_damaged_authenticator_lets_nobody_in(
 def test_a_provider_lets_in_who_was_invited(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """An identity's address lets a person in while their invitation is open, or if they have a password; not
-    after it has expired, and not while wrong codes lock them out."""
+    """A user logs in by an identity's address while their invitation is open, or if they have a password, but not after
+    the invitation expired, nor while wrong codes lock them out."""
     here = OidcIdentity(issuer="https://login.example", subject="1", email="ann@example.com")
     with installation.database.writing(by=by) as session:
         ann, _ = users.create(session, name="Ann", email="ann@example.com", role=Role.VIEWER, by=admin)
@@ -273,7 +274,7 @@ def test_a_provider_lets_in_who_was_invited(
 
 
 def test_a_session_is_of_a_key_or_of_a_person(installation: Installation) -> None:
-    """The database takes no session that is of neither."""
+    """The database refuses a session of neither a key nor a user."""
     at = AT
     with pytest.raises(sa.exc.IntegrityError), installation.database.writing() as session:
         session.add(DashboardSession(token_hash="0" * 64, opened_at=at, seen_at=at, expires_at=at))
@@ -319,7 +320,7 @@ def test_the_last_administrator_stays(installation: Installation, by: Actor, adm
 def test_nobody_gives_more_than_they_have(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """An administrator makes and touches no operator, whose scope is above the tenant."""
+    """An administrator can neither create nor change an operator, whose scope is above the tenant."""
     operator = invited(Role.OPERATOR, "olga@example.com")
     with installation.database.reading() as session:
         maria = users.caller_as(session, session.get_one(User, invited(Role.ADMINISTRATOR)))
@@ -335,7 +336,7 @@ def test_nobody_gives_more_than_they_have(
 
 
 def test_roles() -> None:
-    """Each role has scopes; a viewer changes nothing, and nobody below an administrator reaches the keys."""
+    """Each role has scopes; a viewer changes nothing, and only administrators reach the keys."""
     assert SCOPES_OF.keys() == set(Role)
     assert all(scope.value.endswith(":read") for scope in SCOPES_OF[Role.VIEWER])
     assert not any({Scope.ADMIN, Scope.OPERATOR} & SCOPES_OF[role] for role in (Role.OFFICER, Role.ENGINEER))

@@ -1,4 +1,4 @@
-"""The endpoints below `/v1/agents`: whose signatures a tenant believes."""
+"""The endpoints below `/v1/agents`: the agents whose signatures a tenant accepts."""
 
 import base64
 from collections.abc import Callable
@@ -47,6 +47,6 @@ def test_a_repeated_call_registers_nothing_twice(gateway: TestClient, refused: R
 def test_an_agent_that_could_not_sign_is_not_registered(
     gateway: TestClient, refused: Refused, changed: dict[str, Any]
 ) -> None:
-    """Its key is checked when it is registered, and so are its id and its name."""
+    """An agent with an invalid key, id or name is refused on registration."""
     refused(gateway.post("/v1/agents", json=AGENT | changed), 422, "input_invalid")
     assert gateway.get("/v1/agents").json()["items"] == []

@@ -1,4 +1,4 @@
-"""The certificate that OpenDSR answers are signed under: given, or made."""
+"""The certificate that OpenDSR answers are signed under, given or generated."""
 
 import base64
 import datetime
@@ -22,7 +22,7 @@ DOMAIN = "privacy.example.com"
 
 @functools.cache
 def key_of(name: str) -> RSAPrivateKey:
-    """Return the RSA key of this name, made by the first test that asks for it."""
+    """Return the RSA key of this name, made on first use."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
@@ -44,7 +44,7 @@ def issued(key: RSAPrivateKey, *domains: str) -> str:
 
 
 def given(folder: Path, certificates: str | None, key: str | None) -> Settings:
-    """Settings with these files."""
+    """Return settings with these files."""
     settings = Settings(data_dir=folder, opendsr_domain=DOMAIN)
     if certificates is not None:
         settings.opendsr_certificate_file = folder / "given.pem"
@@ -74,7 +74,7 @@ def test_without_settings_one_is_made_once(tmp_path: Path, domain: str) -> None:
 
 
 def test_a_signature_verifies_under_the_certificate(tmp_path: Path) -> None:
-    """The headers carry the domain, and RSA over SHA-256 of exactly the body."""
+    """The headers contain the domain, and an RSA signature over SHA-256 of exactly the body."""
     signer = opendsr.signer(Settings(data_dir=tmp_path, host=DOMAIN))
     headers = signer.headers(b"body")
     assert headers["X-OpenDSR-Processor-Domain"] == DOMAIN

@@ -1,4 +1,4 @@
-"""The messages of the Data Rights Protocol: opened, believed for ten minutes, and answered in its words."""
+"""The messages of the Data Rights Protocol: opened, valid for ten minutes, and answered in its terms."""
 
 import base64
 import dataclasses
@@ -192,7 +192,7 @@ def test_the_subject_is_the_claim_that_the_policy_names(
 
 @pytest.mark.parametrize("flag", ["yes", "", 1, ["true"], {}])
 def test_a_verification_that_is_neither_true_nor_false_is_malformed(flag: object) -> None:
-    """The claim that a person was verified is a boolean, or one of the texts "true" and "false"."""
+    """The claim that a person was verified must be a boolean, or one of the texts "true" and "false"."""
     with pytest.raises(InputInvalid):
         exercise(email_verified=flag)
 

@@ -1,4 +1,4 @@
-"""`lethe request import` and `export`: lists of people in, what became of them out, and no identifier anywhere."""
+"""`lethe request import` and `export`: lists of people in, results out, and no identifier in either output."""
 
 import csv
 import hashlib
@@ -28,7 +28,8 @@ def says_nobody(ended: Ended, *people: str) -> bool:
 
 
 def test_a_list_of_hashes(live: Lethe, people: Path, tmp_path: Path) -> None:
-    """Each hash of a file is a request; the people behind them are forgotten, and kept out if nothing is held."""
+    """Each hash of a file becomes a request; the people behind them are forgotten, and suppressed if nothing is
+    held."""
     live("dataset", "create", people, "--classes", "0,1")
     file, out = tmp_path / "drop.txt", tmp_path / "results.csv"
     stranger = hashlib.sha256(b"stranger@example.org").hexdigest()
@@ -52,7 +53,7 @@ def test_a_list_of_hashes(live: Lethe, people: Path, tmp_path: Path) -> None:
 
 
 def test_a_list_again(live: Lethe, tmp_path: Path) -> None:
-    """The same file from the same source makes nothing twice, nor with another regulation; from another source, or
+    """The same file from the same source creates nothing twice, even with another regulation; from another source, or
     changed, it does."""
     file, out, again = tmp_path / "drop.txt", tmp_path / "results.csv", tmp_path / "again.csv"
     file.write_text("\n".join(HASHES))
@@ -139,7 +140,8 @@ def test_a_dry_run(live: Lethe, tmp_path: Path) -> None:
     ],
 )
 def test_files_that_are_no_lists(lethe: Lethe, tmp_path: Path, content: bytes, columns: tuple[str, ...]) -> None:
-    """A file that does not say who is meant ends in one line, which quotes nothing of it, and nothing is sent."""
+    """A file that does not identify subjects is refused in one line, which quotes nothing of it, and nothing is
+    sent."""
     file = tmp_path / "list.csv"
     file.write_bytes(content)
     options = itertools.chain.from_iterable(("--column", column) for column in columns)
