@@ -1,4 +1,4 @@
-"""Agents, and requests that came by a protocol: found by their ids, and retained."""
+"""Agents, and requests that came by a protocol: look-up by their ids, and retention."""
 
 import base64
 import datetime
@@ -34,7 +34,7 @@ def verify_key(key: Ed25519PrivateKey = KEY) -> str:
 def message(
     installation: Installation, *, seconds_ago: int = 1, key: Ed25519PrivateKey = KEY, business_id: str = "ONE"
 ) -> bytes:
-    """A call for a token, which `key` signs."""
+    """Return a set-up message signed by `key`."""
     with installation.database.reading() as session:
         issued_at = now(session) - seconds_ago * SECOND
     said = {
@@ -50,7 +50,7 @@ def message(
 
 @pytest.fixture
 def one(installation: Installation, by: Actor) -> Actor:
-    """A tenant that is `ONE` in the network."""
+    """Create a tenant that is `ONE` in the network."""
     with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"drp_business_id": "ONE", "drp_claim": "email"})
     return by
@@ -58,7 +58,7 @@ def one(installation: Installation, by: Actor) -> Actor:
 
 @pytest.fixture
 def two(installation: Installation, by: Actor) -> Actor:
-    """Another, which is `TWO`."""
+    """Create another tenant, which is `TWO`."""
     with installation.database.writing(by=by) as session:
         policy = Policy(drp_business_id="TWO", drp_claim="email")
         made = tenants.create(session, name="two", policy=policy, admin_key=access.new_key())
@@ -95,7 +95,7 @@ def test_a_message_is_for_the_business_that_it_names(installation: Installation,
 
 
 def test_a_token_is_a_key_for_the_protocol_alone(installation: Installation, one: Actor) -> None:
-    """It has the scope `agent` in the agent's tenant, and leads back to the agent."""
+    """A new token is a key with only the scope `agent` in the agent's tenant, and identifies the agent."""
     row_id = register(installation, one)
     token = set_up(installation, message(installation))
     with installation.database.reading() as session:

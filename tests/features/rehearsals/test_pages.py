@@ -1,4 +1,4 @@
-"""Pages of rehearsals: asked for on the model's page, read as tables and curves."""
+"""Pages of rehearsals: requested on the model's page, and read as tables and curves."""
 
 from collections.abc import Callable
 from typing import Any
@@ -64,7 +64,7 @@ def test_a_rehearsal_from_asking_to_reading(
 def test_one_that_failed(
     officer: Browser, installation: Installation, new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """The page says that it failed, why, and that the model is as it was."""
+    """The page states that a rehearsal failed, the reason, and that the model is unchanged."""
     model = new_model(new_dataset()["id"])["id"]
     work()
     one = officer.post(f"/admin/models/{model}/rehearsals", people="10").headers["location"]

@@ -27,13 +27,13 @@ DAY = datetime.timedelta(days=1)
 
 
 def told(deliveries: Callable[[], list[WebhookDelivery]]) -> list[tuple[str, str]]:
-    """The event and the task of each webhook that is sent or will be."""
+    """Return the event and the task of each webhook that is sent or planned."""
     rows = [row for row in deliveries() if row.event.startswith("system_task.")]
     return [(row.event.removeprefix("system_task."), json.loads(row.letter.body)["data"]["id"]) for row in rows]
 
 
 def shift(installation: Installation, request_id: str, **times: datetime.timedelta) -> None:
-    """Move times of a request, counted from now."""
+    """Move times of a request relative to now."""
     with installation.database.writing() as session:
         request = session.get_one(DeletionRequest, request_id)
         for name, until in times.items():
@@ -49,7 +49,8 @@ def test_a_request_about_anybody_waits_for_every_system(
     settled: Callable[[], None],
     get: Get,
 ) -> None:
-    """A request about a person of whom Lethe holds nothing completes when the system has acknowledged, not before."""
+    """A request about a person of whom Lethe holds nothing completes when the system has acknowledged, and not
+    before."""
     system = new_system(public_key=system_key["x"])
     request = forget("a@example.com")
     assert request["status"] == "accepted"
@@ -110,8 +111,8 @@ def test_a_task_is_sent_when_the_grace_period_is_over(
     task_of: New,
     deliveries: Callable[[], list[WebhookDelivery]],
 ) -> None:
-    """A webhook is planned for the end of the grace period; a request that is cancelled before sends nothing, one that
-    is cancelled after it tells the system so."""
+    """A webhook is planned for the end of the grace period; a request cancelled before it sends nothing, and one
+    cancelled after it notifies the system."""
     policy(grace_seconds=3600)
     new_system()
     request = forget("a", external_id="case 7")
@@ -141,7 +142,7 @@ def test_the_decision_about_a_request_opens_its_tasks(
     gateway: TestClient, policy: Callable[..., None], new_system: New, forget: New, get: Get
 ) -> None:
     """A request in review has no tasks; approval opens them, once; rejection opens none. Systems that are registered
-    later are asked by later requests alone."""
+    later get tasks only from later requests."""
     policy(auto_accept=False)
     new_system()
     approved, rejected = forget("a"), forget("b")
@@ -231,7 +232,7 @@ def test_a_caller_who_may_not_know_learns_nothing_of_tasks(
 def test_notes_are_erased_with_the_details_of_a_request(
     installation: Installation, gateway: TestClient, new_system: New, forget: New, task_of: New, get: Get
 ) -> None:
-    """The note of a task goes with the details of its request; who acknowledged, and the bundle, remain."""
+    """The note of a task is deleted with the details of its request; the acknowledging key and the bundle remain."""
     new_system()
     request = forget("a")
     task = task_of(request["id"])

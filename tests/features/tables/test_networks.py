@@ -1,4 +1,4 @@
-"""A dry run of rows that are a network's features: by the file on this machine, as the gateway would make them."""
+"""A dry run of rows that are a network's features, from the file on this machine, as the gateway would make them."""
 
 import hashlib
 import json
@@ -39,8 +39,8 @@ def network(tmp_path: Path) -> Path:
 
 
 def test_rows_are_those_that_the_gateway_would_store(gateway: TestClient, network: Path, tmp_path: Path) -> None:
-    """A dry run by the network's file has bit by bit the rows of an upload by the registered network, says which
-    network that was and how far it is, and measures models of its features."""
+    """A dry run with the network's file has bit by bit the rows of an upload with the registered network, names the
+    network and its progress, and measures models of its features."""
     told: list[tuple[str, int, int | None]] = []
     digest = hashlib.sha256(nets.linear()).hexdigest()
     found = preview(table(), network=NetworkFile(network, digest), progress=lambda *said: told.append(said), **ONE)
@@ -113,7 +113,7 @@ def test_what_a_gateway_would_not_run_is_refused(
 
 
 def test_a_network_is_run_on_linux_alone(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a system that shuts no process in, a file is refused before it is looked at."""
+    """A file is refused unread on a system that cannot sandbox a process."""
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(NetworkFailed, match="needs Linux"):
         networks.opened(network, parse_schema(SCHEMA))

@@ -1,4 +1,4 @@
-"""The models of scikit-learn that a dry run is compared with."""
+"""The scikit-learn models that a dry run is compared with."""
 
 import numpy as np
 import pytest

@@ -56,7 +56,7 @@ def test_identical_laws_cost_nothing():
 
 
 def coins(alpha: float, rho: float, eps: float) -> float:
-    """The largest p - e^eps q over coins with D_alpha(p || q) <= rho: q on a grid, p by bisection."""
+    """Return the largest p - e^eps q over coins with D_alpha(p || q) <= rho: q on a grid, p by bisection."""
     q = np.concatenate([np.geomspace(1e-12, 0.5, 20_000), np.linspace(0.5, 1 - 1e-9, 20_000)])
     low, high = q.copy(), np.full_like(q, 1 - 1e-15)
     for _ in range(60):

@@ -29,7 +29,7 @@ def cycles(draw: st.DrawFn) -> dict[str, float]:
 
 
 def place_mu(at: dict[str, float], place: int | None, *, share: float = 1.0) -> float:
-    """mu of a row of one batch, or of all, step by step."""
+    """Return mu of a row of one batch, or of all, step by step."""
     steps = []
     for t in range(int(at["T"] + at["K"])):
         size = min(1.0, (at["T"] - t) / at["q"]) if t < at["T"] else 1.0
@@ -48,7 +48,7 @@ def place_mu(at: dict[str, float], place: int | None, *, share: float = 1.0) -> 
 @settings(max_examples=150)
 @given(at=cycles())
 def test_mu_is_that_of_a_step_by_step_string_in_every_place(at):
-    """The largest and the smallest mu over all batches equal those of every place computed step by step."""
+    """The largest and the smallest mu over all batches equal those of every position computed step by step."""
     result = evaluate("cyclic_batches", at)
     mus = [place_mu(at, place) for place in range(at["B"])]
     assert result["mu"] == pytest.approx(max(mus), rel=1e-12)
@@ -96,15 +96,15 @@ def test_a_falling_step_size_hides_the_last_visit():
 
 
 def test_more_batches_than_steps_leave_rows_unread():
-    """A row in a batch that was not read yet has moved nothing."""
+    """A row in a batch that was not read yet has an influence of 0."""
     result = evaluate("cyclic_batches", ADULT | {"T": 99})
     assert result["mu_least"] == 0 < result["mu"]
 
 
 @pytest.mark.parametrize("q", [1, 500])
 def test_all_places_cost_no_more_than_their_visits(q):
-    """The work of finding the worst place grows with the steps of the cool-down, not with the numbers of places and
-    steps."""
+    """The work of finding the worst position grows with the steps of the cool-down, not with the numbers of positions
+    and steps."""
 
     def cost(B: int, T: int, q: int) -> int:
         return calls(lambda: evaluate("cyclic_batches", ADULT | {"B": B, "T": T, "q": q}))

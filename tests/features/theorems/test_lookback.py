@@ -1,4 +1,4 @@
-"""The lookback of the accountant beside the calculator's theorem of cyclic batches."""
+"""The lookback of the accountant, compared with the calculator's theorem of cyclic batches."""
 
 import pytest
 

@@ -75,7 +75,7 @@ def test_printed_and_corrected_theorem_agree_at_equality(q, B, eps_dd, r, sigma2
 
 
 def test_printed_theorem_asks_for_more_after_longer_learning():
-    """Learning longer than needed raises the printed number of steps, not the one that is really needed."""
+    """Learning longer than needed raises the printed number of steps, but not the corrected one."""
     least = evaluate("t52", THEOREM)
     longer = evaluate("t52", THEOREM | {"steps_learned": least["K_A"] + 1000})
     assert longer["K_Abar"] == least["K_Abar"]

@@ -1,9 +1,8 @@
-"""The calculator against the tables of the papers, each with the smoothness constant it was made with.
+"""The calculator compared with the tables of the papers, each with its own smoothness constant.
 
 The two-class step counts that the authors of Langevin unlearning store were made with a smoothness measured on the
-data, lambda_max(X'X/n)/4 + lambda, not with the 1/4 + lambda their Table 1 states; lambda is 1e-6 n throughout. Counts
-compared up to 1e-5 come from a search over orders that stopped early: here they are up to 6e-6 smaller.
-"""
+data, lambda_max(X'X/n)/4 + lambda, not with the 1/4 + lambda that their Table 1 states; lambda is 1e-6 n throughout.
+Counts compared up to 1e-5 come from a search over orders that stopped early: here they are up to 6e-6 smaller."""
 
 import math
 
@@ -22,7 +21,8 @@ ROUNDED = {"Mlip": 1, "m": 0.0119, "L": 0.2619, "n": 11982, "delta": "1/n"}
 
 @pytest.mark.parametrize(("eps", "sigma"), [(0.05, 0.18716), (0.1, 0.09370), (1.0, 0.00958), (5.0, 0.00208)])
 def test_table_3_of_langevin_unlearning(eps, sigma):
-    """The least noise for one step on MNIST, one record, smoothness 1/4 + lambda, is the published one within 1 %."""
+    """The smallest noise for one step on MNIST, one record, smoothness 1/4 + lambda, is the published one within 1
+    %."""
     least = evaluate("alg4_sigma", MNIST | {"L": STATED, "eps_target": eps, "K": 1, "S": 1})["sigma"]
     assert least == pytest.approx(sigma, rel=0.01)
 

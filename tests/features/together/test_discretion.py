@@ -42,7 +42,7 @@ BODIES: dict[str, Any] = {
 
 
 class Pair:
-    """Two people to whom the same happens: of one there are rows, of the other nothing."""
+    """Two people with the same requests, one with rows and one without."""
 
     def __init__(self, gateway: TestClient, app: dict[str, str], held: str, unknown: str) -> None:
         self.gateway, self.app = gateway, app
@@ -68,7 +68,7 @@ class Pair:
             self.same([self.seen(answer.json()) | {"code": answer.status_code} for answer in answers])
 
     def look(self) -> None:
-        """Through the eyes of an app: the last request, its events, and the lists in which the person is."""
+        """Read what an app can: the last request, its events, and the lists that contain the person."""
         last = [mine[-1] for mine in self.requests]
         self.same([self.seen(self.gateway.get(f"{PLACE}/{one}", headers=self.app).json()) for one in last])
         self.same([self.events(one) for one in last])
@@ -114,7 +114,7 @@ def moment(text: str) -> datetime.datetime:
 
 
 def rounded(passed: datetime.timedelta) -> float:
-    """Calls take a while: hours are what a caller learns from."""
+    """Round times to hours, as calls take a while."""
     return round(passed / HOUR)
 
 
@@ -128,7 +128,7 @@ def law(installation: Installation, request: pytest.FixtureRequest) -> Policy:
 def pairs(
     law: Policy, gateway: TestClient, new_dataset: Make, key_with: Callable[..., dict[str, str]]
 ) -> Iterator[Pair]:
-    """Ever new ones, of a dataset of made-up people."""
+    """Yield new pairs of a dataset of made-up people."""
     new_dataset(rows=400)
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     return (Pair(gateway, app, f"p{number}", f"stranger {number}") for number in itertools.count())
@@ -231,7 +231,7 @@ def test_systems_trainers_ledgers_and_maps_tell_an_app_nothing(
 def test_a_certificate_tells_that_a_model_held_somebody(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., Any]
 ) -> None:
-    """Certificates, and lists of what a model was asked, need accounting:read."""
+    """Certificates, and lists of a model's requests, need accounting:read."""
     app, auditor = key_with(Scope.REQUESTS_READ), key_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     for path in (f"{PLACE}/dr_0/certificate", "/v1/certificates/crt_0", f"{PLACE}?model_id=mdl_0"):
         refused(gateway.get(path, headers=app), 403, "scope_missing")
@@ -277,8 +277,8 @@ def test_pages_of_what_looks_accepted(
 def test_a_busy_service_tells_nothing(
     installation: Installation, gateway: TestClient, new_dataset: Make, key_with: Callable[..., Any]
 ) -> None:
-    """While no worker does anything, an app sees people who are held and strangers end at the same age, in every answer
-    of it, and nobody before; officers see who still waits."""
+    """While no worker is active, an app sees held people and strangers complete at the same age, in every answer, and
+    none before; officers see the waiting requests."""
     with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=3 * 3600))
     new_dataset()

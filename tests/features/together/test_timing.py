@@ -12,12 +12,12 @@ from examples.adult.demo import service
 from lethe import Client
 
 TRIALS = 40
-"""Number of trials, half of them of people who are held: the standard error of an AUC of 0.5 is 0.09."""
+"""Number of trials, half of them of held people: the standard error of an AUC of 0.5 is 0.09."""
 MAX_CHANCE = 1e-4
-"""Probability with which the test of an AUC fails although calls take the same time. An AUC of 0.83 is as far as that
-from 0.5. `./dev bench timing` measures with as many trials and other callers as wanted."""
+"""Probability with which the test of an AUC fails although calls take the same time. An AUC of 0.83 is that far from
+0.5. `./dev bench timing` measures any number of trials, with other callers."""
 REPEATS = 60
-"""Number of requests about one person before the next call: what told most while work began at each request."""
+"""Number of requests about one person before the next call, which revealed most while work began at each request."""
 
 
 @pytest.mark.soak

@@ -25,7 +25,7 @@ def test_plants_are_trained_on_scored_and_may_stop_publication(
     get: Callable[[str], Any],
     code: str | None,
 ) -> None:
-    """A planted row is trained on; its plant measures losses of any rows under the new artefacts, and its code stops
+    """Planted rows are trained on; their plant measures losses of any rows under the new artefacts, and its code stops
     the publication. Its report is kept either way."""
     losses: list[float] = []
 

@@ -1,4 +1,4 @@
-"""The sandbox of trainers: what a command may do in it, and by which name each other command is refused."""
+"""The sandbox of trainers: what a command may do in it, and the name of each refusal."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,8 @@ def run(source: str, *, limits: SandboxLimits = LIMITS) -> dict[str, bytes]:
 
 
 def test_command_reads_its_files_and_hands_out_what_it_declared() -> None:
-    """A command has its files, its variables and a writable folder; other files that it writes stay behind."""
+    """A command has its files, its variables and a writable folder; undeclared files that it writes are not
+    returned."""
     source = """
 import os
 open("b", "w").write("x")
@@ -67,7 +68,7 @@ open("artefacts/a", "w").write(repr(seen))
     ],
 )
 def test_command_is_refused_by_name(code: str, source: str) -> None:
-    """A command that opens a socket, writes outside of its folder, fails, leaves other outputs than it declared, or
+    """A command that opens a socket, writes outside of its folder, fails, leaves other outputs than declared, or
     exceeds a limit is refused by the name of the reason."""
     with pytest.raises(TrainerRefused) as refused:
         run(source)

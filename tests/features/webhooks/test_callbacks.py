@@ -35,7 +35,7 @@ def submit(installation: Installation, by: Actor, *subjects: str, source: str, *
 
 
 def told(installation: Installation, url: str = URLS[0]) -> list[tuple[WebhookDelivery, dict[str, Any]]]:
-    """Each delivery to a receiver, in their order, and its body."""
+    """Return each delivery to a receiver, in order, and its body."""
     with installation.database.reading() as session:
         query = sa.select(WebhookDelivery).where(sealed.refers_to(session, WebhookDelivery.receiver_ref, url))
         query = query.order_by(WebhookDelivery.created_at)
@@ -73,7 +73,7 @@ def test_a_controller_is_told_once_of_each_status(installation: Installation, by
 
 
 def test_work_that_has_begun_is_told(installation: Installation, by: Actor) -> None:
-    """A controller who may know hears that the work has begun; one who may not does not."""
+    """A controller who may know is notified that the work has begun; one who may not is not."""
     for discreet, expected in ((False, ["pending", "in_progress"]), (True, ["pending"])):
         url = URLS[discreet]
         [request_id] = submit(
@@ -87,7 +87,7 @@ def test_work_that_has_begun_is_told(installation: Installation, by: Actor) -> N
 
 
 def test_an_end_that_is_reported_later(installation: Installation, by: Actor) -> None:
-    """A discreet caller is told of the end of a controller's request when its last part is reported, whatever the
+    """A discreet caller is notified of the end of a controller's request when its last part is reported, whatever the
     other parts' states."""
     policy = Policy(report_seconds=3600)
     first, second = submit(installation, by, "a", "b", source="opendsr", policy=REVIEWED, discreet=True)
@@ -109,7 +109,7 @@ def test_an_end_that_is_reported_later(installation: Installation, by: Actor) ->
 
 
 def test_the_same_name_in_another_tenant_is_another(installation: Installation, by: Actor) -> None:
-    """A controller may send the same subject request to two tenants: neither is told of the other's."""
+    """A controller may send the same subject request to two tenants: neither is notified of the other's."""
     with installation.database.writing() as session:
         default = session.get_one(Tenant, DEFAULT_TENANT)
         session.add(Tenant(id="ten_2", name="two", policy=default.policy, created_at=now(session)))
@@ -127,7 +127,7 @@ def test_the_same_name_in_another_tenant_is_another(installation: Installation, 
 
 
 def test_an_agent_is_told_why(installation: Installation, by: Actor) -> None:
-    """An agent is told each status of its request once, with the protocol's reason for a refusal."""
+    """An agent is notified of each status of its request once, with the protocol's reason for a refusal."""
     kept = {"agent_id": "AGENT", "identity": "unverified"}
     how = {"policy": REVIEWED, "regulation": "ccpa", "discreet": True, "metadata": kept, "identity_verified": False}
     ids = submit(installation, by, "a", "b", source="drp", **how)

@@ -53,14 +53,14 @@ def pass_by(installation: Installation, time: datetime.timedelta) -> None:
 
 @pytest.fixture
 def other(installation: Installation) -> Actor:
-    """Actor of a second tenant."""
+    """Return the actor of a second tenant."""
     with installation.database.writing(by=Actor(tenant_id=DEFAULT_TENANT, name="test")) as session:
         tenant = tenants.create(session, name="other", policy=Policy(), admin_key=access.new_key())
     return Actor(tenant_id=tenant.id, name="test")
 
 
 def test_what_is_taken_is_out_of_sight(installation: Installation, by: Actor) -> None:
-    """A delivery is taken once while its lease lasts, and again when it is over, under the same id."""
+    """A delivery is claimed once while its lease lasts, and again when it is over, under the same id."""
     submit(installation, by, asked(installation, by))
     [first] = claim(installation)
     assert (first.event, first.url, first.source) == ("deletion_request.accepted", URL, None)
@@ -72,7 +72,7 @@ def test_what_is_taken_is_out_of_sight(installation: Installation, by: Actor) ->
 
 
 def test_of_many_who_claim_one_gets_it(installation: Installation, by: Actor) -> None:
-    """Couriers that claim at the same moment share what is due: nothing is taken twice, and nothing is left."""
+    """Dispatchers that claim at the same moment share the due deliveries: none is claimed twice, and none is left."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(30)))
     start = threading.Barrier(6)
 
@@ -118,7 +118,7 @@ def test_what_comes_first_is_told_first(installation: Installation, by: Actor, d
 def test_an_end_that_is_reported_later_does_not_come_earlier(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """When what was before it has arrived, a discreet end still waits until it is reported."""
+    """A discreet end waits until it is reported, even if earlier events have arrived."""
     submit(installation, by, asked(installation, by, discreet=True))
     [accepted] = claim(installation)
     assert record(installation, accepted, DELIVERED) == "delivered"
@@ -142,7 +142,7 @@ def test_an_attempt_that_was_taken_away_does_not_count(
 
 
 def test_the_tenth_failure_is_the_last(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A delivery is tried ten times, with pauses; then it is dead, and what waited for it goes."""
+    """A delivery is tried ten times, with pauses; then it is dead, and later events are sent."""
     submit(installation, by, asked(installation, by))
     ends = []
     for _ in range(10):

@@ -8,7 +8,7 @@ RESULTS = page.read("backbone")
 
 
 def test_the_page_holds_what_was_measured() -> None:
-    """The table is the one that the results make, and its sentences quote them."""
+    """The table follows from the results, and the sentences quote it."""
     assert backbone.printed(RESULTS) in PAGE
     assert f"{RESULTS['rows']:,} images" in PROSE
     assert f"{RESULTS['features']} features" in PROSE

@@ -18,7 +18,7 @@ FOUND = {(row["run"], row["fault"], row["lanes"]): row["any"] for row in RESULTS
 
 @each("name", tables(RESULTS))
 def test_the_page_holds_the_tables_of_the_results(name):
-    """Each table of the page is the one that the stored results make."""
+    """Each table of the page follows from the stored results."""
     assert tables(RESULTS)[name] in PAGE
 
 
@@ -71,8 +71,8 @@ def test_faults_in_the_code_are_found():
 
 
 def test_bounds_come_near_and_are_never_wrong():
-    """The median bound is six tenths of what is certified with 256 lanes, nine with 4,096, a seventh less in batches;
-    one in three million at most is false. Both follow from the exact law, again today."""
+    """The median bound is six tenths of the certified one with 256 lanes, nine with 4,096, and a seventh less in
+    batches; at most one in three million is false. Both follow from the exact law, recomputed today."""
     today = [
         *finding.proved(*planned(*SHAPES["Adult"])),
         *finding.proved(*planned(*SHAPES["Adult"], **BATCHES["Adult"])),
@@ -89,7 +89,7 @@ def test_bounds_come_near_and_are_never_wrong():
 
 def test_a_canary_test_costs_little_of_a_run():
     """On rows as many as Adult's or MNIST's, all read by every step, the canary test takes less than a fifth of the
-    chain alone, and on a thousand rows less than a tenth of the run."""
+    time of the chain alone, and on a thousand rows less than a tenth of the run."""
     small, *large, _ = RESULTS["chain"]
     assert all(row["audit_seconds"][str(DEFAULT)] < 0.2 * row["seconds"] for row in large)
     assert small["audit_seconds"][str(DEFAULT)] < 0.1 * RESULTS["run"]["without"]
@@ -97,7 +97,7 @@ def test_a_canary_test_costs_little_of_a_run():
 
 
 def test_canary_tests_come_out_as_they_are_stored():
-    """A few canary tests today, of the law and of the chain, find what the page says."""
+    """A few canary tests today, of the law and of the chain, find what the page states."""
     mechanism, plans = planned(*SHAPES["small"])
     for fault in ("none", "does nothing", "no noise"):
         for observed in finding.observe(mechanism, plans["forgetting"], 5, finding.CHANGED[fault]):

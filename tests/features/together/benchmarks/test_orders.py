@@ -1,4 +1,4 @@
-"""The theorems about orders of reads, against chains that are small enough to be computed exactly."""
+"""The theorems about orders of reads, compared with chains that are small enough to be computed exactly."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ EPSILONS = (0.0, 0.1, 0.4, 1.0, 2.0)
 
 Array = NDArray[np.float64]
 Order = Sequence[Sequence[int]]
-"""The slots that each step reads."""
+"""Slots that each step reads."""
 
 gradients = st.lists(st.floats(-1, 1), min_size=5, max_size=5)
 
@@ -154,14 +154,14 @@ def test_the_worst_place_is_that_of_the_accountant(steps: int) -> None:
 
 
 def test_random_orders_never_reveal_more() -> None:
-    """In each row of the table a random order reveals less than the worst place, and secret slots less than that."""
+    """In each row of the table a random order reveals less than the worst position, and secret slots less than that."""
     for row in page.read("orders")["random"]:
         assert row["random_slots"] <= row["random_batches"] <= row["in_turn"] <= row["accountant"]
 
 
 @pytest.mark.parametrize("name", ["secret-order", "fewest-reads"])
 def test_pages_have_the_tables_of_the_command(name: str) -> None:
-    """The table of the page follows from the stored results, and these are those of the present defaults."""
+    """The table of the page follows from the stored results, and these from the present defaults."""
     results = page.read("orders")
     assert orders.printed(results)[name] in (MATHEMATICS / f"{name}.md").read_text()
     assert orders.printed(results) == orders.printed(

@@ -1,4 +1,4 @@
-"""Damage, crowds and closed doors: what the service says when it is not the caller's doing."""
+"""Damage, overload and outages: answers of the service that are not due to the caller."""
 
 import contextlib
 import fcntl
@@ -241,7 +241,7 @@ def changed_key(w: World) -> str:
 
 
 def full_disk(w: World) -> str:
-    """No room for what is spooled."""
+    """Return the code of an upload without room for its spool."""
     small = w.settings.data_dir / "tmp"
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=4k", "small", small], capture_output=True, check=False

@@ -22,7 +22,8 @@ def audited(rival: Rival, problem: Problem) -> Audited:
 
 
 def test_a_refit_hides_the_record_but_not_what_it_said_before(problem: Problem) -> None:
-    """A deterministic refit equals retraining with certainty, and with the version before it tells with certainty."""
+    """A deterministic refit equals retraining with certainty, and together with the version before it reveals the
+    record with certainty."""
     found = audited(refits.lbfgs(problem.setting), problem)
     assert found.after.deterministic
     assert (found.after.epsilon, found.both.epsilon) == (0.0, math.inf)
@@ -34,13 +35,13 @@ def test_a_plain_fit_that_does_nothing_tells(problem: Problem) -> None:
 
 
 def test_noise_that_is_shared_by_versions_cancels(problem: Problem) -> None:
-    """Two versions of certified removal tell the record beyond the epsilon that holds of the last one."""
+    """Two versions of certified removal reveal the record beyond the epsilon that holds for the last one."""
     found = audited(CertifiedRemoval(problem.setting, problem.train), problem)
     assert found.after.epsilon <= 1 < found.both.epsilon
 
 
 def test_a_random_model_tells_nothing(problem: Problem) -> None:
-    """No bound is claimed where there is nothing to find."""
+    """No bound is claimed for a random model, which reveals nothing."""
     found = audited(RandomModel(setting=problem.setting), problem)
     assert (found.after.epsilon, found.both.epsilon) == (0.0, 0.0)
 

@@ -43,7 +43,7 @@ def test_without_a_secret_state_nothing_is_kept(problem: Problem) -> None:
 def test_fine_tuning_moves_away_from_the_record_and_stays_near(
     problem: Problem, make: Callable[[Setting], descent.FineTuning]
 ) -> None:
-    """A few steps change the fit, by no more than a record can, and leave it elsewhere than a refit."""
+    """A few steps change the fit by no more than a record can, and leave it different from a refit."""
     rival, rows = make(problem.setting), problem.train.copy()
     before = rival.learn(rows)
     after = rival.forget(before, rows, rows.take(0))
