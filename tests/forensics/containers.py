@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _MAX_BYTES = 64 * 2**20
-"""Bytes that one container is unpacked to."""
+"""Maximum number of bytes that one container is unpacked to."""
 _DEEPEST = 3
 
 _BETWEEN = bytes(64)
@@ -118,7 +118,7 @@ def _length(content: bytes, at: int) -> tuple[int, int]:
 
 
 def _lzf(packed: bytes, whole: int) -> bytes:
-    """Raises `ValueError` if this is no LZF of so many bytes."""
+    """Unpack LZF of so many bytes, or raise `ValueError` if it is malformed."""
     source, out = io.BytesIO(packed), bytearray()
     while head := source.read(1):
         if head[0] < 32:

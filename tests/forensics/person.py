@@ -1,4 +1,4 @@
-"""A person with unmistakable bytes, the files they are in, and everything by which they would be recognised."""
+"""A person with unmistakable bytes, the files they are in, and all patterns that identify them."""
 
 import csv
 import io
@@ -88,7 +88,7 @@ class Person:
         }
 
     def patterns(self) -> Patterns:
-        """Everything by which they would be recognised."""
+        """Return all patterns that identify the person."""
         found = forms.of_guess("subject id", self.subject_id)
         for name, text in self.texts().items():
             found |= forms.of_text(name, text)
@@ -203,7 +203,7 @@ class Table:
 
 
 def among_others(person: Person, *, others: int = 300) -> Table:
-    """The person in the middle of other people, who have a row each."""
+    """Return the person in the middle of other people, who have a row each."""
     generator = np.random.default_rng(7)
     half = others // 2
     labels = generator.integers(0, 4, size=others)
@@ -218,7 +218,7 @@ def among_others(person: Person, *, others: int = 300) -> Table:
 
 
 def alone(person: Person) -> Table:
-    """The row of theirs that comes later."""
+    """Return the person's row that is added later."""
     return Table(
         rows=person.added,
         labels=np.array([6]),

@@ -79,7 +79,7 @@ def postgres() -> Iterator[servers.Postgres]:
 
 @pytest.fixture
 def connection(postgres: servers.Postgres) -> Iterator[psycopg.Connection]:
-    """Connection to a new database."""
+    """Open a connection to a new database."""
     with postgres.database() as name, psycopg.connect(postgres.url(name), autocommit=True) as connection:
         yield connection
 
@@ -95,7 +95,7 @@ IN_POSTGRES: dict[str, tuple[str, str, Callable[[str], str | bytes]]] = {
     "compressed text, elsewhere": ("text", "EXTENDED", lambda text: REPETITIVE + text + NOISE.hex() * 2),
     "bytes, elsewhere": ("bytea", "EXTERNAL", lambda text: NOISE + text.encode() + NOISE),
 }
-"""Type and storage of a column, and what is stored in it."""
+"""Type and storage of a column, and the form of its content."""
 
 
 @pytest.mark.postgres

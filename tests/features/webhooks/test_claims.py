@@ -238,7 +238,7 @@ def test_tenants_take_turns(installation: Installation, by: Actor, other: Actor)
 
 
 def test_a_tenant_takes_half_of_what_others_leave(installation: Installation, by: Actor) -> None:
-    """A tenant that has all to itself leaves half of the places free, and stops when it has as many as are free."""
+    """A tenant alone takes at most half of the free places, and stops when it has as many as are free."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(40)))
     assert len(claim(installation, limit=20)) == 10
 
@@ -272,7 +272,7 @@ SCHEDULED = [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]
 
 @pytest.mark.parametrize(("attempts", "seconds"), list(enumerate(SCHEDULED, start=1)))
 def test_the_schedule_holds_on_average(attempts: int, seconds: int) -> None:
-    """After each failed attempt the pause is spread over twice what is scheduled, and that is its mean."""
+    """After each failed attempt the pause is spread over twice the scheduled one, which is its mean."""
     random = Random(attempts)
     drawn = [dispatcher.next_attempt(attempts, random) for _ in range(10_000)]
     pauses = [pause.total_seconds() for pause in drawn if pause is not None]
@@ -291,7 +291,7 @@ def test_the_tenth_attempt_is_the_last() -> None:
 
 @given(attempts=st.integers(1, 9), seed=st.integers(), asked=st.integers(0, 10**6))
 def test_the_receiver_may_ask_for_more(attempts: int, seed: int, asked: int) -> None:
-    """A receiver that says when to come back is not called before, unless it says more than two days."""
+    """A receiver that states when to come back is not called before, unless it asks for more than two days."""
     retry_after = datetime.timedelta(seconds=asked)
     pause = dispatcher.next_attempt(attempts, Random(seed), retry_after=retry_after)
     alone = dispatcher.next_attempt(attempts, Random(seed))

@@ -1,4 +1,4 @@
-"""Deliveries on pages: found by what became of them, sent again; and the secret that they are signed with."""
+"""Deliveries on pages: found by status, replayed; and their signing secret."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ def delivery(installation: Installation, forget: Callable[..., dict[str, Any]]) 
 
 
 def test_what_was_sent(officer: Browser, delivery: str) -> None:
-    """The list has it by what became of it; its page shows admins the address and the body."""
+    """The list shows a delivery by its status; its page shows admins the address and the body."""
     assert delivery in officer.get("/admin/deliveries?status=delivered").text
     assert "No matching deliveries" in officer.get("/admin/deliveries?status=dead").text
     page = officer.get(f"/admin/deliveries/{delivery}").text
@@ -32,7 +32,7 @@ def test_what_was_sent(officer: Browser, delivery: str) -> None:
 
 
 def test_sending_again(officer: Browser, delivery: str, get: Get) -> None:
-    """A delivery that is over is sent again under its id; while it waits that is not offered."""
+    """An ended delivery is replayed under its id; while it is pending that is not offered."""
     assert "Resend" in officer.get(f"/admin/deliveries/{delivery}").text
     answer = officer.post(f"/admin/deliveries/{delivery}/replay")
     assert get(f"/webhook-deliveries/{delivery}")["ended_at"] is None
@@ -48,8 +48,8 @@ def test_why_it_did_not_arrive_and_sending_all_again(
     forget: Callable[..., dict[str, Any]],
     get: Get,
 ) -> None:
-    """Lists and pages say in words why a delivery failed; what a filter shows is sent again with one click, as far
-    as it is over, by admins alone."""
+    """Lists and pages explain in words why a delivery failed; admins, and only they, replay the ended deliveries of a
+    filter with one click."""
     other = delivered(installation, forget("p2")["id"])
     with installation.database.writing() as session:
         failed = sa.update(WebhookDelivery).where(WebhookDelivery.id.in_([delivery, other]))
@@ -92,13 +92,13 @@ def test_what_others_see_of_it(somebody_with: Callable[..., Browser], delivery: 
 
 
 def test_a_delivery_that_is_not_there(officer: Browser) -> None:
-    """An unknown id is a page with 404, also when it is to be sent again."""
+    """An unknown id returns a page with 404, also for a replay."""
     assert officer.get("/admin/deliveries/whd_none").status_code == 404
     assert officer.post("/admin/deliveries/whd_none/replay").status_code == 404
 
 
 def test_the_secret_is_replaced_once(officer: Browser, get: Get) -> None:
-    """The form names the secret that it replaces: sent twice, it replaces one."""
+    """The form names the secret that it replaces, so sending it twice replaces one."""
     first = get("/webhook-secret")
     assert first["secret"] in officer.get("/admin/webhook-secret").text
     generation = str(first["generation"])

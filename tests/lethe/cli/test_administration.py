@@ -29,7 +29,7 @@ def test_review(live: Lethe) -> None:
 
 
 def test_keys(live: Lethe) -> None:
-    """A key is made, listed, rotated and revoked."""
+    """A key is created, listed, rotated and revoked."""
     asked = ("--scope", "requests:write", "--scope", "requests:read", "--days", "30", "--calls-per-minute", "60")
     made = live("key", "create", "app", *asked).json
     assert made["key"].startswith("lethe_")
@@ -45,7 +45,7 @@ def test_keys(live: Lethe) -> None:
 
 
 def test_tenants(live: Lethe) -> None:
-    """The operator makes tenants, which are listed and shown, and whose admins have keys of their own."""
+    """The operator creates tenants, which are listed and shown, and whose admins have their own keys."""
     made = live("tenant", "create", "acme").json
     assert [line.split()[-1] for line in live("tenant", "list").out.splitlines()] == ["acme", "default"]
     assert live("tenant", "show", made["id"]).json["name"] == "acme"

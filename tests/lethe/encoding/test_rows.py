@@ -128,7 +128,8 @@ def test_any_document_is_parsed_or_refused(document: object) -> None:
 
 
 def test_a_record_is_encoded_as_the_schema_says() -> None:
-    """A number becomes its position in the range, a category a one-hot vector, then a bias follows; the norm is one."""
+    """A number becomes its position in the range and a category a one-hot vector, followed by a bias; the norm is
+    one."""
     schema = schema_of(age=AGE, work=WORK)
     (row,) = schema.encode({"age": ["25"], "work": ["some"]})
     expected = np.array([0.25, 0, 1, 1]) / np.sqrt(0.0625 + 2)

@@ -1,4 +1,4 @@
-"""Weights of rows: what a schema says of them, and what is stored."""
+"""Weights of rows: their schema and storage."""
 
 import io
 from pathlib import Path
@@ -98,8 +98,8 @@ def test_rows_have_one_weight() -> None:
 
 
 def test_a_schema_keeps_its_weight() -> None:
-    """It comes back from its document; rows are measured on others of the same columns, whether those have weights or
-    not; records to predict need none."""
+    """A weight is read back from the schema's document; evaluation data needs the same columns, with or without
+    weights; records to predict need none."""
     document = SCHEMA.to_json()
     assert stored(document) == SCHEMA
     without = parse_schema({"columns": {name: COLUMNS[name] for name in ("age", "ill")}})

@@ -1,4 +1,4 @@
-"""Edits of every kind, models that were not learned here, and histories that begin anew."""
+"""Edits of every kind, models that were not learned here, and histories that start over."""
 
 import dataclasses
 import math
@@ -39,7 +39,7 @@ def gaps(history: list[Run], weights: list[int]) -> list[int]:
 
 
 def stepwise(made: Mechanism, differing: list[int], *, apart: float = 0.0) -> float:
-    """mu by the recursion, one step at a time, with `differing` records in each and starts `apart`."""
+    """Return mu by the recursion, one step at a time, with `differing` records in each and starts `apart`."""
     influence, variance = apart, 0.0
     for records in differing:
         influence = made.contraction * influence + records * made.sensitivity(Adjacency.ZERO_OUT)
@@ -48,7 +48,7 @@ def stepwise(made: Mechanism, differing: list[int], *, apart: float = 0.0) -> fl
 
 
 def exact_mu(made: Mechanism, *, curvatures: list[float], pulls: list[float], apart: float = 0.0) -> float:
-    """mu of x <- (1 - eta h) x + eta g / n0 + N(0, nu^2) from two points `apart`, whose g differ by `pulls`."""
+    """Return mu of x <- (1 - eta h) x + eta g / n0 + N(0, nu^2) from two points `apart`, whose g differ by `pulls`."""
     distance, variance = apart, 0.0
     for h, pull in zip(curvatures, pulls, strict=True):
         slope = 1 - made.step_size * h
@@ -121,7 +121,7 @@ def test_no_quadratic_exceeds_it_however_slots_are_edited(seed, share, l2):
 @each("value", [-1, 0.5, math.nan, math.inf, True, None, "3"])
 @each("kind", ["inserted", "corrected"])
 def test_edits_are_counted(kind, value):
-    """A number of edits that is not a count is refused by name."""
+    """An invalid number of edits is refused by name."""
     with pytest.raises(DomainError, match=f"integer {kind}="):
         Run(steps=1, **{kind: value})
 

@@ -14,7 +14,7 @@ from tests.lethe.proof.mnist import CONVERGED, MNIST, mechanism, mnist
 
 
 def exact_mu(made: Mechanism, *, curvatures: list[float], shifts: list[float]) -> float:
-    """mu of the last iterates of x <- (1 - eta h) x + shift + N(0, nu^2), with the shifts and without."""
+    """Return mu of the last iterates of x <- (1 - eta h) x + shift + N(0, nu^2), with the shifts and without."""
     distance, variance = 0.0, 0.0
     for h, shift in zip(curvatures, shifts, strict=True):
         slope = 1 - made.step_size * h

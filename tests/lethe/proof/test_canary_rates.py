@@ -58,7 +58,7 @@ def test_known_bounds() -> None:
 
 @pytest.mark.parametrize("seen", [guesses(5, 10, 5, 10), guesses(0, 7, 9, 9), guesses(0, 1, 0, 1), guesses(1, 1, 1, 1)])
 def test_guesses_that_tell_nothing(seen: Guesses) -> None:
-    """Guesses no better than a coin prove nothing about mu."""
+    """Guesses no better than a coin toss prove nothing about mu."""
     assert refuting.mu_at_least(seen, error=0.05) == 0
 
 

@@ -1,4 +1,4 @@
-"""Bounds from samples against other ways to compute them, and the law of lanes against its recursion."""
+"""Bounds from samples compared with other computations, and the law of lanes compared with its recursion."""
 
 import json
 import math
@@ -76,8 +76,8 @@ BATCHES = st.builds(
 
 @given(MECHANISMS | BATCHES, PLANS)
 def test_the_law_is_that_of_the_recursion(settled: Mechanism, plan: CanaryPlan) -> None:
-    """Mean and variance of a lane are those of w <- keep w + push + nu xi, step by step, canaries there or gone: pushed
-    in the steps that read their batch, in which the runs go on one after the other, by a step size that falls."""
+    """Mean and variance of a lane are those of w <- keep w + push + nu xi, step by step, with and without canaries:
+    pushed in the steps that read their batch, in consecutive runs, by a falling step size."""
     law, one = canary_test.law(settled, plan), settled.sensitivity(Adjacency.ZERO_OUT)
     mean, variance, at = np.zeros(len(law.place)), 0.0, 0
     there, witnessed = law.records * one, np.zeros((2, plan.groups))
@@ -104,7 +104,7 @@ def test_the_law_is_that_of_the_recursion(settled: Mechanism, plan: CanaryPlan) 
 
 
 def test_witnesses_tell_batches_apart() -> None:
-    """To each of a hundred batches the witnesses of every group are others, and so are those of every other group."""
+    """Each of a hundred batches has different witnesses in every group, and so does every other group."""
     settled = mechanism(num_slots=100, batch_size=1, learn_steps=300)
     law = canary_test.law(settled, replace(LEARNING, steps=300))
     assert law.witnesses.shape == (100, 16)
@@ -134,8 +134,8 @@ def test_canaries_are_where_a_record_is_moved_most(settled: Mechanism, plan: Can
 
 @given(MECHANISMS | BATCHES, PLANS)
 def test_lanes_tell_no_more_than_the_accountant_certifies(settled: Mechanism, plan: CanaryPlan) -> None:
-    """The exact mu of a canary lies below what is certified of its records, and attains it up to the best step size
-    where every step reads all rows."""
+    """The exact mu of a canary is below the certified mu of its records, and attains it up to the best step size if
+    every step reads all rows."""
     law = canary_test.law(settled, plan)
     exact = max(abs(law.mean)) / math.sqrt(law.variance)
     certified = canary_test.certified_mu(settled, plan, records=law.records)
@@ -147,8 +147,8 @@ def test_lanes_tell_no_more_than_the_accountant_certifies(settled: Mechanism, pl
 
 @given(MECHANISMS | BATCHES, PLANS)
 def test_canaries_are_large_enough_to_tell(settled: Mechanism, plan: CanaryPlan) -> None:
-    """The farthest lanes end at least 2.5 deviations apart, unless that would take more than a million at the start; no
-    canary is larger than need be."""
+    """The farthest lanes end at least 2.5 deviations apart, unless that would take more than a million records at the
+    start; no canary is larger than needed."""
     law = canary_test.law(settled, plan)
     apart = max(abs(law.mean)) / math.sqrt(law.variance)
     far = max(law.start) / math.sqrt(law.start_variance) if plan.steps_before else 0.0
@@ -161,7 +161,7 @@ def test_canaries_are_large_enough_to_tell(settled: Mechanism, plan: CanaryPlan)
 
 @pytest.mark.parametrize("steps", [10**6, 10**12, 2**52])
 def test_very_long_runs(steps: int) -> None:
-    """A run so long that everything has decayed below the smallest number still has a law, and tests that pass."""
+    """A run so long that everything has decayed below the smallest number still has a law, and its tests pass."""
     plan = CanaryPlan(lanes=4, steps_before=2601, steps=steps)
     law = canary_test.law(MECHANISM, plan)
     assert (law.decay, law.mean[0], law.mean[1]) == (0, 0, 0)
@@ -187,7 +187,7 @@ def test_a_step_that_forgets_everything() -> None:
 
 
 def drawn(plan: CanaryPlan, audits: int, generator: np.random.Generator) -> list[Observed]:
-    """Canary tests of runs that are as they should be, of the exact law."""
+    """Return canary tests of correct runs, drawn from the exact law."""
     law, half = canary_test.law(MECHANISM, plan), plan.lanes // 2
     canaries = np.repeat([1.0, 0.0], half)
     start = law.start[0] * canaries + math.sqrt(law.start_variance) * generator.standard_normal((audits, plan.lanes))
@@ -222,7 +222,7 @@ def test_false_alarms_are_as_rare_as_stated(plan: CanaryPlan, monkeypatch: pytes
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 def test_the_lower_bound_is_seldom_wrong_and_not_far_below(plan: CanaryPlan) -> None:
-    """Over 2,000 canary tests the reported bound never exceeds the truth, and is some six tenths of it in the
+    """Over 2,000 canary tests the reported bound never exceeds the truth, and is about six tenths of it in the
     median."""
     law = canary_test.law(MECHANISM, plan)
     truth = law.mean[0] / math.sqrt(law.variance) / law.records
@@ -234,7 +234,8 @@ def test_the_lower_bound_is_seldom_wrong_and_not_far_below(plan: CanaryPlan) -> 
 
 
 def outcomes(settled: Mechanism, plan: CanaryPlan) -> tuple[np.ndarray, list[Observed]]:
-    """Every count of right guesses that a right run's lanes can end with: its exact probability, and what is seen."""
+    """Return every count of right guesses that a correct run's lanes can end with: its exact probability, and the
+    observation."""
     law, half = canary_test.law(settled, plan), plan.lanes // 2
     right = special.ndtr(abs(law.mean[0]) / math.sqrt(law.variance) / 2)
     counts = np.arange(plan.lanes + 1)
@@ -258,8 +259,8 @@ SUMMED = [
 @pytest.mark.slow
 @each(("settled", "plan"), SUMMED)
 def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled: Mechanism, plan: CanaryPlan) -> None:
-    """Summed over the exact law of the guesses, a right run reports more than the truth about a record, or is refused
-    for its guesses, with probability 10^-6/3 at most; refused for anything, with 10^-6 at most."""
+    """Summed over the exact law of the guesses, a correct run reports more than the truth about a record, or is refused
+    for its guesses, with probability at most 10^-6/3, and is refused for any reason with at most 10^-6."""
     law = canary_test.law(settled, plan)
     truth = abs(law.mean[0]) / math.sqrt(law.variance) / law.records
     probabilities, made = outcomes(settled, plan)
@@ -303,14 +304,14 @@ def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: Can
     ],
 )
 def test_what_is_wrong_is_named(observed: Observed, names: tuple[str, ...]) -> None:
-    """Each test finds its own: guesses too good, noise too small or too large, a mean that is elsewhere, batches that
-    were not read in their turn."""
+    """Each test finds its own fault: guesses too good, noise too small or too large, a mean elsewhere, batches read out
+    of order."""
     assert observed.findings(MECHANISM) == names
 
 
 @pytest.mark.parametrize("lanes", [256, 512, 4096])
 def test_guesses_that_are_all_right_refute(lanes: int) -> None:
-    """Some hundreds of lanes are enough to refute the guarantee of a run after which no lane was mistaken."""
+    """A few hundred lanes suffice to refute the guarantee of a run after which every guess was right."""
     plan = replace(FORGETTING, lanes=lanes)
     observed = seen(plan, guesses(lanes // 2, lanes // 2, 0, lanes // 2), squares=float(lanes))
     assert observed.findings(MECHANISM) == ("guarantee",)
@@ -336,7 +337,7 @@ def test_a_document_says_what_follows() -> None:
 
 
 def test_certified_is_what_the_accountant_says() -> None:
-    """Learning is certified as a release would be against no record; forgetting as the deletion of a record."""
+    """Learning is certified like a release against no record, and forgetting like the deletion of a record."""
     release = canary_test.certified_mu(MECHANISM, LEARNING)
     deletion = canary_test.certified_mu(MECHANISM, FORGETTING)
     law = canary_test.law(MECHANISM, FORGETTING, records=1)
@@ -373,6 +374,6 @@ def test_certified_is_what_the_accountant_says() -> None:
     ],
 )
 def test_numbers_that_cannot_be(refused: Any) -> None:
-    """Counts and numbers that no audit has are refused."""
+    """Impossible counts and numbers of an audit are refused."""
     with pytest.raises(DomainError):
         refused()

@@ -1,4 +1,4 @@
-"""Public weights of classes: what a mechanism takes, and that no constant changes."""
+"""Public class weights: what a mechanism accepts, and that no constant changes."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def test_malformed_weights_are_refused(wrong: tuple[float, ...]) -> None:
 
 
 def test_weights_need_classes() -> None:
-    """A target, or several labels per record, cannot have class weights."""
+    """A numeric target, or several labels per record, cannot have class weights."""
     with pytest.raises(DomainError):
         made((1.0,), num_classes=1, objective=Objective.HUBER_REGRESSION)
     with pytest.raises(DomainError):

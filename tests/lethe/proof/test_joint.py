@@ -52,7 +52,7 @@ def test_mu_squared_adds_up() -> None:
 
 @pytest.mark.parametrize(("models", "epsilon"), [(2, 1.47), (10, 3.62)])
 def test_models_at_epsilon_one(models: int, epsilon: float) -> None:
-    """Two models at epsilon 1 are 1.47 together, and ten 3.62, at delta = 10^-5."""
+    """Two models at epsilon 1 have a joint epsilon of 1.47, and ten of 3.62, at delta = 10^-5."""
     mu = conversion.gdp_mu(epsilon=1.0, delta=1e-5)
     assert conversion.gdp_epsilon(mu=math.sqrt(models) * mu, delta=1e-5) == pytest.approx(epsilon, abs=0.01)
 
@@ -68,8 +68,8 @@ def test_the_sum_is_what_independent_gaussians_tell(mus: list[float]) -> None:
 
 
 def test_versions_are_counted_once() -> None:
-    """`adaptive` counts the versions of every model already: two statements that name the same model count it once, as
-    the one that saw more of it."""
+    """`adaptive` already counts the versions of every model: two statements that name the same model count it once,
+    with the larger exposure."""
     own = Exposure(mechanism=MECHANISM, records=2, releases=((7, 2), (50, 1)))
     fewer = Exposure(mechanism=MECHANISM, records=2, releases=((7, 1), (50, 1)))
     third = Exposure(mechanism=OTHER, records=1, releases=((50, 1),))
@@ -81,6 +81,6 @@ def test_versions_are_counted_once() -> None:
 
 
 def test_of_no_model_nothing_is_told() -> None:
-    """The joint guarantee of no models is a DomainError, not 0."""
+    """The joint guarantee of no models raises DomainError, rather than be 0."""
     with pytest.raises(DomainError):
         joint.of({})

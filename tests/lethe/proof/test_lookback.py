@@ -21,7 +21,7 @@ from tests.lethe.proof.paths import Step, calls, pulled_mu, quadratic_mu, worst_
 
 
 def mechanism(**changed: Any) -> Mechanism:
-    """Ten batches of ten."""
+    """Return a mechanism of ten batches of ten."""
     given = {"num_slots": 100, "num_classes": 2, "l2": 0.01, "step_size": 2.0, "noise_scale": 0.1, "radius": 100.0}
     settings = {**given, "learn_steps": 300, "batch_size": 10, "cool_down": 16, **changed}
     return Mechanism(objective=Objective.LOGISTIC_REGRESSION, **settings)
@@ -45,7 +45,7 @@ lengths = st.lists(st.integers(1, 25) | st.integers(1, 3), min_size=1, max_size=
 
 
 def path(made: Mechanism, present: list[int], after: list[int], *, place: int) -> list[Step]:
-    """Every step of a record in batch `place` that is present during the first runs and null in the others."""
+    """Return every step of a record in batch `place` that is present during the first runs and null in the others."""
     steps: list[Step] = []
     for run in (*present, *after):
         for done in range(run):
@@ -88,7 +88,7 @@ def test_one_run_alone_is_exact(made, steps):
 
 
 def test_the_bound_is_exact_after_a_few_passes():
-    """Once the string is straight for every place, as it is when the target is reached, the bound is exact."""
+    """Once the string is straight for every position, as it is when the target is reached, the bound is exact."""
     for after, loss in (([], 1.1), ([5], 1.1), ([50], 1 + 1e-6), ([100], 1 + 1e-11)):
         ratio = deleted(mechanism(), [300, 40, 7], after) / exact(mechanism(), [300, 40, 7], after)
         assert 1 - 1e-11 <= ratio <= loss
@@ -188,7 +188,7 @@ def test_no_record_has_a_part_in_more_versions(made, runs):
 
 @pytest.mark.parametrize("stretches", [0, -1, 1.0, None])
 def test_runs_follow_each_other_in_some_stretch(stretches):
-    """A number that is not a count of stretches is refused."""
+    """An invalid number of stretches is refused."""
     with pytest.raises(DomainError, match="stretches"):
         Exposure(mechanism=mechanism(), records=1, releases=((1, 1),), stretches=stretches)
 
@@ -197,7 +197,7 @@ def test_runs_follow_each_other_in_some_stretch(stretches):
 
 
 def test_old_steps_cost_nothing():
-    """The work of a query does not grow with the number of steps, nor with that of batches."""
+    """The work of a query does not grow with the number of steps or of batches."""
 
     def cost(**changed: Any) -> int:
         made = mechanism(**changed)

@@ -1,4 +1,4 @@
-"""The losses of one score beyond the logistic: their constants, what is refused, and the documents that state them."""
+"""Losses of one score other than the logistic: their constants, refusals, and documents."""
 
 import math
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def loss(objective: Objective, score: Any, y: Any, width: float) -> Any:
 @each("objective", [HUBER, SQUARES, HINGE, COUNTS])
 def test_no_slope_or_curvature_exceeds_the_constants_and_both_are_attained(objective):
     """At every score in the ball and every target, the slope of the loss is at most M and its curvature at most L - l2,
-    and somewhere they are that."""
+    and both are attained somewhere."""
     made = mechanism(objective)
     scores = np.linspace(-made.radius, made.radius, 16_001)  # 1/2000 apart: |w.x| <= R
     steepest = curved = 0.0
@@ -176,8 +176,8 @@ def test_gradients_of_counts_keep_to_their_constants_anywhere(seed, width, log_r
 
 
 def test_counts_far_off_pull_as_hard_as_any_may():
-    """A record of none where the rate is at its bound, and one at its bound where the rate is next to nothing, both
-    have a slope of 1 in size; at the bend the slope's slope is 1 from below."""
+    """A count of 0 where the rate is at its bound, and a count at its bound where the rate is near 0, both have a slope
+    of size 1; at the bend the curvature approaches 1 from below."""
     for score, y, slope in ((3.0, -1.0, 1.0), (-60.0, 1.0, -1.0)):
         found = (loss(COUNTS, score + 1e-4, y, 2.0) - loss(COUNTS, score - 1e-4, y, 2.0)) / 2e-4
         assert found == pytest.approx(slope, abs=1e-9)
@@ -210,7 +210,7 @@ def test_counts_far_off_pull_as_hard_as_any_may():
     ],
 )
 def test_a_loss_of_other_settings_is_refused(objective, changed, said):
-    """Classes where there is a target, a width that is missing, not one, or of no use, are refused by name."""
+    """Classes for a numeric target, and a width that is missing, invalid or unused, are refused by name."""
     with pytest.raises(DomainError, match=said):
         mechanism(objective, **changed)
 
@@ -238,7 +238,7 @@ TODAY = {
     "step_variance": 0.04000000000000001,
     "num_batches": 1,
 }
-"""A mechanism as releases before these losses stated it, in ledgers and certificates."""
+"""A mechanism as earlier releases stated it in ledgers and certificates."""
 
 
 def test_a_document_from_before_is_read_and_written_as_it_is():

@@ -1,4 +1,4 @@
-"""Methods: which is asked, and that one that is not installed is refused."""
+"""Methods: the choice among them, and refusal of one that is not installed."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from tests.lethe.proof.test_certificate import MECHANISM, statement
 
 
 def test_a_mechanism_without_method_is_langevin() -> None:
-    """The documents of Langevin unlearning name no method, and their numbers are those of its accountant."""
+    """Documents of Langevin unlearning name no method, and their numbers are those of its accountant."""
     document = MECHANISM.to_json()
     assert "method" not in document
     read = methods.read(document)

@@ -1,4 +1,4 @@
-"""The public bound of rows' weights: what a mechanism takes, and that no constant changes."""
+"""The public bound of row weights: what a mechanism accepts, and that no constant changes."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def test_a_malformed_bound_is_refused(wrong: float) -> None:
 
 
 def test_a_chain_keeps_to_its_bound() -> None:
-    """A run with another bound cannot follow in a chain: it would minimise another objective."""
+    """A run with another bound is refused in a chain, as it would minimise another objective."""
     first = made(10.0)
     with pytest.raises(PreconditionError, match="weight_bound"):
         accountant.replay(first, [Run(steps=first.learn_steps), Run(steps=3, mechanism=made(5.0))])
