@@ -1,4 +1,4 @@
-"""Ports for servers that are told where to listen, and that may go away and come back."""
+"""Ports for servers that get their port from a test, and may be restarted."""
 
 import contextlib
 import secrets

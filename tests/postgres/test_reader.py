@@ -1,4 +1,4 @@
-"""A role of the database that may read what the accounting service reads, and nothing else."""
+"""A database role that may read only what the accounting service reads."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +25,7 @@ ROLE = "an auditor's"
 
 @pytest.fixture
 def role(postgres: Server, settings: Settings) -> Iterator[str]:
-    """A role of the server that may read the test's installation."""
+    """Create a role of the server that may read the test's installation."""
     name = sql.Identifier(ROLE)
     postgres.do(sql.SQL("CREATE ROLE {} LOGIN").format(name))
     installations.set_up(settings, reader_role=ROLE)
@@ -38,7 +38,7 @@ def role(postgres: Server, settings: Settings) -> Iterator[str]:
 
 @pytest.fixture
 def url(settings: Settings, role: str) -> str:
-    """URL of the test's database for the role."""
+    """Return the URL of the test's database for the role."""
     assert settings.database_url
     return settings.database_url.get_secret_value().replace("postgres@", "an%20auditor's@")
 
@@ -84,7 +84,7 @@ def test_the_accounting_service_needs_no_more(
 
 @each("table", [*Table.metadata.tables, "alembic_version"])
 def test_it_changes_nothing(url: str, table: str) -> None:
-    """The server refuses every way to change any table, whatever the connection says of itself."""
+    """The server refuses every way to change any table, whatever options the connection sets."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET default_transaction_read_only = off")
         for statement in ("DELETE FROM {}", "INSERT INTO {} DEFAULT VALUES", "TRUNCATE {}", "DROP TABLE {}"):

@@ -1,4 +1,4 @@
-"""The second gradient tells other rows from those that were used, and rounding from neither."""
+"""The second gradient detects other rows than those used, and tolerates rounding."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Made = tuple[Any, Any, Any, float]
 
 @pytest.fixture(params=[(2, 300), (5, 300), (2, 20_000)])
 def made(request: pytest.FixtureRequest) -> Made:
-    """Rows, labels, parameters, and the most that one record may contribute."""
+    """Return rows, labels, parameters, and the maximum contribution of a record."""
     classes, rows = request.param
     generator = np.random.default_rng(1)
     features = generator.standard_normal((rows, 12))
@@ -54,7 +54,7 @@ def test_rows_that_are_all_alike_are_no_fault(classes: int) -> None:
 
 
 def test_large_scores_do_not_overflow(made: Made) -> None:
-    """Weights so large that every exponential would overflow change nothing about that."""
+    """Weights so large that every exponential would overflow do not change the comparison."""
     features, labels, parameters, bound = made
     parameters = parameters * 1e4
     ours = gradient(features, labels, parameters)
@@ -63,7 +63,7 @@ def test_large_scores_do_not_overflow(made: Made) -> None:
 
 @pytest.mark.parametrize("spoil", ["row", "label", "nan", "one more"])
 def test_one_other_row_is_seen(made: Made, spoil: str) -> None:
-    """A row that was not nulled, one with another label, one twice, and what is no number: each is seen."""
+    """A row that was not nulled, one with another label, a repeated row, and a NaN are each detected."""
     features, labels, parameters, bound = made
     here: Callable[[], Any] = lambda: gradient(features, labels, parameters)  # noqa: E731
     ours = here()

@@ -115,7 +115,7 @@ def test_a_run_learns(num_classes: int, random_rows: Rows) -> None:
 
 
 def test_progress_is_told_after_every_step(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """A run of three steps reports 1, 2, 3 and says that three steps ran."""
+    """A run of three steps reports 1, 2, 3 and returns that three steps ran."""
     features, labels = random_rows(40, 5)
     told: list[int] = []
     ran = chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"on_progress": told.append})
@@ -126,7 +126,7 @@ def test_progress_is_told_after_every_step(random_rows: Rows, settings: dict[str
 
 @pytest.fixture
 def iterates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Every buffer in which a run held an iterate, filled while it runs."""
+    """Collect every buffer in which a run holds an iterate."""
     held: list[Any] = []
 
     def probed(*args: Any, **settings: Any) -> State:
@@ -159,7 +159,7 @@ def test_progress_may_stop_the_run(
 def test_only_the_last_iterate_leaves(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """After a run every buffer that held an iterate is zero; the result is a copy, and the start is as it was."""
+    """After a run every buffer that held an iterate is zero; the result is a copy, and the start is unchanged."""
     features, labels = random_rows(40, 5)
     noise, start = replayable_noise(1), np.ones((1, 5))
     start.setflags(write=False)
@@ -173,7 +173,7 @@ def test_only_the_last_iterate_leaves(
 def test_a_failing_step_leaves_nothing_behind(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """When a later step fails, the iterate before it is overwritten too."""
+    """If a later step fails, the iterate before it is overwritten too."""
     features, labels = random_rows(40, 5)
     noise = replayable_noise(1)
     draw = noise.normal
@@ -225,7 +225,7 @@ def test_two_runs_never_agree(random_rows: Rows, settings: dict[str, Any]) -> No
 def test_unusable_settings_are_refused(
     name: str, value: Any, condition: str, random_rows: Rows, settings: dict[str, Any]
 ) -> None:
-    """A setting outside its range is refused before the first step, with the condition it breaks."""
+    """A setting outside its range is refused before the first step, with the violated condition."""
     features, labels = random_rows(40, 5)
     told: list[int] = []
     with pytest.raises(ValueError, match=condition):

@@ -16,7 +16,7 @@ FALSE_ALARM = 1e-9  # of each statistical test below: the chance that it fails a
 
 
 class Words:
-    """Words that are known beforehand, and then random ones."""
+    """Given words, followed by random ones."""
 
     def __init__(self, *known: int) -> None:
         self._known = list(known)
@@ -64,7 +64,7 @@ def test_building_blocks_have_their_probabilities() -> None:
 
 
 def test_whole_part_has_its_probability() -> None:
-    """k = 0, 1, 2, ... come as often as |N(0, 1)| falls between k and k + 1."""
+    """k = 0, 1, 2, ... are drawn as often as |N(0, 1)| falls between k and k + 1."""
     trials = 50_000
     wholes = np.bincount([min(_half_normal(words)[0], 4) for words in [Words()] for _ in range(trials)], minlength=5)
     weights = [2 * (stats.norm.sf(k) - (stats.norm.sf(k + 1) if k < 4 else 0)) for k in range(5)]
@@ -98,7 +98,7 @@ def test_digits_are_drawn_until_the_answer_is_certain() -> None:
 
 
 def test_known_words_give_known_numbers() -> None:
-    """The same keystream gives the same integers: nothing else has a say."""
+    """The same keystream gives the same integers, which depend on nothing else."""
 
     def words() -> "tuple[int, ...]":
         stream = Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 4096))
@@ -112,6 +112,6 @@ def test_known_words_give_known_numbers() -> None:
 
 @pytest.mark.parametrize(("size", "spread"), [(0, 1.0), (1, 0.0), (1, -1.0), (1, math.nan), (1, 2.0**50)])
 def test_unusable_requests_are_refused(size: int, spread: float) -> None:
-    """No numbers, or a spread of which float64 could not hold the results, are errors."""
+    """A request for no numbers, or a spread whose results float64 could not hold, is refused."""
     with pytest.raises(ValueError, match="Expected"):
         SystemNoise().rounded_normal(size, spread)

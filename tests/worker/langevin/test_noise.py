@@ -23,7 +23,7 @@ class ConstantKeystream:
 
 
 def test_numbers_follow_the_standard_normal_law() -> None:
-    """A million numbers pass the Kolmogorov-Smirnov test at a false-alarm rate of 1e-9."""
+    """A million numbers pass a Kolmogorov-Smirnov test at a false-alarm rate of 1e-9."""
     assert stats.kstest(SystemNoise().normal(SIZE).numpy(), "norm").pvalue > FALSE_ALARM
 
 
@@ -42,7 +42,8 @@ def test_tails_have_their_weight() -> None:
 
 
 def test_neighbours_are_uncorrelated() -> None:
-    """Numbers and their squares tell nothing of the next ones: correlations within the 1e-9 bounds of independence."""
+    """Numbers and their squares are uncorrelated with the next ones: correlations are within the 1e-9 bounds of
+    independence."""
     numbers = SystemNoise().normal(SIZE).numpy()
     bound = stats.norm.isf(FALSE_ALARM / 2) / np.sqrt(SIZE - 1)
     for signal in (numbers, numbers**2):
@@ -96,13 +97,13 @@ def test_extreme_words_give_finite_numbers(byte: bytes, sign: int) -> None:
 
 
 def test_numbers_are_double_precision() -> None:
-    """The numbers come as one float64 vector of the size asked for."""
+    """The numbers are returned as one float64 vector of the requested size."""
     numbers = SystemNoise().normal(7)
     assert (numbers.shape, numbers.dtype) == ((7,), torch.float64)
 
 
 def test_no_numbers_are_refused() -> None:
-    """Asking for no numbers is an error, not an empty answer."""
+    """A request for no numbers is an error, not an empty answer."""
     with pytest.raises(ValueError, match="size=0 >= 1"):
         SystemNoise().normal(0)
 
@@ -115,7 +116,7 @@ def test_source_cannot_be_duplicated(duplicate: object) -> None:
 
 
 def test_key_is_not_kept() -> None:
-    """No attribute of a source and nothing it prints holds the bytes drawn from the operating system."""
+    """No attribute of a source and no output of it contains the bytes drawn from the operating system."""
     key = os.urandom(32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", lambda size: key)
@@ -126,7 +127,7 @@ def test_key_is_not_kept() -> None:
 
 
 def test_source_does_not_survive_a_fork() -> None:
-    """A child process that inherits a source is refused noise: its parent would draw the same."""
+    """A child process that inherits a source is refused noise, as its parent would draw the same."""
     source = SystemNoise()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "getpid", lambda: -1)

@@ -1,4 +1,4 @@
-"""Losses that count as much as each row's own weight says, which is between 0 and 1."""
+"""Losses with row weights between 0 and 1."""
 
 import math
 from typing import Any
@@ -35,7 +35,7 @@ every_loss = pytest.mark.parametrize(("loss", "classes"), LOSSES.values(), ids=L
 
 
 def drawn(loss: Loss, classes: int, num_rows: int, width: int = 9, seed: int = 0) -> tuple[Any, Any, Any]:
-    """Rows of norm 1, labels, and weights of which some are 0 and some are 1."""
+    """Return rows of norm 1, labels, and weights of which some are 0 and some are 1."""
     random = np.random.default_rng(seed)
     features = random.normal(size=(num_rows, width))
     features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
@@ -59,8 +59,8 @@ def gradient(loss: Loss, classes: int, parameters: Any, features: Any, labels: A
 
 @every_loss
 def test_a_row_pulls_as_much_as_its_weight_says(loss: Loss, classes: int) -> None:
-    """Over several blocks the gradient is the sum of each row's own times its weight: in the kernel, on the device and
-    by the second gradient, which notices where weights were left out."""
+    """Over several blocks the gradient is the sum of each row's own times its weight, in the kernel, on the device and
+    by the second gradient, which notices omitted weights."""
     features, labels, weights = drawn(loss, classes, 2 * BLOCK_ROWS + 17)
     parameters = at(loss, classes)
     ours = gradient(loss, classes, parameters, features, labels, weights)
@@ -90,7 +90,7 @@ def test_weights_at_their_bound_change_no_bit(loss: Loss, classes: int) -> None:
 
 @every_loss
 def test_a_row_of_no_weight_is_a_null_row(loss: Loss, classes: int) -> None:
-    """Rows of the weight 0 contribute exactly what null rows do: nothing."""
+    """Rows of weight 0 contribute exactly what null rows do: nothing."""
     features, labels, weights = drawn(loss, classes, BLOCK_ROWS + 5)
     nobody, parameters = weights == 0, at(loss, classes)
     assert 100 < nobody.sum() < len(weights) - 100
@@ -203,7 +203,7 @@ def test_counts_learn_what_scikit_learn_does() -> None:
 
 @pytest.mark.parametrize("weight", [-1, UNIT + 1, -(2**31)])
 def test_a_weight_beyond_its_bound_ends_the_run(weight: int) -> None:
-    """A stored weight that is not between 0 and 1 is none, and nothing is computed from it."""
+    """A stored weight that is not between 0 and 1 is refused, and nothing is computed from it."""
     features, labels, weights = drawn(Loss(), 2, 40, width=5)
     weights[7] = weight
     with pytest.raises(ValueError, match="weight between 0 and 1"):
@@ -211,8 +211,8 @@ def test_a_weight_beyond_its_bound_ends_the_run(weight: int) -> None:
 
 
 def test_weights_and_mechanism_go_together() -> None:
-    """Rows with weights run under no mechanism that states none, and rows without under none that states their
-    bound."""
+    """Rows with weights are refused under a mechanism without their bound, and rows without under a mechanism with
+    one."""
     features, labels, weights = drawn(Loss(), 2, 40, width=5)
     with pytest.raises(ValueError, match="where the mechanism states"):
         run(features, np.stack([labels, weights], axis=1), SilentNoise())
