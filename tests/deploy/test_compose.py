@@ -27,9 +27,9 @@ every_service = pytest.mark.parametrize("name", SERVICES)
 
 @every_service
 def test_containers_are_hardened(name: str) -> None:
-    """Containers run as a fixed user other than root, without capabilities or new privileges, and write only to volumes
-    and memory. The edge's image names a capability without which its program is not executed, and does not grant it
-    otherwise."""
+    """Containers run as a fixed user other than root, without new privileges, and write only to volumes and memory. All
+    capabilities are dropped; only the edge's container adds one, without which its image's program is not executed, and
+    no process has it."""
     service = SERVICES[name]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
     assert service["read_only"] is True

@@ -73,7 +73,8 @@ def test_a_policy_changes_by_field(installation: Installation, by: Actor) -> Non
 def test_a_business_states_the_claim_that_is_its_subject_id(
     installation: Installation, by: Actor, claim: Literal["email", "phone_number", "customer_id"]
 ) -> None:
-    """Agents are not served by a default claim, which would find no person at a tenant with other subject ids."""
+    """A policy with a business id but without a claim is refused, as a default claim would find no person at a tenant
+    with other subject ids."""
     wrong: list[dict[str, Any]] = [{"drp_business_id": "SHOP"}, {"drp_business_id": "SHOP", "drp_claim": None}]
     for policy in wrong:
         with pytest.raises(InputInvalid) as refusal, installation.database.writing(by=by) as session:

@@ -184,7 +184,7 @@ def small(settings: Settings, admin_key: str) -> Iterator[TestClient]:
 
 
 def chunked(request: httpx.Request) -> dict[str, Any]:
-    """POST the same upload without a declared length."""
+    """Return the arguments of the same upload in pieces, without a declared length."""
     body = request.read()
     pieces = (body[start : start + 1000] for start in range(0, len(body), 1000))
     return {"content": pieces, "headers": {"Content-Type": request.headers["content-type"]}}

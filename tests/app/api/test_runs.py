@@ -154,7 +154,7 @@ def test_a_lost_lease_publishes_nothing(
 
 
 def test_a_run_is_published_once(publish: Callable[..., None], published: Callable[[], list[int]]) -> None:
-    """Publishing a run again is a no-op."""
+    """Publishing a run again is refused and changes nothing."""
     publish()
     refuses(publish, LeaseLost)
     assert published() == [2, 2, 1]

@@ -220,7 +220,7 @@ def test_a_tenant_gets_its_own(shared: Database) -> None:
 
 
 def test_whoever_acts_for_no_tenant_sees_everything(shared: Database) -> None:
-    """Sessions without a tenant see all tenants, and cannot store anything without one."""
+    """A session without a tenant sees all tenants, and has no actor to store anything for."""
     with shared.reading() as session:
         assert len(session.scalars(sa.select(ApiKey)).all()) == 3
         assert session.get(ApiKey, "key_here")
