@@ -70,7 +70,7 @@ def _parameters(path: str) -> set[str]:
 
 
 def _filled(path: str, known: Mapping[str, Iterable[str]]) -> list[str]:
-    """Yield the paths that a template stands for."""
+    """Return the paths that a template stands for."""
     addresses = [path]
     for name in _parameters(path):
         addresses = [one.replace(f"{{{name}}}", value) for one in addresses for value in sorted(known[name])]

@@ -136,7 +136,7 @@ def claim(installation: Installation) -> Callable[[], ClaimedRun]:
 
 @pytest.fixture
 def give_up(installation: Installation) -> Callable[[], None]:
-    """Return the claimed runs of the silent worker."""
+    """Hand back the claimed run of the silent worker."""
 
     def take_back() -> None:
         with installation.database.writing() as session:

@@ -214,7 +214,7 @@ def test_a_patient_model_counts_who_may_be_taken(
 
 @pytest.fixture
 def two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Return an installation whose runs take at most two requests, and whose estimates are never cached."""
+    """Limit runs to two requests, and disable caching of estimates."""
     monkeypatch.setenv("LETHE_MAX_REQUESTS_PER_RUN", "2")
     monkeypatch.setattr(intake, "_FRESH_SECONDS", 0.0)
     monkeypatch.setattr(intake, "_MIN_INTERVAL_FACTOR", 0.0)

@@ -67,7 +67,7 @@ def places_of(template: str) -> set[str]:
 
 
 def raised() -> tuple[Raised, ...]:
-    """Yield every place that creates a problem or a sentence of one."""
+    """Return every place that creates a problem or a sentence of one."""
     return _scan()[0]
 
 

@@ -48,7 +48,7 @@ def test_nobody_has_answered(officer: Browser, answered: None) -> None:
 
 
 def test_before_anybody_answers(officer: Browser) -> None:
-    """An empty page explains how answers arrive, and a short period is named as the likely cause."""
+    """The page shows an empty state, and suggests a longer period if the reader chose a short one."""
     assert "No answers yet" in officer.get("/admin/leaving-reasons").text
     assert "Choose a longer period" in officer.get("/admin/leaving-reasons?weeks=13").text
 

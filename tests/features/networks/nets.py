@@ -78,7 +78,7 @@ def logarithm() -> bytes:
 
 
 def slow(size: int = 9000, *, hidden: bool = False) -> bytes:
-    """y = x W, after a product of two large matrices that are nobody's; `hidden`: their size follows from the row"""
+    """y = x W, after a product of two large matrices that is not used; if `hidden`, their size follows from the row."""
     shape = numpy_helper.from_array(np.array([size, size], np.int64))
     sizes = numpy_helper.from_array(np.array([size, size], np.float32))
     shaped = [helper.make_node("Constant", [], ["shape"], value=shape)]

@@ -67,7 +67,7 @@ def test_rows_are_never_longer_than_one(found: list[dict[str, Any]]) -> None:
 
 @given(st.lists(records, min_size=2, max_size=5))
 def test_a_row_depends_on_its_record_alone(found: list[dict[str, Any]]) -> None:
-    """A record is encoded alike alone and among others, so that no row carries traces of other people."""
+    """A record is encoded the same alone and among others, so that no row carries traces of other people."""
     alone = [encode_records(ALL, [record])[0] for record in found]
     np.testing.assert_array_equal(encode_records(ALL, found), alone)
 

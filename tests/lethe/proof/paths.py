@@ -57,11 +57,11 @@ def quadratic_mu(
 
 
 def worst_slopes(steps: Sequence[Step], *, apart: float = 0.0) -> list[float]:
-    """The slopes in [0, c_t] whose quadratic is told apart best, by nonnegative least squares over all of them.
+    """Return the slopes in [0, c_t] with the best distinguished quadratic, by nonnegative least squares over all of
+    them.
 
     With slopes theta_(t-1)/theta_t c_t, theta never falling, mu = sum(theta d)/sqrt(sum(theta^2 u)) for the increments
-    d and u of the path: greatest where theta is closest to d/u in the norm of u.
-    """
+    d and u of the path, which is greatest where theta is closest to d/u in the norm of u."""
     corners = path(steps, apart=apart)
     noise = np.array([float(b[0] - a[0]) for a, b in itertools.pairwise(corners)])
     reach = np.array([float(b[1] - a[1]) for a, b in itertools.pairwise(corners)])

@@ -54,7 +54,7 @@ def test_on_a_fine_grid_it_is_the_normal_law() -> None:
 
 
 def test_building_blocks_have_their_probabilities() -> None:
-    """Draws with probability exp(-1/2) or exp(-x(2k+x)/(2k+2)), and uniform integers: 50,000 trials each."""
+    """Draws have probability exp(-1/2) or exp(-x(2k+x)/(2k+2)), and integers are uniform, in 50,000 trials each."""
     words, trials = Words(), 50_000
     assert share_is(sum(_true_at_root_of_e(words) for _ in range(trials)), trials, math.exp(-0.5))
     for k, x in ((0, 0.8), (1, 0.25), (3, 0.9)):

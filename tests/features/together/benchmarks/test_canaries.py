@@ -51,8 +51,8 @@ def test_gross_faults_are_found_by_the_lanes_that_runs_have():
 
 
 def test_a_wrong_order_is_found_by_few_lanes():
-    """Sixty-four lanes find every fault in the order of batches, by the schedule test alone if canaries are gone,
-    except two swapped steps in the middle of a long learning run."""
+    """Sixty-four lanes find every fault in the order of batches, by the schedule test alone without canaries. Only two
+    swapped steps in the middle of a long learning run are missed."""
     for (run, fault, lanes), share in FOUND.items():
         if fault in SCHEDULES:
             is_forgotten = run.startswith("learning") and fault == "two steps change places"

@@ -78,7 +78,7 @@ def test_laws_far_apart_are_given_too_little() -> None:
 
 @pytest.mark.parametrize("mu", [0.25, 1.0])
 def test_the_bound_stays_below_the_truth(mu: float) -> None:
-    """The bound exceeds the true epsilon no more often than its error: a hundred times 1e-4, hence never."""
+    """The bound exceeds the true epsilon no more often than its error of 1e-4, that is, never in a hundred trials."""
     true = conversion.gdp_epsilon(mu=mu, delta=DELTA)
     assert all(epsilon_bound(*pair(seed, models=200, mu=mu), delta=DELTA, error=1e-4) <= true for seed in range(50))
 
