@@ -48,7 +48,7 @@ def tenant(started: Service, tmp_path: Path) -> Tenant:
 
 def test_a_regression_forgets(tenant: Tenant) -> None:
     """The diabetes example prints what its page does, apart from the noise in what is learned: R^2 is 0.35 with a
-    standard deviation of 0.03, so that by chance it is seven of them below once in 10^11 runs."""
+    standard deviation of 0.03, so that chance puts it seven deviations lower once in 10^11 runs."""
     printed = run(tenant, "diabetes", "regression.py")
     found = REGRESSED.findall(printed)
     assert len(found) == 2

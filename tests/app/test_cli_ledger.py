@@ -120,7 +120,7 @@ def test_a_true_ledger_verifies(story: Story, lethe: Lethe) -> None:
 
 
 def rewritten(story: Story, *, everything: bool) -> None:
-    """Turn a deletion of one row into one of none wherever it is recorded, and recompute every hash."""
+    """Turn a deletion of one row into a deletion of zero rows wherever it is recorded, and recompute every hash."""
     one, none = ('"requests":[{"records":1,', '"requests":[{"records":0,')
     story.tamper(f"UPDATE ledger_entries SET body = replace(body, '{one}', '{none}')")
     story.rechain()

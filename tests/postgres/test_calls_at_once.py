@@ -66,7 +66,7 @@ def test_one_request_of_many_calls(gateways: list[httpx.Client], installation: I
 def test_one_key_for_different_calls(
     gateways: list[httpx.Client], installation: Installation, new_dataset: Make
 ) -> None:
-    """Of different concurrent calls with one Idempotency-Key, one succeeds and the others are conflicts."""
+    """If different calls with one Idempotency-Key run at once, one succeeds and the others are conflicts."""
     new_dataset()
 
     def ask(gateway: httpx.Client, number: int) -> httpx.Response:

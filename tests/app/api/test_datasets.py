@@ -91,7 +91,7 @@ def test_random_features_are_learned_from(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """Rows of random features are learned like others, and records to predict are encoded alike by the stored
+    """Rows of random features are learned like others, and records to predict are encoded the same way by the stored
     schema."""
     random = SCHEMA | {"random_features": {"features": 20, "seed": 9}}
     created = upload(CSV.encode(), filename="rows.csv", schema=json.dumps(random)).json()

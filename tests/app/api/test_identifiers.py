@@ -386,7 +386,7 @@ def test_a_batch_takes_aliases(gateway: TestClient, get: Get) -> None:
 
 
 def test_aliases_go_with_whom_a_request_was_about(installation: Installation, forget: Make, get: Get) -> None:
-    """When the subject of a request is no longer kept, none of its aliases is either."""
+    """When the subject of a request is no longer kept, none of its aliases is kept either."""
     made = forget("p1", aliases=["p2"])
     with installation.database.writing() as session:
         search_repository.erase_details(session, request_ids=[made["id"]], trace_only=True)

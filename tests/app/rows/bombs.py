@@ -101,7 +101,7 @@ def varint(number: int, *, length: int = 1) -> bytes:
 
 
 def with_footer(content: bytes, old: bytes, new: bytes) -> bytes:
-    """Return the parquet file with some bytes of its footer replaced wherever they are."""
+    """Return the parquet file with every occurrence of some bytes in its footer replaced."""
     length = int.from_bytes(content[-8:-4], "little")
     footer = content[-8 - length : -8]
     assert old in footer

@@ -158,7 +158,7 @@ def test_a_hostile_schema_is_refused(refused: Callable[..., list[str]], case: st
 @pytest.mark.parametrize("bomb", bombs.BOMBS)
 @pytest.mark.soak
 def test_a_bomb_is_read_in_little_memory(tmp_path: Path, bomb: str) -> None:
-    """A process that may use one gibibyte more than it has refuses, or reads, a file that unpacks to more than that."""
+    """A file that unpacks to more than a gibibyte is refused, or read, within one gibibyte of additional memory."""
     path = tmp_path / "bomb"
     bombs.BOMBS[bomb].write(path)
     result = subprocess.run(

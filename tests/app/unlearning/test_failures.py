@@ -182,8 +182,8 @@ def test_a_run_that_kills_its_workers_backs_off(
 def test_failures_that_repeat_are_counted_on_one_run(
     installation: Installation, claim: Claim, fail: Any, live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Of runs that keep failing for the same reason, the first, the last and a count are kept. Their request names the
-    last, all count as ended, and another reason starts a new count."""
+    """If runs keep failing for the same reason, the first, the last and a count are kept. Their request names the last,
+    all count as ended, and another reason starts a new count."""
     request = forget("p1")
     for _ in range(6):
         fail(claim())

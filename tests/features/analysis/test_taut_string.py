@@ -197,7 +197,7 @@ def test_cyclic_batches_have_the_published_closed_form(batches, epochs, c, ratio
     c=any_contraction.filter(bool),
 )
 def test_the_slot_visited_last_is_the_worst(batches, steps, after, c):
-    """The later a slot was visited, the more is left of it, while steps are alike and whatever their contraction."""
+    """The later a slot was visited, the more is left of it, for equal steps of any contraction."""
     mus = []
     for place in range(batches):  # visited in steps place, place + batches, ...
         chain = [Stretch(steps=place, contraction=c, variance=1.0)] if place else []

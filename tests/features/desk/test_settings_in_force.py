@@ -22,7 +22,7 @@ def test_every_setting_is_shown(officer: Browser, settings: Settings) -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    """Of an address that may contain a password the page shows only that it is set."""
+    """The page shows only that an address that may contain a password is set."""
     settings = Settings(
         data_dir=Path("/data"),
         database_url=SecretStr("postgresql://lethe:hunter2@db/lethe"),

@@ -9,7 +9,7 @@ from lethe.proof.accountant import Run
 
 def test_a_smaller_target_costs_no_less() -> None:
     """Along a curve noise never rises with epsilon, and every entry is the accountant's own answer, or relearning if
-    that is no dearer."""
+    that costs no more."""
     delta, found = 1e-4, []
     for epsilon in costs.EPSILONS:
         made = calibration.mechanism_for(

@@ -61,7 +61,7 @@ def test_the_options_where_a_step_is_enough() -> None:
     expected=st.integers(1, 12),
 )
 def test_every_option_reaches_the_target(records: int, epsilon: float, noise_scale: float, expected: int) -> None:
-    """There is always an option, the plan is among them, all reach the target, and waiting is never dearer."""
+    """There is always an option, the plan is among them, all reach the target, and waiting never costs more."""
     chain = learned(noise_scale)
     found = costs.options(chain, records=records, epsilon=epsilon, delta=DELTA, expected_requests=expected)
     by_kind = {option.kind: option for option in found}

@@ -74,7 +74,7 @@ def test_nothing_else_is_kept(gateway: TestClient, installation: Installation) -
 
 
 def test_a_week_is_told_and_asked_for(gateway: TestClient, get: Get) -> None:
-    """The response has the Monday of its week, by which estimates are selected."""
+    """The response has the Monday of its week, and `since` and `until` select estimates by it."""
     week = sent(gateway).json()["week"]
     assert get(f"/leaving-reasons?since={week}")["surveys"][0]["num_answers"] == 1
     assert get(f"/leaving-reasons?until={week}")["surveys"] == []

@@ -55,8 +55,8 @@ def test_features_are_those_of_the_row_alone() -> None:
 
 
 def test_a_row_does_not_depend_on_another() -> None:
-    """A network that adds what the largest number of its batch is above 1.5 sees one row at a time: a large row changes
-    only its own features."""
+    """A network that adds the excess over 1.5 of the largest number in its batch sees one row at a time: a large row
+    changes only its own features."""
     large = np.full((1, nets.WIDTH), 100.0)
     with process.examined(nets.raised_by_the_largest(), LIMITS) as encoder:
         beside = encoder.encode(np.concatenate([ROWS, large]))

@@ -201,7 +201,7 @@ def test_an_invitation_is_good_once_and_for_a_week(
 @pytest.mark.parametrize("end", ["disabled", "role", "password", "invited"])
 def test_sessions_end_at_once(installation: Installation, by: Actor, admin: Caller, invited: Invited, end: str) -> None:
     """A user who is disabled, invited again, or given another role or password is logged out everywhere, and other
-    users are not; of a disabled user no credentials are kept."""
+    users are not; no credentials of a disabled user are kept."""
     secret = credentials.new_secret()
     user_id, other = invited(), invited(email="other@example.com")
     token, kept = logged_in(installation, user_id), logged_in(installation, other)

@@ -192,7 +192,8 @@ def test_an_agent_does_not_learn_who_is_in_the_data(
 
 
 def test_an_agent_is_told_of_every_change(settings: Settings, request: pytest.FixtureRequest) -> None:
-    """The status object is sent to its `status_callback`, without a signature, as the protocol has none for it."""
+    """The status of a request is sent to its `status_callback` on each change, without a signature, as the protocol has
+    none."""
     settings.webhook_allowed_networks = "127.0.0.0/8"
     agent: Agent = request.getfixturevalue("agent")
     with serving(answering(200)) as receiver:

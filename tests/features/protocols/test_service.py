@@ -79,8 +79,7 @@ def set_up(installation: Installation, sent: bytes) -> str:
 
 
 def test_a_message_is_for_the_business_that_it_names(installation: Installation, one: Actor, two: Actor) -> None:
-    """Of an agent's registrations, a message reaches the one whose tenant is the named business and whose key signed
-    it."""
+    """A message reaches the registration of its agent whose tenant is the named business and whose key signed it."""
     key = Ed25519PrivateKey.generate()
     in_one, in_two = register(installation, one), register(installation, two, key)
     with installation.database.reading() as session:

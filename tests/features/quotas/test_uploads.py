@@ -74,8 +74,8 @@ def test_what_is_retired_makes_room(
 def test_two_uploads_at_once_do_not_pass_the_bound_together(
     gateway: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, get: Callable[[str], Any]
 ) -> None:
-    """Of two concurrent uploads that fit only alone, one is refused although both were read before either was stored,
-    and nothing of it stays on disk."""
+    """If two concurrent uploads fit only alone, one is refused although both were read before either was stored, and
+    nothing of it stays on disk."""
     both_read, encode = threading.Barrier(2), datasets.encode
 
     def encoded(*given: Any, **named: Any) -> Any:

@@ -287,7 +287,7 @@ def test_whatever_happens_in_whatever_order(
     steps: list[str],
 ) -> None:
     """A request completes if and only if its grace period is over and none of its tasks is open, and each system gets
-    each notification at most once, in any order of events and however often they repeat."""
+    each notification at most once, in any order of events and with any repetitions."""
     if not get("/systems")["items"]:
         new_system("first", public_key=system_key["x"])
         new_system("second", public_key=system_key["x"])

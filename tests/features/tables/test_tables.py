@@ -73,7 +73,7 @@ def test_frames_are_sent_as_the_gateway_reads_them(tmp_path: Path, kind: str) ->
 
 
 def test_files_are_read_as_the_gateway_reads_them(tmp_path: Path) -> None:
-    """The same rows from csv, parquet and npz are encoded alike; a file of another kind is refused."""
+    """The same rows from csv, parquet and npz are encoded the same; a file of another kind is refused."""
     pq.write_table(pa.table(ROWS), tmp_path / "rows.parquet")
     text = pd.DataFrame(ROWS | {"e": [json.dumps(one) for one in ROWS["e"]]})
     text.to_csv(tmp_path / "rows.csv", index=False)

@@ -88,7 +88,7 @@ def test_monotone_in_the_gap_the_noise_and_the_steps_after(at, more, factor):
 
 def test_a_falling_step_size_hides_the_last_visit():
     """If there is no cool-down, only one step's noise hides the batch read last; with a cool-down all batches are
-    nearly alike."""
+    nearly equal."""
     abrupt, gentle = (evaluate("cyclic_batches", ADULT | {"q": q}) for q in (1, 64))
     assert abrupt["mu"] > 2.5 * abrupt["mu_full_batch"]
     assert gentle["mu"] < 1.2 * gentle["mu_full_batch"]

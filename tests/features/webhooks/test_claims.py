@@ -217,8 +217,8 @@ def test_a_host_gets_so_many_at_once(installation: Installation, by: Actor) -> N
 
 
 def test_tenants_take_turns(installation: Installation, by: Actor, other: Actor) -> None:
-    """However many deliveries of one tenant wait, another tenant's is among the next two, whatever is in progress;
-    among tenants with equally many in progress, the one served longest ago is next."""
+    """Another tenant's delivery is among the next two regardless of how many of one tenant wait and of what is in
+    progress; among tenants with equally many in progress, the one served longest ago is next."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(40)))
     submit(installation, other, asked(installation, other, "q", callback_urls=("https://other.example/",)))
     mine, theirs = by.tenant_id, other.tenant_id

@@ -148,7 +148,7 @@ def test_refusals_are_final(script: Script, scripted_client: Client, status: int
 
 
 def test_retry_after_is_obeyed(script: Script, scripted_client: Client) -> None:
-    """A server that asks for a second gets a pause of a second."""
+    """The client pauses for a second if the server asks for a second."""
     script.says(problem(429, headers={"Retry-After": "1"}), EMPTY)
     began = time.monotonic()
     assert list(scripted_client.runs.list()) == []
@@ -207,7 +207,7 @@ def test_a_silent_server_is_given_up(script: Script) -> None:
     ],
 )
 def test_problems_by_kind(script: Script, status: int, kind: type[Problem]) -> None:
-    """The class of a problem tells what to do about it; its attributes are those of the answer."""
+    """The class of a problem shows what to do about it; its attributes are those of the answer."""
     script.says(problem(status, code="the_code", errors=[{"path": "body.l2", "message": "too small"}]))
     with Client(script.url, "k", retry_seconds=0.0) as client, pytest.raises(Problem) as refused:
         client.models.get("mdl_1")

@@ -306,7 +306,7 @@ def test_a_row_does_not_depend_on_its_neighbours(values: list[tuple[object, obje
     [pa.array([1, None, 99]), pa.array([1.0, math.nan, 99.0], pa.float32()), pa.array(["1", "", "99"])],
 )
 def test_arrow_columns_and_lists_agree(numbers: Any) -> None:
-    """Integers, floats and texts are encoded alike from lists and from Arrow arrays, chunked or not."""
+    """Integers, floats and texts are encoded the same from lists and from Arrow arrays, chunked or not."""
     work = pa.array(["some", None, "none"]).dictionary_encode()
     expected = FORGIVING.encode({"age": [1, None, 99], "work": ["some", "", "none"]})
     np.testing.assert_array_equal(FORGIVING.encode({"age": numbers, "work": work}), expected)

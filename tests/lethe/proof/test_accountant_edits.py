@@ -207,7 +207,7 @@ def test_relearning_does_not_undo_published_versions():
 
 @given(made=made_with, history=histories)
 def test_an_imported_model_starts_anywhere_in_the_ball(made, history):
-    """W begins at 2R and V at 0, in `unlearning` and in `deletion` alike."""
+    """W begins at 2R and V at 0, in both `unlearning` and `deletion`."""
     weights = [run.edits for run in history]
     chain = accountant.resume(accountant.imported(made), history)
     expected = stepwise(made, gaps(history, weights), apart=2 * made.radius)

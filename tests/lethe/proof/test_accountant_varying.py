@@ -201,7 +201,7 @@ def test_keeping_books_is_replaying(history):
 
 @given(history=histories)
 def test_naming_the_same_mechanism_is_naming_none(history):
-    """Stating the mechanism of the previous run is equal, to the last bit, to stating none."""
+    """Replaying a history is bit for bit the same whether a run states the mechanism of the previous run or none."""
     plain = [dataclasses.replace(run, mechanism=None) for run in history]
     named = [dataclasses.replace(run, mechanism=FIRST) for run in history]
     assert accountant.replay(FIRST, named) == accountant.replay(FIRST, plain)

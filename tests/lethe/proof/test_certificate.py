@@ -186,8 +186,7 @@ def test_a_canary_test_with_a_finding_gets_no_statement(changed, finding):
     ("name", "notion"), [("mu", None), ("epsilon", None), ("mu", "deletion"), ("epsilon", "deletion")]
 )
 def test_a_statement_that_contradicts_itself_is_refused(name, notion):
-    """A statement is refused if its lower bound for a canary exceeds what is certified of the canary or of the
-    person."""
+    """A statement is refused if its lower bound for a canary exceeds what is certified for the canary or the person."""
     document = statement()
     above = next((one[name] for one in document["guarantees"] if one["notion"] == notion), document["audit"][name])
     document["audit"] |= {f"{name}_lower_bound": above * 1.01} | ({name: above * 2} if notion else {})

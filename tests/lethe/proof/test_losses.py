@@ -325,6 +325,6 @@ def test_default_balls_are_those_of_the_proof():
 
 
 def test_a_smaller_ball_moves_least_squares_less():
-    """One record's share of a step of least squares is eta (R + 1) / b."""
+    """The gradient bound of least squares is proportional to R + 1."""
     small, large = (default(SQUARES, radius=radius) for radius in (2.0, 9.0))
     assert large.gradient_bound / small.gradient_bound == pytest.approx(10 / 3)

@@ -92,7 +92,7 @@ def test_a_fault_in_a_chain_of_batches_is_found(
 def test_a_run_that_forgets_nothing_refutes_the_guarantee(
     mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If canaries stay, 16,384 lanes with and without one are told apart better than is certified."""
+    """If canaries stay, 16,384 lanes with and without one are distinguished better than is certified."""
     FAULTS["canary stays"](monkeypatch)
     observed = ran(replace(FORGETTING, lanes=16384)).observed
     assert observed is not None

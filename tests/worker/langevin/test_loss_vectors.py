@@ -21,7 +21,7 @@ PASSES: dict[str, Callable[..., AbstractContextManager[Any]]] = {"host": HostRow
 
 
 def test_the_file_is_what_mpmath_makes() -> None:
-    """Every vector is recomputed, and every objective has some."""
+    """The file is exactly what mpmath computes, and has vectors for every objective."""
     assert loss_vectors.FILE.read_text() == loss_vectors.written()
     assert {vector["objective"] for vector in VECTORS} == set(Objective)
 

@@ -102,7 +102,7 @@ def test_the_curves_of_a_model(printer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_a_choice_is_printed_as_words(printer: Visitor) -> None:
-    """Of links that choose a view, paper shows only the chosen one."""
+    """Paper shows only the chosen one of the links that choose a view."""
     printer.page.emulate_media(media="print")
     expect(printer.page.get_by_text("Equal width per run")).to_be_visible()
     expect(printer.page.get_by_text("Equal width per step")).to_be_hidden()

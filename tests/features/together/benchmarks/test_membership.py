@@ -30,7 +30,7 @@ def group(results: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.soak
 @pytest.mark.parametrize("method", ["nothing", "fine-tuning"])
 def test_without_noise_a_group_is_found(group: dict[str, Any], method: str) -> None:
-    """Unchanged models and models fine-tuned without noise reveal a group, beyond what is certified of ours."""
+    """Unchanged models and models fine-tuned without noise reveal a group, beyond what is certified for ours."""
     assert group["attack"][method]["mu_at_least"] > group["attack"]["unlearning"]["certified_mu"]
 
 
