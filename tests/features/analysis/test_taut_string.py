@@ -31,7 +31,7 @@ from tests.tables import each
 @settings(max_examples=300)
 @given(stretches=chains, apart=nonnegative)
 def test_long_stretches_are_their_steps(stretches, apart):
-    """Closed forms, pooled in any numbers, equal a 50-digit computation corner by corner, and are never less."""
+    """Closed forms for stretches of any length equal a 50-digit computation corner by corner, and are never less."""
     expected = pulled_mu(steps_of(stretches), apart=apart)
     assert taut_string.mu(stretches, apart=apart) == pytest.approx(expected, rel=1e-13, abs=1e-300)
     assert taut_string.mu(stretches, apart=apart) >= expected

@@ -255,7 +255,7 @@ def test_a_preview_in_too_many_batches(gateway: TestClient, live: dict[str, Any]
 
 
 def test_a_preview_takes_as_long_as_runs_took(ask: Make) -> None:
-    """Seconds are estimated from the model's own runs, by their length."""
+    """Seconds are estimated from the number of steps and the pace of the model's own runs."""
     previewed = ask(num_records=2, batch=1)
     pace = previewed["pace"]
     assert pace["runs"] == 1

@@ -256,8 +256,8 @@ def test_a_replay_of_what_came_first_holds_up_what_waits(installation: Installat
 def test_a_receiver_that_wants_no_more_learns_nothing(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """A 410 does not end a delivery that the receiver may not know of yet: otherwise it would come only if it was
-    created later, which reveals that something is held."""
+    """A 410 ends only the delivery that was sent, not a later one that the receiver may not know of yet. Otherwise that
+    would come only if it was created later, which reveals that something is held."""
     submit(installation, by, asked(installation, by, discreet=True, policy=Policy(report_seconds=3600)))
     [taken] = claim(installation)
     assert record(installation, taken, GONE) == "gone"

@@ -36,7 +36,7 @@ ROUNDING = 1e-5
 
 
 def classes_of(loss: Loss) -> int:
-    """Return the number of classes of a loss; of labels three, an odd number, which the kernel pads."""
+    """Return the number of classes of a loss: three for labels, an odd number, which the kernel pads."""
     return {HINGE: 2, LABELS: 3}.get(loss, 1)
 
 

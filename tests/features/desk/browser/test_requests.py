@@ -67,7 +67,7 @@ def test_finding_a_person(officer: Visitor) -> None:
 
 
 def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
-    """An officer approves a request, sees it completed without reloading, reads what it proves, and verifies it."""
+    """An officer approves a request, sees it complete without reloading, reads what was proved, and verifies it."""
     officer.site.live_model()
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1", metadata={"note": "<b>urgent</b>"})
     officer.opens(f"/admin/requests/{made}")
