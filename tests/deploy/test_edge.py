@@ -187,7 +187,7 @@ def test_the_head_is_bounded(gateway: str, edge: Start) -> None:
 
 
 def test_the_body_is_bounded(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """A body larger than the edge accepts is refused as the gateway refuses proxy."""
+    """A body larger than the edge accepts is refused as the gateway refuses it."""
     proxy = edge(gateway, MAX_BODY="100KB")
     answer = httpx.post(f"{proxy.url}/v1/deletion-requests:batch", headers=key, content=b" " * 200_000, timeout=60)
     assert (answer.status_code, answer.json()["code"]) == (413, "upload_too_large")

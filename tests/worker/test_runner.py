@@ -56,7 +56,7 @@ def test_weights_are_what_was_published(
 def test_accuracy_is_measured_on_other_people(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model reports its accuracy on its evaluation dataset, and none without such a dataset."""
+    """A model reports its accuracy on its evaluation dataset, and no accuracy without such a dataset."""
     dataset, other = new_dataset(rows=300), new_dataset("others", rows=80, seed=1, first=300)
     measured = new_model(dataset["id"], evaluation_dataset_id=other["id"])
     unmeasured = new_model(dataset["id"])

@@ -171,7 +171,7 @@ def test_the_curve_finds_the_rows_of_a_budget() -> None:
     [((0.001, 0.5, 1), 1), ((1.0, 0.01, 10_000_000), 1), ((0.01, 1.0, 1), 1), ((1.0, 0.5, 10), 1000)],
 )
 def test_beyond_the_largest_epsilon_nothing_is_computed(history: tuple[float, float, int], rows: int) -> None:
-    """A ledger without a useful bound has none, and takes neither memory nor time."""
+    """A ledger without a useful bound has no epsilon, and takes neither memory nor time."""
     assert epsilon(opacus(history), rows=rows, delta=1e-5) is None
 
 
