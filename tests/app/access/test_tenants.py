@@ -49,7 +49,7 @@ def test_both_logs_know_of_a_tenant(installation: Installation, by: Actor) -> No
 
 
 def test_names_are_unique(installation: Installation, by: Actor) -> None:
-    """A name that another tenant has is refused, and no tenant is created."""
+    """A name that another tenant has is refused."""
     with installation.database.writing(by=by) as session:
         tenants.create(session, name="shop", policy=Policy(), admin_key="k1")
     with pytest.raises(TenantExists), installation.database.writing(by=by) as session:

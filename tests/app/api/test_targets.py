@@ -64,7 +64,7 @@ def test_a_tenant_can_be_stricter(gateway: TestClient, new_dataset: Make, refuse
 
 @pytest.mark.parametrize("policy", [{"max_epsilon": 0}, {"max_epsilon": None}, {"max_delta": 1}, {"max_delta": 0}])
 def test_bounds_that_bound_nothing_are_refused(gateway: TestClient, policy: Any, refused: Refused) -> None:
-    """A policy without effective bounds is refused."""
+    """A policy with a bound of 0, without a bound on epsilon, or with a delta of 1 is refused."""
     refused(gateway.patch("/v1/tenant", json={"policy": policy}), 422, "input_invalid")
 
 

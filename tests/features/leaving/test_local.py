@@ -113,7 +113,7 @@ def test_one_bit_is_the_estimator_of_duchi_and_others(n: int, odds: int, mean: f
 
 @given(st.floats(0.01, 20), st.floats(1e-9, 0.1))
 def test_gaussian_noise_is_minimal(epsilon: float, delta: float) -> None:
-    """The noise makes each value exactly (epsilon, delta)-private; a thousandth less would not be enough."""
+    """The noise makes each value exactly (epsilon, delta)-private, and a thousandth less noise would not suffice."""
     mu = gaussian_error(n=1, epsilon=epsilon, delta=delta, variance=0.0) ** -0.5
     assert conversion.gdp_delta(epsilon=epsilon, mu=mu) <= delta * (1 + 1e-9)
     assert conversion.gdp_delta(epsilon=epsilon, mu=1.001 * mu) > delta

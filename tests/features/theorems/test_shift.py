@@ -71,7 +71,8 @@ def test_growing_differences_cost_more_than_one_piece(segments, c):
 
 @given(z0=st.floats(0, 5), gap=st.floats(0.001, 1), T=st.integers(1, 500), K=st.integers(0, 500), c=st.floats(0.1, 1))
 def test_shift_accountant_is_monotone(z0, gap, T, K, c):
-    """Mu rises with the start and the difference, falls with steps after the deletion, and scales with the noise."""
+    """Mu never falls with the start and the difference, never rises with steps after the deletion, and does not change
+    if start, difference and noise grow by one factor."""
     here = shift(z0, [(T, gap), (K, 0.0)], c)
     assert here <= shift(z0 + 1, [(T, gap), (K, 0.0)], c)
     assert here <= shift(z0, [(T, 2 * gap), (K, 0.0)], c)

@@ -187,7 +187,7 @@ def labels_of(path: Path, **given: Any) -> list[int]:
 
 
 def test_a_file_has_targets(tmp_path: Path) -> None:
-    """Numbers are read unchanged, and moved to the end of the range if the schema permits it."""
+    """Numbers become labels, and a number beyond the range is moved to its nearer end if the schema permits it."""
     (tmp_path / "a.csv").write_text("age,cost\n1,0\n2,150.0\n3,1e2\n4,250\n5,-1\n")
     assert labels_of(tmp_path / "a.csv", schema=CLIPPED) == [-UNIT, UNIT // 2, 0, UNIT, -UNIT]
 

@@ -264,7 +264,7 @@ def test_it_survives_its_document(objective):
     ],
 )
 def test_a_document_with_a_gap_is_refused(document):
-    """A mechanism document whose width is null is refused."""
+    """A mechanism document whose width is null, or that lacks its gradient bound, is refused."""
     with pytest.raises(PreconditionError, match="mechanism_of_format"):
         Mechanism.from_json(document)
 
