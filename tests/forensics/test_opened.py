@@ -27,7 +27,7 @@ COPIES = {
 def test_sealed_text_is_found_until_its_key_is_destroyed(
     settings: Settings, installation: Installation, tmp_path: Path, copy: str
 ) -> None:
-    """A copy of a sealed text, however it was made, opens with its key, and not after that is destroyed."""
+    """A copy of a sealed text, however it was made, opens with its key, and no longer once the key is destroyed."""
     sealed = installation.vault.seal(json.dumps({"note": NOTE, "more": "so it goes, " * 9}).encode())
     (tmp_path / "copy").write_bytes(COPIES[copy](sealed))
     assert search.folders([tmp_path], FINDER) == {}

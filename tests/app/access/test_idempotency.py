@@ -43,7 +43,7 @@ def test_another_call_with_the_same_key_is_a_conflict(database: Database) -> Non
 
 
 def test_without_a_key_nothing_is_kept(database: Database) -> None:
-    """A call without an idempotency key is made every time."""
+    """A call without an idempotency key is executed every time."""
     call = Once(name=None, fingerprint="f")
     with database.writing() as session:
         assert idempotency.perform(session, call, make) == ANSWER

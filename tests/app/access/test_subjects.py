@@ -31,5 +31,5 @@ def test_a_rule_says_who_is_one_person(rule: SubjectRule, same: list[str], other
 
 @given(st.text(), st.sampled_from(RULES))
 def test_a_form_is_its_own(subject_id: str, rule: SubjectRule) -> None:
-    """Normalizing a normalized subject id does not change it, so its hash can be taken anywhere."""
+    """Normalizing a normalized subject id does not change it, so that its hash can be computed anywhere."""
     assert normal(normal(subject_id, rule), rule) == normal(subject_id, rule)

@@ -117,7 +117,8 @@ def test_a_remembered_answer_names_no_person(
 def test_asking_twice_is_asking_once(
     gateway: TestClient, live: dict[str, Any], refused: Refused, stored: Callable[[], dict[str, int]], work: Work
 ) -> None:
-    """The same request with one Idempotency-Key is made once, even after it is done; another body is a conflict."""
+    """A request repeated with one Idempotency-Key is created once, even after it is done; another body is a
+    conflict."""
     once = {"Idempotency-Key": "k"}
     first = gateway.post(PLACE, json={"subject_id": "p1"}, headers=once)
     work()

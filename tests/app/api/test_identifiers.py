@@ -105,8 +105,8 @@ def test_an_id_rewritten_as_a_number_is_refused(gateway: TestClient, way: str, n
 def test_a_person_is_found_however_they_are_spelled(
     gateway: TestClient, installation: Installation, upload: Upload, work: Callable[[], int], way: str
 ) -> None:
-    """Rows that were uploaded under one spelling are erased by a request under another, on every path; a hash is taken
-    to be of the normal form."""
+    """Rows that were uploaded under one spelling are erased by a request under another, on every path; a hash is
+    assumed to be of the normal form."""
     assert upload(people("p0", "p1", "p2", "p3", *SPELLINGS[:2])).json()["num_subjects"] == 5
     assert WAYS[way](gateway, SPELLINGS[1]).is_success
     assert work() == 1

@@ -171,7 +171,7 @@ def test_versions_follow_each_other(
 
 
 def test_asking_twice_is_asking_once(gateway: TestClient, new_dataset: Make, work: Work, refused: Refused) -> None:
-    """The same model or relearning with one Idempotency-Key is made once; another body is a conflict."""
+    """A model or relearning repeated with one Idempotency-Key is created once; another body is a conflict."""
     body = {"name": "m", "dataset_id": new_dataset()["id"], "l2": 0.05}
     once = {"Idempotency-Key": "k"}
     first, again = (gateway.post("/v1/models", json=body, headers=once) for _ in range(2))

@@ -224,8 +224,8 @@ def test_a_key_that_is_overwritten_as_it_is_read(
 
 
 def test_without_the_key_encryption_key(sealed: SealedStore, key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """If its file is missing or another one, nothing opens and nothing is sealed; once it is back, everything is as
-    before."""
+    """Nothing is opened without the right key-encryption key, and nothing is sealed without its file; once that is
+    back, everything opens as before."""
     file = tmp_path / "installation" / "kek"
     content = file.read_text()
     file.unlink()

@@ -180,7 +180,7 @@ def test_only_those_who_decide(
 
 
 def test_it_is_sealed(gateway: TestClient, path: str, installation: Installation) -> None:
-    """No file of the data folder has a word of name or bytes, in plain or in base64."""
+    """No file in the data folder contains a word of an attachment's name or content, in plain text or in base64."""
     attach(gateway, path)
     files = b"".join(one.read_bytes() for one in installation.settings.data_dir.rglob("*") if one.is_file())
     assert b"request_attachments" in files

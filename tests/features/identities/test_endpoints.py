@@ -97,7 +97,7 @@ def test_every_spelling_of_an_identifier_leads_to_the_person(
 def test_a_hash_of_an_email_leads_to_the_person(
     gateway: TestClient, live: dict[str, Any], load: Load, get: Get, work: Work
 ) -> None:
-    """A request or a link may have the SHA-256 of an identifier's normal form."""
+    """A request or a link may give the SHA-256 of an identifier's normal form instead of the identifier."""
     hashed = hashlib.sha256(b"Ada@example.org").hexdigest()
     loaded = load({"identifiers": [{"id": "p1"}, {"kind": "email", "sha256": hashed}]})
     assert loaded.json()["num_new"] == 2

@@ -26,8 +26,8 @@ def send(gateway: TestClient, content: bytes, name: str = "net.onnx", **form: st
 
 
 def test_a_network_is_taken_found_and_let_go_of(gateway: TestClient, get: Callable[[str], Any]) -> None:
-    """A network has a description; its file is returned unchanged; the same file twice is refused; deleting it removes
-    it."""
+    """An uploaded network is described in the answer and in lists, its file is returned unchanged, the same file is
+    refused a second time, and deleting it removes it."""
     content = nets.linear()
     answer = send(gateway, content, dp_ledger="https://example.org/ledger")
     made = answer.json()

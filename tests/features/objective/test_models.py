@@ -128,7 +128,8 @@ def test_what_the_method_cannot_do_is_refused(gateway: TestClient, dataset: str,
 
 
 def test_what_is_for_gradient_steps_is_refused(gateway: TestClient, model: dict[str, Any]) -> None:
-    """Remedies, rehearsals, canary tests and previews of given steps are refused by name for such a model."""
+    """Remedies, rehearsals, canary tests and previews of given steps are refused by name for a model by objective
+    perturbation."""
     path = f"/v1/models/{model['id']}"
     preview = {"model_id": model["id"], "num_records": 1}
     assert gateway.post("/v1/accounting/preview", json=preview).status_code == 200

@@ -323,7 +323,8 @@ def test_no_error_quotes_the_url(secret: str) -> None:
 
 @given(url=st.text() | st.from_regex(r"https?://[!-~]{0,30}(:[0-9]{0,5})?/?.{0,9}", fullmatch=True))
 def test_every_text_is_accepted_or_refused_by_name(url: str) -> None:
-    """No text makes the check fail in any other way, and what it accepts is not refused at delivery."""
+    """The check accepts a text or refuses it with its own error, and a text that it accepts is not refused at
+    delivery."""
     try:
         receiver.check_url(url, LOOPBACK)
     except InputInvalid:

@@ -8,7 +8,8 @@ from tests.command_line import Lethe, refused
 
 
 def test_review(live: Lethe) -> None:
-    """A policy of review makes requests wait until they are approved or rejected; their clocks pause and extend."""
+    """A policy of review makes requests wait until they are approved or rejected; their clocks can be paused and
+    extended."""
     changed = live("tenant", "set", "auto_accept=false", "time_zone=Europe/Berlin").json
     assert (changed["policy"]["auto_accept"], changed["policy"]["time_zone"]) == (False, "Europe/Berlin")
     assert live("tenant", "show").json == changed

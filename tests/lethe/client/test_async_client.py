@@ -94,7 +94,7 @@ def test_many_at_once(settings: Settings, admin_key: str) -> None:
 
 
 def test_calls_are_made_again_as_by_the_other_client(script: Script) -> None:
-    """Calls that may be repeated are, under one key; those that may not be, or are refused, are made once."""
+    """Calls that may be repeated are repeated under one key; other calls, and refused ones, are sent once."""
 
     async def story(client: AsyncClient) -> None:
         script.says(DROP, problem(429), problem(503), EMPTY)

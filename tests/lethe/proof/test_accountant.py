@@ -109,7 +109,7 @@ def test_one_step_is_the_gaussian_mechanism():
 
 @given(made=mechanisms(), history=histories, run=runs, share=st.floats(0, 1))
 def test_splitting_a_run_changes_nothing(made, history, run, share):
-    """A run split in two parts ends like the whole run if there is no cool-down."""
+    """A run split in two parts has the same result as the whole run if there is no cool-down."""
     assume(run.steps > 1)
     first = min(max(1, round(share * run.steps)), run.steps - 1)
     whole = accountant.replay(made, [*history, run])

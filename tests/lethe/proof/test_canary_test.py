@@ -104,7 +104,8 @@ def test_the_law_is_that_of_the_recursion(settled: Mechanism, plan: CanaryPlan) 
 
 
 def test_witnesses_tell_batches_apart() -> None:
-    """Each of a hundred batches has different witnesses in every group, and so does every other group."""
+    """The 16 witnesses of each of a hundred batches differ from one another and from those of all other batches, and
+    any two batches are well apart."""
     settled = mechanism(num_slots=100, batch_size=1, learn_steps=300)
     law = canary_test.law(settled, replace(LEARNING, steps=300))
     assert law.witnesses.shape == (100, 16)

@@ -103,7 +103,7 @@ def test_numbers_are_double_precision() -> None:
 
 
 def test_no_numbers_are_refused() -> None:
-    """A request for no numbers is an error, not an empty answer."""
+    """A request for zero numbers is an error, not an empty answer."""
     with pytest.raises(ValueError, match="size=0 >= 1"):
         SystemNoise().normal(0)
 
