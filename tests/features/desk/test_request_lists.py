@@ -125,7 +125,8 @@ def test_days_are_those_of_the_policy(officer: Browser, gateway: TestClient, for
 
 
 def test_the_way_through_a_long_list(officer: Browser, gateway: TestClient) -> None:
-    """Each page shows its range and the total, and links back; a page may be longer."""
+    """Each page shows its range and the total, and links to its neighbours; a size of 100 shows all 60 requests at
+    once, and an unoffered size is refused."""
     bodies = [{"subject_id": f"q{n}"} for n in range(60)]
     gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
     way = "/admin/requests?regulation=gdpr&size=25"

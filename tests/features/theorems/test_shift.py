@@ -173,7 +173,7 @@ def test_long_learning_is_stationary(S, K):
 
 @given(edits=st.lists(st.tuples(st.integers(0, 500), st.integers(1, 50)), max_size=10))
 def test_sequences_add_over_edits(edits):
-    """The value of a sequence is the sum of those of its edits; no edit costs nothing."""
+    """The value of a sequence is the sum of those of its edits, and an empty sequence has the value 0."""
 
     def mu(chosen: list[tuple[int, int]]) -> float:
         return evaluate("ru_mu_sequence", MNIST | {"ages": [k for k, _ in chosen], "weights": [g for _, g in chosen]})[

@@ -201,7 +201,7 @@ def test_one_retraining_serves_all_and_a_retired_table_keeps_nothing(
 
 
 def test_dictionaries_keep_no_value_of_erased_rows() -> None:
-    """A category that only erased people had is removed from the block, and so is one of people of other blocks."""
+    """A category is removed from a block if only erased people or people of other blocks had it."""
     number = columns.BLOCK_ROWS
     kinds = pa.chunked_array([["first"] * number, ["secret", None, "second"]]).dictionary_encode()
     drawn = columns.tokens(number + 3)

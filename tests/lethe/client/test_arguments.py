@@ -77,7 +77,7 @@ def test_wrong_arguments(script: Script, scripted_client: Client, made: Made, fi
     ],
 )
 def test_arguments_that_there_are_not(script: Script, scripted_client: Client, made: Made) -> None:
-    """Too many, too few or unknown arguments raise `TypeError`, as of any function."""
+    """Too many, too few or unknown arguments raise `TypeError`, as with any function, and nothing is sent."""
     with pytest.raises(TypeError):
         made(scripted_client)
     assert script.calls == []

@@ -53,8 +53,8 @@ def test_a_list_of_hashes(live: Lethe, people: Path, tmp_path: Path) -> None:
 
 
 def test_a_list_again(live: Lethe, tmp_path: Path) -> None:
-    """The same file from the same source creates nothing twice, even with another regulation; from another source, or
-    changed, it does."""
+    """Importing a file again from the same source creates nothing, even with another regulation; importing it from
+    another source, or after a change, creates requests."""
     file, out, again = tmp_path / "drop.txt", tmp_path / "results.csv", tmp_path / "again.csv"
     file.write_text("\n".join(HASHES))
     assert live("request", "import", file, "--source", "a", "--out", out).code == 0
