@@ -1,4 +1,4 @@
-"""The command `lethe` for tests: its arguments, and how it ended, by itself and beside a live gateway."""
+"""The command `lethe` for tests, alone and with a live gateway: its arguments and its result."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def refused(ended: Ended, code: str) -> None:
 
 @pytest.fixture
 def lethe(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Lethe:
-    """`lethe ARGUMENTS` in a folder of its own, as the command does it."""
+    """Return a function that runs `lethe ARGUMENTS` in its own folder, like the real command."""
     for name in [name for name in os.environ if name.startswith("LETHE_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -60,7 +60,7 @@ def lethe(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tm
 
 @pytest.fixture
 def live(settings: Settings, lethe: Lethe, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lethe]:
-    """`lethe` beside a gateway and a worker, with the admin key of their data folder."""
+    """Return `lethe` with a gateway and a worker, and the admin key of their data folder."""
     monkeypatch.setenv("LETHE_DATA_DIR", str(settings.data_dir))
     with processes.gateway(settings) as (_, address), processes.worker(settings):
         monkeypatch.setenv("LETHE_URL", address)
@@ -76,7 +76,7 @@ def people(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def certified(live: Lethe, people: Path, tmp_path: Path) -> Path:
-    """The certificate file of a request that was completed; its keys lie beside it."""
+    """Return the certificate file of a completed request, next to its keys."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     assert live("model", "create", dataset["id"], "--l2", "0.05").code == 0
     request = live("request", "submit", "p3").json

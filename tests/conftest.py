@@ -1,7 +1,6 @@
 """Fixtures: a real migrated database per test, a real gateway over it, a real worker, small data of made-up people.
 
-What is about SQL runs on SQLite and on PostgreSQL (some of it with the soak only), everything else on SQLite.
-"""
+Tests of SQL run on SQLite and on PostgreSQL (some of them only with the soak), all others on SQLite."""
 
 import gc
 import importlib.metadata
@@ -79,7 +78,7 @@ ON_BOTH_DATABASES = OnBothDatabases(
 )
 
 INSTALLATIONS = {"settings", "set_up_once", "service"}
-"""The fixtures that make one, which takes too long for `./dev check`."""
+"""Fixtures that create an installation, which takes too long for `./dev check`."""
 
 
 def pytest_report_header() -> str:
@@ -91,8 +90,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect no garbage while tests are imported: each of the passes over ever more objects finds next to none, and
-    they take a quarter of the time."""
+    """Disable garbage collection while tests are imported: its passes over ever more objects find almost nothing and
+    take a quarter of the time."""
     gc.disable()
     statements.share()
     if config.getoption("--durations-report"):
@@ -101,7 +100,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Search no file of tests for doctests, which the product's modules have. A search takes each process seconds."""
+    """Do not search test files for doctests, which only the product's modules have. The search takes each process
+    seconds."""
     return [collector for collector in (yield) if not isinstance(collector, DoctestModule)]
 
 
@@ -111,8 +111,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
-    """Mark what needs an installation, before tests are chosen by their markers. Let each process begin with its part
-    of the long tests among those chosen: one would end with them alone."""
+    """Mark tests that need an installation before tests are selected by marker, and let each process begin with its
+    part of the long tests: otherwise one would end with them alone."""
     for item in items:
         if isinstance(item, pytest.Function) and not INSTALLATIONS.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.service)
@@ -121,7 +121,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Let no later garbage collection look at the million objects that are there now, which takes half a second."""
+    """Exclude the million existing objects from later garbage collections, which saves half a second each."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -144,7 +144,7 @@ def logging_of_its_own() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def set_up_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder as `lethe up` makes it, to be copied."""
+    """Return a data folder as `lethe up` creates it, to be copied."""
     folder = tmp_path_factory.mktemp("installation") / "data"
     installations.set_up(Settings(data_dir=folder))
     return folder
@@ -152,14 +152,14 @@ def set_up_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
-    """A PostgreSQL server; whoever stops it must start one of their own."""
+    """Return a PostgreSQL server; a test that stops it must start its own."""
     with server.running() as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def postgres_set_up_once(tmp_path_factory: pytest.TempPathFactory, postgres: Server) -> Iterator[tuple[str, Path]]:
-    """A database, to be copied, and the data folder that belongs to it."""
+    """Return a database and the data folder that belongs to it, to be copied."""
     folder = tmp_path_factory.mktemp("on-postgresql") / "data"
     with postgres.database() as name:
         installations.set_up(Settings(data_dir=folder, database_url=SecretStr(postgres.url(name))))
@@ -168,7 +168,7 @@ def postgres_set_up_once(tmp_path_factory: pytest.TempPathFactory, postgres: Ser
 
 @pytest.fixture
 def new_url(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """URL of an empty database."""
+    """Return the URL of an empty database."""
     if kind == "sqlite":
         yield f"sqlite:///{tmp_path / 'new.db'}"
     else:
@@ -179,7 +179,7 @@ def new_url(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
 
 @pytest.fixture
 def settings(kind: str, set_up_once: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Settings]:
-    """The settings of an installation of the test's own."""
+    """Return the settings of the test's own installation."""
     folder = tmp_path / "data"
     if kind == "sqlite":
         shutil.copytree(set_up_once, folder)
@@ -194,14 +194,14 @@ def settings(kind: str, set_up_once: Path, tmp_path: Path, request: pytest.Fixtu
 
 @pytest.fixture
 def installation(settings: Settings) -> Iterator[Installation]:
-    """The installation, opened: for looking behind the gateway and for running the worker."""
+    """Open the installation, for inspecting it behind the gateway and for running the worker."""
     with installations.opened(settings) as opened:
         yield opened
 
 
 @pytest.fixture
 def by() -> Actor:
-    """Actor of the default tenant, for calls that bypass the gateway."""
+    """Return the actor of the default tenant, for calls that bypass the gateway."""
     return Actor(tenant_id=DEFAULT_TENANT, name="test")
 
 
@@ -212,7 +212,7 @@ def admin_key(settings: Settings) -> str:
 
 @pytest.fixture
 def gateway(settings: Settings, admin_key: str) -> Iterator[TestClient]:
-    """The gateway, called with the admin key; what an endpoint raises is answered, not raised."""
+    """Return the gateway with the admin key; an exception of an endpoint becomes an answer."""
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         client.headers["Authorization"] = f"Bearer {admin_key}"
         yield client
@@ -220,7 +220,7 @@ def gateway(settings: Settings, admin_key: str) -> Iterator[TestClient]:
 
 @pytest.fixture
 def work(installation: Installation) -> Callable[[], int]:
-    """Do all runs that are due, as a worker does; returns how many."""
+    """Return a function that does all due runs like a worker, and returns their number."""
 
     def until_idle() -> int:
         runs = 0
@@ -232,20 +232,20 @@ def work(installation: Installation) -> Callable[[], int]:
 
 
 def classes_of(number: int) -> str:
-    """The names of so many classes, as the form of an upload has them."""
+    """Return the names of so many classes, as the form of an upload has them."""
     return json.dumps([str(label) for label in range(number)])
 
 
 CLASSES = classes_of(2)
 FORM = {"name": "people", "classes": CLASSES}
-"""Beside the file of an upload."""
+"""Fields of an upload's form other than the file."""
 
 
 def npz(
     *, rows: int = 60, features: int = 3, classes: int = 2, rows_each: int = 1, seed: int = 0, first: int = 0
 ) -> bytes:
-    """An upload of made-up people `p0`, `p1`, ... (or from the `first` on) with `rows_each` rows each; their label
-    depends on their features."""
+    """Return an upload of made-up people `p0`, `p1`, ... (or from the `first` on) with `rows_each` rows each; their
+    label depends on their features."""
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(rows, features))
     scores = x @ np.random.default_rng(7).normal(size=(features, classes))
@@ -258,7 +258,7 @@ def npz(
 
 
 def people(*subjects: str, **replaced: Any) -> bytes:
-    """An upload of these people, a row of three features each, with any of its arrays replaced."""
+    """Return an upload of these people, a row of three features each, with any of its arrays replaced."""
     x = np.random.default_rng(len(subjects)).normal(size=(len(subjects), 3))
     arrays = {"x": x, "y": (x[:, :1] > 0).sum(axis=1), "subject": np.array(subjects, dtype=str)}
     buffer = io.BytesIO()
@@ -267,7 +267,7 @@ def people(*subjects: str, **replaced: Any) -> bytes:
 
 
 def one_row(subject: str) -> dict[str, tuple[str, bytes]]:
-    """An upload with one person's row, for datasets of three features and two classes."""
+    """Return an upload with one person's row, for datasets of three features and two classes."""
     buffer = io.BytesIO()
     np.savez(buffer, x=np.array([[0.1, 0.2, 0.3]]), y=np.array([1]), subject=np.array([subject]))
     return {"file": ("row.npz", buffer.getvalue())}
@@ -275,7 +275,8 @@ def one_row(subject: str) -> dict[str, tuple[str, bytes]]:
 
 @pytest.fixture
 def new_dataset(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Upload made-up people (see `npz`), with more in the form if it is asked for; returns the dataset."""
+    """Return a function that uploads made-up people (see `npz`), with further fields of the form, and returns the
+    dataset."""
 
     def create(name: str = "people", form: Mapping[str, str] | None = None, **shape: int) -> dict[str, Any]:
         answer = gateway.post(
@@ -292,7 +293,8 @@ def new_dataset(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def new_model(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Ask for a model of a dataset, with mild regularisation so that it learns in a few steps; returns the model."""
+    """Return a function that creates a model of a dataset, with mild regularisation so that it learns in a few
+    steps."""
 
     def create(dataset_id: str, **asked: Any) -> dict[str, Any]:
         body = {"name": "model", "dataset_id": dataset_id, "l2": 0.05} | asked
@@ -306,7 +308,7 @@ def new_model(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def forget(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Ask for a person to be forgotten; returns the request."""
+    """Return a function that requests a person's deletion and returns the request."""
 
     def submit(subject_id: str, **asked: Any) -> dict[str, Any]:
         answer = gateway.post("/v1/deletion-requests", json={"subject_id": subject_id} | asked)
@@ -319,7 +321,7 @@ def forget(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def get(gateway: TestClient) -> Callable[[str], Any]:
-    """GET a path below /v1 that must succeed; returns its JSON."""
+    """Return a function that GETs a path below /v1, which must succeed, and returns its JSON."""
 
     def fetch(path: str) -> Any:
         answer = gateway.get(f"/v1{path}")

@@ -1,9 +1,7 @@
-"""Where the time of a run of tests goes, file by file: `./dev test --durations-report`.
+"""Report the time of a test run by file: `./dev test --durations-report`.
 
-Beside the time on the clock, the processor time of the process that ran the tests and of processes that it started and
-that have ended, with those that `tests.faults.processes` forked. What a killed process had started itself is not
-counted.
-"""
+Next to the elapsed time it counts the processor time of the process that ran the tests and of ended processes that it
+started, including those that `tests.faults.processes` forked. The children of a killed process are not counted."""
 
 import resource
 import time
@@ -20,7 +18,7 @@ _NAME = "seconds"
 
 
 class Durations:
-    """Measures each test where it runs, and adds up where results come together."""
+    """Measures each test in the process that runs it, and adds up the results."""
 
     def __init__(self) -> None:
         self._files: dict[str, Counter[str]] = {}
@@ -52,7 +50,7 @@ class Durations:
 
 
 def table(files: dict[str, Counter[str]]) -> Iterable[str]:
-    """Lines in Markdown: the files that took most processor time, and all together."""
+    """Return a Markdown table of the files that took most processor time, and the total."""
     yield "| File | Tests | Wall s | Own CPU s | CPU s of what it started |"
     yield "| --- | ---: | ---: | ---: | ---: |"
     most = sorted(files.items(), key=lambda found: -found[1]["own"] - found[1]["started"])
@@ -61,7 +59,7 @@ def table(files: dict[str, Counter[str]]) -> Iterable[str]:
 
 
 def _now() -> tuple[float, float, float]:
-    """Seconds on the clock, of this process's processor time, and of that of children that have ended."""
+    """Return seconds on the clock, of this process's processor time, and of that of ended children."""
     own, started = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return time.monotonic(), own.ru_utime + own.ru_stime, started.ru_utime + started.ru_stime + _forked()
 

@@ -1,4 +1,4 @@
-"""Ports for servers that are told where to listen, and that may go away and come back."""
+"""Ports for servers that get their port from a test, and may be restarted."""
 
 import contextlib
 import secrets
@@ -8,7 +8,8 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """Below those that the system gives away by itself: nobody else is given it while its server is not there."""
+    """Return a free port below those that the system assigns, so that no other process gets it while its server is
+    down."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         with socket.socket() as probe, contextlib.suppress(OSError):

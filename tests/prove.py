@@ -1,11 +1,9 @@
 """Run the default suite ten times, and stop at the first red run: `./dev test --prove`.
 
 One run is in Auckland; one begins at 23:30 UTC on the last day of a month, one two minutes before clocks in Berlin are
-set back; in three, other work loads the machine; four are as usual. Arguments go on to pytest, in every run.
-
-The two runs with another time leave out servers, browsers, installations, and tests of the times of files: libfaketime
-does not set the clock of the file system.
-"""
+set back; in three, other work loads the machine; four are as usual. Arguments are passed to pytest, in every run. The
+two runs at another time leave out servers, browsers, installations, and tests of the times of files: libfaketime does
+not set the clock of the file system."""
 
 import calendar
 import contextlib
@@ -32,7 +30,7 @@ _LOAD = ("stress-ng", "--quiet", "--cpu", "4")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Circumstances on which no result of the suite may depend."""
+    """Circumstances that must not affect any result of the suite."""
 
     name: str
     environment: dict[str, str] = field(default_factory=dict)
@@ -46,7 +44,7 @@ def month_end(now: datetime.datetime) -> datetime.datetime:
 
 
 def change_of_clocks(now: datetime.datetime, zone: ZoneInfo) -> datetime.datetime:
-    """Return the time two minutes before clocks in `zone` are next set back; to the hour, as all of Europe's are."""
+    """Return the time two minutes before clocks in `zone` are next set back, to the hour, as in all of Europe."""
     hour = now.replace(minute=0, second=0, microsecond=0)
     while _offset(hour + _HOUR, zone) >= _offset(hour, zone):
         hour += _HOUR
@@ -58,7 +56,7 @@ def _offset(time: datetime.datetime, zone: ZoneInfo) -> datetime.timedelta:
 
 
 def at(time: datetime.datetime, zone: str = "UTC") -> dict[str, str]:
-    """Return the environment of processes for which it is this time now. Intervals are as long as ever."""
+    """Return the environment of processes for which it is this time now. Intervals are unchanged."""
     package = importlib.util.find_spec("libfaketime")
     if package is None or package.origin is None:
         sys.exit("error: libfaketime is missing, whose wheel is for Linux on x86-64")

@@ -1,4 +1,4 @@
-"""Receivers as they are met: servers on a port of this machine that answer a delivery in whatever way a test says."""
+"""Receivers as they occur: servers on a port of this machine that answer a delivery in any given way."""
 
 import contextlib
 import socket
@@ -12,7 +12,7 @@ Answer = Callable[[socket.socket], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Call that a receiver was sent."""
+    """A call that a receiver got."""
 
     line: str
     headers: dict[str, str]
@@ -24,17 +24,17 @@ class Server:
     port: int
     calls: list[Call] = field(default_factory=list)
     connections: list[str] = field(default_factory=list)
-    """The addresses at which it was reached, and by TLS for which name: `127.0.0.1 receiver.test`."""
+    """Addresses at which it was reached, with the TLS name: `127.0.0.1 receiver.test`."""
 
 
 def status(code: int, *headers: str, body: bytes = b"") -> Answer:
-    """Answer properly."""
+    """Return an answer with this status."""
     lines = [f"HTTP/1.1 {code} X", f"Content-Length: {len(body)}", *headers]
     return saying("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
 
 def saying(data: bytes) -> Answer:
-    """Answer with these bytes, whatever they are."""
+    """Return an answer of these bytes."""
     return lambda connection: connection.sendall(data)
 
 
@@ -50,7 +50,7 @@ def dripping(start: bytes, *, stop: threading.Event) -> Answer:
 
 
 def silent(stop: threading.Event) -> Answer:
-    """Take the call, and answer nothing, until `stop`; where a test fails before that, not for ever."""
+    """Accept the call, and answer nothing until `stop`, or for a limited time if a test fails before."""
     return lambda connection: (stop.wait(240), None)[1]
 
 
@@ -58,7 +58,7 @@ def silent(stop: threading.Event) -> Answer:
 def serving(
     answer: Answer, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
 ) -> Iterator[Server]:
-    """A server that gives every call the same answer, until the block ends."""
+    """Start a server that gives every call the same answer, until the block ends."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family) as listener:
         server = Server(port=listener.getsockname()[1])

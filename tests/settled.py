@@ -1,4 +1,4 @@
-"""Whether the store of rows holds what a root names, and nothing beside."""
+"""Check whether the store of rows contains exactly what a root names."""
 
 from app.rows import row_store
 from app.rows.row_store import RowStore

@@ -1,8 +1,7 @@
 """Order of the tests of a run with several processes.
 
 xdist's `worksteal` gives each process a contiguous share of the list. A process that has finished its share takes tests
-from the end of another's.
-"""
+from the end of another's."""
 
 import itertools
 from collections.abc import Sequence
@@ -29,5 +28,5 @@ def shared_out(items: Sequence[pytest.Item], *, processes: int) -> list[pytest.I
 
 
 def _takes_minutes(item: pytest.Item) -> bool:
-    """Return True for a test with a timeout of its own."""
+    """Return True for a test with its own timeout."""
     return item.get_closest_marker("timeout") is not None

@@ -1,4 +1,4 @@
-"""The work that SQLite does, whatever machine does it."""
+"""The work that SQLite does, independent of the machine."""
 
 import contextlib
 from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ _OWN: WeakKeyDictionary[sa.Dialect, "_Statements"] = WeakKeyDictionary()
 
 
 class _Statements(dict[Any, Any]):
-    """The cache of one engine, in front of those of all others."""
+    """The cache of one engine, in front of the shared one."""
 
     def __init__(self, dialect: sa.Dialect) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The rows that the database names, in the clear, for tests to look at."""
+"""The rows that the database names, in clear, for inspection by tests."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -39,7 +39,8 @@ def rows_of(installation: Installation, rows_id: str) -> Seen:
 
 
 def slots_of(installation: Installation, dataset_id: str, *subject_ids: str) -> list[int]:
-    """Return the recorded slots of these people of the default tenant, person by person; none of erased people."""
+    """Return the recorded slots of these people of the default tenant, person by person, without those of erased
+    people."""
     mine = sa.select(Record.slot).where(Record.dataset_id == dataset_id).order_by(Record.slot)
     refs = [installation.keys.subject_ref(DEFAULT_TENANT, subject_id) for subject_id in subject_ids]
     with installation.database.reading() as session:
@@ -53,7 +54,7 @@ def flipped(content: bytes, place: int) -> bytes:
 
 
 def line_of(installation: Installation, key: str | None) -> tuple[Path, int]:
-    """The page of the vault that has this key, and where in it the key begins."""
+    """Return the page of the vault with this key, and the offset of the key."""
     assert key is not None
     return installation.settings.data_dir / "vault" / f"{key[:16]}.page", 76 * int(key[16:], 16)
 

@@ -1,4 +1,4 @@
-"""Tables of cases that are one test each: thousands of tests that take no time take a minute to be collected."""
+"""Tables of cases that are one test each, as thousands of quick tests take a minute to be collected."""
 
 import functools
 import inspect
@@ -12,7 +12,7 @@ Test = Callable[..., None]
 
 
 def at_length(rows: Collection[Any], *, besides: Collection[Any]) -> list[Any]:
-    """The parameters of a test: those `besides` in every run, the others with the soak only."""
+    """Return the parameters of a test: those in `besides` for every run, the others only with the soak."""
     assert all(row in rows for row in besides), "Expected these among the rows"
     return [row if row in besides else pytest.param(row, marks=pytest.mark.soak) for row in rows]
 

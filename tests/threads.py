@@ -1,5 +1,5 @@
-"""Threads of tests: one of its own, since the driver of the browser leaves an event loop running in that of the tests
-after it, and those that wait for a turn."""
+"""Threads of tests: a separate thread, since the browser's driver leaves an event loop running in that of later tests,
+and threads that wait for a place."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 def apart(function: Callable[..., T], *arguments: object) -> T:
-    """Call a function, which may run an event loop, where none is running."""
+    """Call a function, which may run an event loop, in a thread without one."""
     with ThreadPoolExecutor(max_workers=1) as alone:
         return alone.submit(function, *arguments).result()
 
 
 def num_waiting(turns: Turns) -> int:
-    """How many turns are waited for."""
+    """Count the waiting threads."""
     with turns._lock:
         return sum(map(len, turns._waiting.values()))

@@ -1,4 +1,4 @@
-"""A service started the way a user starts it."""
+"""A service that is started as a user starts it."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ class Service:
 
 @contextlib.contextmanager
 def up(folder: Path) -> Iterator[Service]:
-    """`lethe up` on a port of its own; it must end well when it is told to."""
+    """Start `lethe up` on a free port; it must exit with code 0 when it is stopped."""
     data_dir = folder / "lethe"
     environment = os.environ | {"LETHE_DATA_DIR": str(data_dir), "LETHE_PORT": "0"}
     with subprocess.Popen([LETHE, "up"], stdout=subprocess.PIPE, text=True, env=environment) as process:
@@ -38,6 +38,6 @@ def up(folder: Path) -> Iterator[Service]:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    """A service in which there is nothing yet."""
+    """Start an empty service."""
     with up(tmp_path) as started:
         yield started

@@ -1,4 +1,4 @@
-"""What a page prints beside what really comes out: the same, but for what differs each time."""
+"""Compare the output that a page prints with the real output, ignoring values that differ between runs."""
 
 import json
 import re
@@ -16,7 +16,8 @@ OTHER_EACH_TIME = {
     re.compile(r"(?<=\d)\.\d\d%"): ".N%",
     re.compile(r"\b\d+ by a plain refit"): "N by a plain refit",
 }
-"""Ids, hashes, times, signers, what an audit proved, seconds, decimals of accuracies, iterations of another solver."""
+"""Values that differ between runs: ids, hashes, times, signers, results of canary tests, seconds, decimals of
+accuracies, iterations of another solver."""
 NOISY = "probabilities"
 """The field of an answer whose numbers differ each time."""
 
@@ -33,7 +34,7 @@ def masked(text: str) -> str:
 
 
 def documents(text: str) -> list[Any]:
-    """The JSON documents in `text`, which has nothing else."""
+    """Return the JSON documents in `text`, which contains nothing else."""
     found, decoder, rest = [], json.JSONDecoder(), text.strip()
     while rest:
         document, end = decoder.raw_decode(rest)
@@ -57,7 +58,7 @@ def steady(document: Any) -> Any:
 
 
 def shortened(answer: Any, *, like: Any) -> Any:
-    """The answer without the fields for which `"...": "..."` stands in what is printed."""
+    """Return the answer without the fields for which the page prints `"...": "..."`."""
     if isinstance(answer, dict) and isinstance(like, dict):
         kept = answer.keys() & like.keys() if "..." in like else answer.keys()
         short = {name: shortened(answer[name], like=like.get(name)) for name in answer if name in kept}

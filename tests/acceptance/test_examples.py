@@ -1,4 +1,4 @@
-"""The examples do what their pages say."""
+"""The examples do what their pages state."""
 
 import os
 import re
@@ -22,7 +22,7 @@ SHA256 = re.compile(r"\b[0-9a-f]{64}\b")
 
 @dataclass(frozen=True)
 class Tenant:
-    """URL of the service, and the admin key file of a new, empty tenant."""
+    """A new, empty tenant: URL of the service, and file of its admin key."""
 
     address: str
     key_file: Path
@@ -33,22 +33,22 @@ class Tenant:
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One service for all examples, as starting one takes as long as an example."""
+    """Start one service for all examples, as starting one takes as long as an example."""
     with up(tmp_path_factory.mktemp("examples")) as service:
         yield service
 
 
 @pytest.fixture
 def tenant(started: Service, tmp_path: Path) -> Tenant:
-    """A tenant of the example's own."""
+    """Create a tenant for one example."""
     key_file = tmp_path / "admin.key"
     key_file.write_text(started.client.tenants.create(name=tmp_path.name).admin_key)
     return Tenant(address=started.address, key_file=key_file)
 
 
 def test_a_regression_forgets(tenant: Tenant) -> None:
-    """The diabetes example prints what its page does, but for the noise in what is learned: R^2 is 0.35 with a standard
-    deviation of 0.03, so that by chance it is seven of them below once in 10^11 runs."""
+    """The diabetes example prints what its page does, apart from the noise in what is learned: R^2 is 0.35 with a
+    standard deviation of 0.03, so that chance puts it seven deviations lower once in 10^11 runs."""
     printed = run(tenant, "diabetes", "regression.py")
     found = REGRESSED.findall(printed)
     assert len(found) == 2
@@ -73,7 +73,7 @@ def test_embeddings_text_and_several_labels_forget(tenant: Tenant) -> None:
 
 def test_counts_forget(tenant: Tenant) -> None:
     """Visits to a doctor are learned to within two fifths of what scikit-learn gains over the mean (a tenth of it, by
-    most runs), a person is forgotten with a certificate that verifies, and whoever is ill has the higher rate."""
+    most runs), a person is forgotten with a certificate that verifies, and ill people have the higher rate."""
     environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "counts" / "visits.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -87,7 +87,7 @@ def test_counts_forget(tenant: Tenant) -> None:
 
 def test_a_network_of_opacus_is_bounded_by_its_ledger(tenant: Tenant) -> None:
     """Opacus trains the digits; epsilon of one row agrees with Opacus's own to a twentieth, requests are bounded until
-    one waits, and a retraining lets it go on, with a bundle that verifies."""
+    one has to wait, and a retraining completes it, with a bundle that verifies."""
     environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "ledgers" / "digits.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -105,7 +105,7 @@ def test_a_network_of_opacus_is_bounded_by_its_ledger(tenant: Tenant) -> None:
 def test_one_request_by_email_reaches_everything(tenant: Tenant) -> None:
     """One request by e-mail reaches a linear model that knows the person by e-mail, boosted trees by phone number, a
     pipeline that lives elsewhere and a recommender by customer number; `lethe certificate verify` finds a grade for
-    each in one bundle, and the weakest is its headline. Nobody else leaves the pipeline."""
+    each in one bundle, and the weakest is its headline. No other person leaves the pipeline."""
     environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "everything" / "forget.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -126,8 +126,8 @@ def test_one_request_by_email_reaches_everything(tenant: Tenant) -> None:
 
 
 def test_a_model_on_a_frozen_encoder_forgets(tenant: Tenant) -> None:
-    """The example of images prints what its page does, but for the noise in what is learned, and for the last bits of
-    the encoder's cosines: 93 % of 449 images are told, with a standard deviation of a point."""
+    """The example of images prints what its page does, apart from the noise in what is learned and the last bits of the
+    encoder's cosines: 93 % of 449 images are recognised, with a standard deviation of a point."""
     printed = run(tenant, "images", "forget.py")
     found = [float(accuracy) for _, accuracy, _ in CLASSIFIED.findall(printed)]
     assert len(found) == 2

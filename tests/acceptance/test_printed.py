@@ -1,4 +1,4 @@
-"""What differs each time may differ; anything else is noticed."""
+"""The comparison accepts values that differ between runs and reports every other difference."""
 
 import pytest
 
@@ -29,7 +29,8 @@ STATED = """{"id": "ds_00000000000000000000", "digest": "0123456789ab...", "due_
 
 
 def test_another_day_prints_the_same() -> None:
-    """Ids, hashes, times, seconds, decimals of accuracies, signers and what an audit proved may be others."""
+    """Other ids, hashes, times, seconds, decimals of accuracies, signers and results of canary tests count as the same
+    output."""
     later = PRINTED
     for old, new in {
         "dr_7ca497657147699f768c": "dr_00000000000000000000",
@@ -60,12 +61,12 @@ def test_another_day_prints_the_same() -> None:
     ],
 )
 def test_other_numbers_are_noticed(old: str, new: str) -> None:
-    """Steps, versions, epsilons, counts and words are the same each time."""
+    """Other steps, versions, epsilons, counts or words count as a different output."""
     assert lines(PRINTED.replace(old, new)) != lines(PRINTED)
 
 
 def test_answers_are_compared_but_for_what_is_left_out() -> None:
-    """An answer may have more fields only where it is printed with three dots."""
+    """An answer may have unprinted fields only if the page prints three dots."""
     [stated] = documents(STATED)
     assert steady(stated) == steady(shortened(ANSWER, like=stated))
     del stated["..."]
@@ -83,6 +84,6 @@ def test_answers_are_compared_but_for_what_is_left_out() -> None:
     ],
 )
 def test_other_answers_are_noticed(old: str, new: str) -> None:
-    """A number or a word that is another, a field that is not answered."""
+    """An answer with another number or word, or without a printed field, counts as different."""
     [stated] = documents(STATED.replace(old, new))
     assert steady(stated) != steady(shortened(ANSWER, like=stated))

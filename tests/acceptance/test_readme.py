@@ -1,4 +1,4 @@
-"""The README and the demo do what they say."""
+"""The README and the demo do what they state."""
 
 import os
 import re
@@ -21,10 +21,11 @@ def section(title: str) -> str:
 
 @pytest.mark.soak
 def test_every_command_of_the_tour_runs(service: Service) -> None:
-    """Each block of the README's tour runs, and answers what is printed under it, but for what differs each time.
+    """Each block of the README's tour runs and returns what is printed under it, apart from values that differ between
+    runs.
 
-    What is left out of an answer is printed as three dots. One dataset, model, request and certificate are told of.
-    """
+    Omitted parts of an answer are printed as three dots. The tour is about one dataset, model, request and
+    certificate."""
     tour = section("The tour, by curl")
     assert sorted(one.split("_")[0] for one in {found[0] for found in ID.finditer(tour)}) == ["crt", "dr", "ds", "mdl"]
     ids: dict[str, str] = {}
@@ -57,7 +58,7 @@ def test_every_command_of_the_tour_runs(service: Service) -> None:
 
 @pytest.mark.soak
 def test_the_demo_holds(tmp_path: Path) -> None:
-    """`./dev demo --exit` tells its whole story, as printed, and ends with exit code 0, also the second time."""
+    """`./dev demo --exit` runs to its end as printed and exits with code 0, also the second time."""
     [story] = [lines(block) for kind, block in BLOCK.findall(section("Two commands")) if kind == "text"]
     environment = os.environ | {"LETHE_DATA_DIR": str(tmp_path / "lethe"), "LETHE_PORT": "0"}
     demo = [sys.executable, str(ROOT / "examples" / "adult" / "demo.py"), "--exit"]

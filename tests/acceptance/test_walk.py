@@ -1,4 +1,4 @@
-"""The story of one request, from upload to certificate."""
+"""One request from upload to certificate."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The command line, by itself and beside a live gateway and a live worker; a clock that stands still."""
+"""Fixtures for the command line, alone and with a live gateway and worker, and for a fixed clock."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ __all__ = ["certified", "lethe", "live", "people"]
 
 @pytest.fixture
 def minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Stand the clock at the tenth second of the present minute, and from each call on of the minute of this number."""
+    """Fix the clock at the tenth second of the present minute; a call sets it to the minute of the given number."""
 
     def at(number: int) -> None:
         monkeypatch.setattr(time, "time", lambda: number * 60 + 10.0)

@@ -33,7 +33,7 @@ def alone(settings: Settings, admin_key: str) -> Iterator[TestClient]:
 def test_it_says_what_the_gateway_says(
     alone: TestClient, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Every question about accounting has the same answer from the service alone as from the gateway."""
+    """Every accounting endpoint gives the same answer from the service alone as from the gateway."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     request = forget("p3")
@@ -64,8 +64,8 @@ def test_it_has_no_secret_key(
     admin_key: str,
     tmp_path: Path,
 ) -> None:
-    """With the public key alone it verifies certificates, heads and ledgers like the gateway, and publishes that key;
-    with the public key of another installation it does not start."""
+    """The accounting service verifies certificates, heads and ledgers with only the public key, as the gateway does,
+    and publishes that key; it does not start with the public key of another installation."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     request = forget("p3")
@@ -98,7 +98,8 @@ def test_it_has_no_secret_key(
 
 
 def test_a_reset_is_priced(gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]) -> None:
-    """The account says after how many steps no start matters any more; one step fewer would miss the target."""
+    """The account contains the number of steps after which no start matters any more; one step fewer would miss the
+    target."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     reset = gateway.get(f"/v1/accounting/models/{model['id']}").json()["reset"]
@@ -112,14 +113,14 @@ def test_a_reset_is_priced(gateway: TestClient, new_dataset: Make, new_model: Ma
 
 
 def test_it_does_nothing_else(alone: TestClient) -> None:
-    """Requests, models and datasets are not served, and nobody gets in without a key."""
+    """Requests, models and datasets are not served, and a call without a key is refused."""
     assert alone.post("/v1/deletion-requests", json={"subject_id": "p"}).status_code == 404
     assert alone.get("/v1/models").status_code == 404
     assert alone.get("/v1/accounting/bounds", headers={"Authorization": "none"}).status_code == 401
 
 
 def test_the_database_refuses_to_change(settings: Settings) -> None:
-    """Not the code but the database says no to whatever would write."""
+    """The database, not the code, refuses writes of the accounting service."""
     with installations.opened(settings, read_only=True) as installation:
         with pytest.raises(sa.exc.DBAPIError, match=r"read-?only"), installation.database.writing() as session:
             session.execute(sa.update(Model).values(name="changed"))

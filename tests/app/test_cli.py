@@ -1,4 +1,4 @@
-"""The server's commands: the ledger verified with and without a live gateway, settings that make no sense."""
+"""The server's commands: verification of the ledger with and without a live gateway, and invalid settings."""
 
 from pathlib import Path
 
@@ -23,8 +23,8 @@ def test_ledger_verifies(certified: Path, live: Lethe) -> None:
 def test_a_ledger_is_verified_elsewhere(
     certified: Path, live: Lethe, lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was exported verifies where there is no service, against a head that was kept before; an export that is
-    refused leaves the one that is there."""
+    """An exported ledger verifies without a service against a head that was saved before; a refused export keeps the
+    existing file."""
     head, export = tmp_path / "head.json", tmp_path / "ledger.jsonl"
     head.write_text(live("ledger", "head").out)
     assert live("ledger", "export", export).out == f"{export} and {export}.jwks.json\n"
@@ -39,7 +39,7 @@ def test_a_ledger_is_verified_elsewhere(
 
 
 def test_a_forged_ledger_does_not_verify(certified: Path, live: Lethe, installation: Installation) -> None:
-    """A ledger whose numbers somebody changed behind the triggers ends in one line that names the entry."""
+    """Verifying a ledger whose numbers were changed despite the triggers fails with one line that names the entry."""
     with installation.database.writing() as session:
         triggers = session.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).all()
         for name in triggers:
@@ -54,7 +54,7 @@ def test_a_forged_ledger_does_not_verify(certified: Path, live: Lethe, installat
 
 @pytest.mark.parametrize("there", [False, True])
 def test_ledger_of_no_installation(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
-    """Without a data folder, or in an empty one, verifying the ledger ends in one line."""
+    """Verifying the ledger without a data folder, or with an empty one, fails with a one-line error."""
     if there:
         (tmp_path / "data").mkdir()
     monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "data"))
@@ -66,7 +66,7 @@ def test_ledger_of_no_installation(lethe: Lethe, tmp_path: Path, monkeypatch: py
 def test_settings_that_make_no_sense(
     lethe: Lethe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...], name: str, value: str
 ) -> None:
-    """A bad setting is named in one line whatever the command, and nothing is started or made."""
+    """A bad setting is named in one line by every command, and nothing is started or created."""
     monkeypatch.setenv(f"LETHE_{name}", value)
     ended = lethe(*command)
     refused(ended, "settings_invalid")
@@ -75,7 +75,7 @@ def test_settings_that_make_no_sense(
 
 
 def test_the_server_adds_its_commands(lethe: Lethe) -> None:
-    """Where the server is installed, its commands stand beside those of the client, in groups of the same name too."""
+    """If the server is installed, its commands are listed with those of the client, even in groups of the same name."""
     said = lethe("--help").out
     assert all(f"\n  {name} " in said for name in ("up", "migrate", "health", "request", "ledger"))
     assert "\n  verify " in lethe("ledger", "--help").out

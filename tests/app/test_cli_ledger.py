@@ -1,4 +1,4 @@
-"""`lethe ledger verify` against somebody who can write to the database, and offline against a head that was kept."""
+"""`lethe ledger verify` against an attacker who can write to the database, and offline against a saved head."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ Make = Callable[..., dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """Two models of one dataset, from which two people were forgotten; and the ledger as it was exported then."""
+    """Two models of one dataset, from which two people were forgotten, and the ledger as it was exported then."""
 
     installation: Installation
     models: list[str]
@@ -33,7 +33,7 @@ class Story:
     export: Path
 
     def tamper(self, *statements: str) -> None:
-        """Execute SQL as somebody with the password of the database's owner could: without triggers or foreign keys."""
+        """Execute SQL without triggers or foreign keys, as an attacker with the database owner's password could."""
         with self.installation.database.engine.connect() as connection:
             connection.exec_driver_sql("COMMIT")
             connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
@@ -48,7 +48,7 @@ class Story:
             connection.exec_driver_sql("BEGIN")
 
     def rechain(self) -> None:
-        """Hash every entry and every link anew, as a thorough forger does."""
+        """Recompute every hash of an entry and of a link, as a thorough forger would."""
         with self.installation.database.reading() as session:
             entries = [(one.model_id, one.sequence, one.body) for one in repository.all_entries(session)]
             links = [(link.sequence, json.loads(link.body)) for link in session.scalars(sa.select(LedgerLink))]
@@ -106,7 +106,7 @@ def corrupt(lethe: Lethe, *arguments: str | Path, code: str = "ledger_corrupt") 
 
 
 def test_a_true_ledger_verifies(story: Story, lethe: Lethe) -> None:
-    """Entries, links, certificates and heads agree, in the database and in an export, by itself and with a head."""
+    """Entries, links, certificates and heads verify, in the database and in an export, with and without a head."""
     ended = lethe("ledger", "verify")
     assert (ended.code, ended.err) == (0, "")
     assert "valid  6 entries of 2 models" in ended.out
@@ -120,7 +120,7 @@ def test_a_true_ledger_verifies(story: Story, lethe: Lethe) -> None:
 
 
 def rewritten(story: Story, *, everything: bool) -> None:
-    """A deletion of one row becomes one of none, wherever that is written; every hash is made anew."""
+    """Turn a deletion of one row into a deletion of zero rows wherever it is recorded, and recompute every hash."""
     one, none = ('"requests":[{"records":1,', '"requests":[{"records":0,')
     story.tamper(f"UPDATE ledger_entries SET body = replace(body, '{one}', '{none}')")
     story.rechain()
@@ -129,7 +129,7 @@ def rewritten(story: Story, *, everything: bool) -> None:
 
 
 def cut(story: Story, *, everything: bool) -> None:
-    """The last entry of a model and its version never were."""
+    """Remove the last entry of a model and its version."""
     of_last = f"model_id = '{story.models[1]}'"
     story.tamper(
         f"DELETE FROM ledger_entries WHERE {of_last} AND sequence = 3",
@@ -142,7 +142,7 @@ def cut(story: Story, *, everything: bool) -> None:
 
 
 def removed(story: Story, *, everything: bool) -> None:
-    """A model and all that was ever said of it is gone."""
+    """Remove a model and everything about it."""
     gone = story.models[0]
     tables = ("ledger_entries", "versions", "certificates", "request_models")
     story.tamper(*(f"DELETE FROM {table} WHERE model_id = '{gone}'" for table in tables))
@@ -157,8 +157,8 @@ def removed(story: Story, *, everything: bool) -> None:
 def test_who_writes_the_database_alone_is_found_out(
     story: Story, lethe: Lethe, attack: Callable[..., None], everything: bool
 ) -> None:
-    """A count rewritten, a last version cut off, a model removed: each is found, also where every hash was made anew
-    and what was signed was removed from the database, because the tombstones and whoever kept a head have it."""
+    """A rewritten count, a removed last version and a removed model are each found, even if every hash was recomputed
+    and the signatures were removed from the database, because the tombstones and a saved head have them."""
     attack(story, everything=everything)
     said = corrupt(lethe)
     if everything:
@@ -171,7 +171,7 @@ def test_who_writes_the_database_alone_is_found_out(
 
 
 def test_nothing_of_a_tampered_ledger_is_handed_out(story: Story, gateway: TestClient) -> None:
-    """The head and the export are refused where the last link is not what was signed; the verdict names the fault."""
+    """The head and the export are refused if the last link is not the signed one; the verdict names the fault."""
     cut(story, everything=False)
     rewritten(story, everything=False)
     for path in ("head", "export"):
@@ -183,13 +183,14 @@ def test_nothing_of_a_tampered_ledger_is_handed_out(story: Story, gateway: TestC
 
 
 def test_certificates_are_held_against_the_ledger(story: Story, lethe: Lethe) -> None:
-    """A certificate that was changed, or that names another entry than is there, is named."""
+    """A certificate that was changed, or that names another entry than the stored one, is reported by name."""
     story.tamper("UPDATE certificates SET jws = substr(jws, 1, length(jws) - 4) || 'AAAA'")
     assert "Certificate crt_" in corrupt(lethe)
 
 
 def test_lines_of_an_export_that_are_none(story: Story, lethe: Lethe) -> None:
-    """What was cut off, doubled, changed, said twice or added is refused, with its line where it has one."""
+    """An export with truncated, repeated, changed, contradictory or added lines is refused, and the error names the
+    line if it can."""
     lines = story.export.read_text().splitlines(keepends=True)
     entry = next(number for number, line in enumerate(lines) if line.startswith('{"entry"'))
     for changed in (
@@ -215,7 +216,8 @@ def test_lines_of_an_export_that_are_none(story: Story, lethe: Lethe) -> None:
 
 
 def test_heads_that_do_not_fit_an_export(story: Story, lethe: Lethe, gateway: TestClient, tmp_path: Path) -> None:
-    """Another issuer's key, another tenant's export, a newer head, and a file that holds none are told apart."""
+    """A key of another issuer, an export of another tenant, a newer head and a file without a head cause different
+    errors."""
     jwks = tmp_path / "stranger.json"
     jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}))
     assert "not signed with any of the given keys" in corrupt(lethe, story.export, "--jwks", jwks)
@@ -258,13 +260,13 @@ def test_heads_that_do_not_fit_an_export(story: Story, lethe: Lethe, gateway: Te
 
 
 def test_a_missing_tenant_is_named(story: Story, lethe: Lethe) -> None:
-    """A tenant that there is not, and one that is, verified alone."""
+    """An unknown tenant is reported by name, and a known one is verified alone."""
     assert lethe("ledger", "verify", "--tenant", DEFAULT_TENANT).code == 0
     corrupt(lethe, "--tenant", "ten_0", code="tenant_unknown")
 
 
 def test_entries_are_linked_in_the_order_of_publishing(story: Story) -> None:
-    """The chain over all models names each entry once, in the order in which they came."""
+    """The chain over all models links each entry once, in the order of publication."""
     with story.installation.database.reading() as session:
         links = list(session.scalars(sa.select(LedgerLink).order_by(LedgerLink.sequence)))
         entries = session.scalar(sa.select(sa.func.count()).select_from(LedgerEntry))

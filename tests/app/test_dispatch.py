@@ -1,4 +1,4 @@
-"""The bell: rung by whoever has work, heard by whoever listens, missed by nobody who looks."""
+"""Notifiers: a worker with a reader is woken, and a missed notification does not lose work."""
 
 import os
 import threading
@@ -27,12 +27,12 @@ def _waited(descriptor: int, *, seconds: float) -> float:
 
 
 def test_without_a_broker_the_bell_is_a_pipe(tmp_path: Path) -> None:
-    """Without a broker the notifier is a pipe in the data folder."""
+    """The notifier is a pipe in the data folder if no broker is set."""
     assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path)).notifier, PipeNotifier)
 
 
 def test_a_ring_wakes_a_waiting_listener(tmp_path: Path, listener: int) -> None:
-    """A waiting listener is woken by a ring from another process."""
+    """A waiting listener is woken by a notification from another process."""
     ringing = threading.Timer(0.1, PipeNotifier(tmp_path).wake)
     ringing.start()
     assert _waited(listener, seconds=30) < 10
@@ -40,13 +40,13 @@ def test_a_ring_wakes_a_waiting_listener(tmp_path: Path, listener: int) -> None:
 
 
 def test_ring_before_the_wait_is_heard(tmp_path: Path, listener: int) -> None:
-    """A ring while the listener is busy ends its next wait at once."""
+    """A notification while the listener is busy ends its next wait at once."""
     PipeNotifier(tmp_path).wake()
     assert _waited(listener, seconds=30) < 10
 
 
 def test_many_rings_count_as_one(tmp_path: Path, listener: int) -> None:
-    """Any number of rings, even more than the pipe holds, ends one wait only."""
+    """Any number of notifications, even more than the pipe holds, end only one wait."""
     notifier = PipeNotifier(tmp_path)
     for _ in range(1000):
         notifier.wake()
@@ -57,12 +57,12 @@ def test_many_rings_count_as_one(tmp_path: Path, listener: int) -> None:
 
 
 def test_silence_ends_the_wait_too(listener: int) -> None:
-    """Without a ring a wait ends after its timeout."""
+    """A wait without a notification ends after its timeout."""
     assert 0.2 <= _waited(listener, seconds=0.2) < 10
 
 
 def test_ringing_without_a_listener(tmp_path: Path) -> None:
-    """Ringing does not fail before there is a listener, after it has gone, or without a data folder."""
+    """A notification does not fail before there is a listener, after it has exited, or without a data folder."""
     notifier = PipeNotifier(tmp_path)
     notifier.wake()
     os.close(notifier.listen())
@@ -71,7 +71,8 @@ def test_ringing_without_a_listener(tmp_path: Path) -> None:
 
 
 def test_rings_are_heard_at_ticks(tmp_path: Path, listener: int) -> None:
-    """Rings at any moment are heard as one, and only after the next multiple of the interval on the clock."""
+    """Notifications at any time wake the listener once, and only after the next multiple of the interval on the
+    clock."""
     notifier = AtTicks(PipeNotifier(tmp_path), seconds=0.5)
     for pause in (0.0, 0.13, 0.29):
         time.sleep(pause)
@@ -84,7 +85,7 @@ def test_rings_are_heard_at_ticks(tmp_path: Path, listener: int) -> None:
 
 
 def test_settings_set_the_ticks(tmp_path: Path, listener: int) -> None:
-    """What rings for requests waits for a multiple of LETHE_POLL_SECONDS."""
+    """A notification about requests is delayed to a multiple of LETHE_POLL_SECONDS."""
     began = time.time()
     dispatch.notifier(Settings(data_dir=tmp_path, poll_seconds=0.7)).wake()
     dispatch.wait(listener, seconds=30)

@@ -1,4 +1,4 @@
-"""Folders and keys that a group may access, as under Kubernetes' fsGroup, and never others."""
+"""Folders and keys that a group, but no other user, may access, as under Kubernetes' fsGroup."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 @contextmanager
 def user(uid: int, *groups: int) -> Iterator[None]:
-    """Act as a user without privileges that is in these groups and in one of its own."""
+    """Act as a user without privileges that is in these groups and in its own."""
     before = os.getgroups()
     os.setgroups(groups)
     os.setegid(uid)
@@ -49,7 +49,7 @@ def modes(volume: Path) -> dict[Path, int]:
 
 @pytest.fixture
 def volume() -> Iterator[Path]:
-    """A folder that every user can reach, unlike pytest's."""
+    """Return a folder that every user can reach, unlike pytest's."""
     folder = Path(tempfile.mkdtemp(prefix="lethe-volume-"))
     folder.chmod(0o700)
     yield folder
@@ -76,8 +76,8 @@ def test_another_user_of_the_group_goes_on(volume: Path) -> None:
     [(GROUP, 0o440, True), (GROUP, 0o444, False), (GROUP, 0o442, False), (3000, 0o440, False), (3000, 0o400, True)],
 )
 def test_a_key_of_root_is_readable_by_the_group(volume: Path, group: int, mode: int, is_taken: bool) -> None:
-    """A mounted key file of root may be readable by a group of the service, and neither by others nor by a group that
-    is not its own: that is refused with the mode that it should have."""
+    """A mounted key file of root may be readable by a group of the service; if it is readable by others or by another
+    group, it is refused with the mode that it should have."""
     key = volume / "kek"
     key.touch()
     os.chown(key, 0, group)
@@ -93,8 +93,8 @@ def test_a_key_of_root_is_readable_by_the_group(volume: Path, group: int, mode: 
 
 
 def test_only_a_folder_that_passes_its_group_on_is_of_the_group(volume: Path) -> None:
-    """The owner's own folder and its files keep the group's access if the folder has setgid, and lose it otherwise;
-    others lose theirs in any case, and setgid stays."""
+    """The owner's folder and its files keep the group's access if the folder has setgid, and lose it otherwise; others
+    lose theirs in any case, and setgid stays."""
     file = volume / "lethe.db"
     file.touch()
     for path in (volume, file):

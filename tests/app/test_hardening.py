@@ -1,4 +1,4 @@
-"""What a process does to itself, looked at in processes of its own."""
+"""Hardening of a process, tested in separate processes."""
 
 import os
 import resource
@@ -70,7 +70,8 @@ def _run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_program_starts_itself_again_once_to_overwrite_what_it_frees() -> None:
-    """The same process, with the same arguments, overwrites freed memory, writes no core file and is not dumpable."""
+    """The process re-executes itself once, with the same arguments, to overwrite freed memory, write no core file and
+    not be dumpable."""
     first, second, last = _run("-c", BEGIN, "one", "two words").stdout.splitlines()
     pid = first.split()[0]
     assert (first, second) == (f"{pid} False", f"{pid} True")
@@ -79,7 +80,7 @@ def test_a_program_starts_itself_again_once_to_overwrite_what_it_frees() -> None
 
 @pytest.mark.slow
 def test_what_else_is_set_of_the_allocator_stays() -> None:
-    """Tunables of glibc that somebody gave are kept, beside ours; another allocator of Python is not."""
+    """The user's own glibc tunables are kept in addition to ours; another allocator of Python is not."""
     program = BEGIN + "print(os.environ['GLIBC_TUNABLES'])"
     given = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2:glibc.malloc.perturb=0", "PYTHONMALLOC": "pymalloc"}
     *_, overwrites, _, tunables = _run("-c", program, **given).stdout.splitlines()
@@ -88,21 +89,21 @@ def test_what_else_is_set_of_the_allocator_stays() -> None:
 
 
 def test_an_allocator_that_leaves_the_last_bytes_is_replaced() -> None:
-    """A program whose allocator overwrites all but the end of what it frees, as glibc alone does, starts again."""
+    """A program whose allocator overwrites all but the end of freed memory, as glibc alone does, re-executes itself."""
     given = hardening.OVERWRITING | {"PYTHONMALLOC": "malloc"}
     first, second, _ = _run("-c", BEGIN, **given).stdout.splitlines()
     assert (first.split()[1], second.split()[1]) == ("False", "True")
 
 
 def test_an_allocator_that_cannot_be_told_is_reported() -> None:
-    """A program that still does not overwrite what it frees, having started again, says so and goes on."""
+    """A program that still does not overwrite freed memory after re-executing itself reports this and continues."""
     done = _run("-E", "-c", f"import sys; sys.path.insert(0, {str(Path(hardening.__file__).parents[1])!r})\n" + BEGIN)
     assert [line.split()[-1] for line in done.stdout.splitlines()] == ["False", "False", "0"]
     assert done.stderr.count("memory.freed_not_overwritten") == 1
 
 
 def test_memory_is_locked_where_that_is_allowed() -> None:
-    """With leave to lock all of it a process locks its memory; that of rows is in no core dump either."""
+    """A process that may lock memory locks all of it; the memory of rows is excluded from core dumps too."""
     if resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY and os.getuid() != 0:
         pytest.skip("this process may not lock its memory")
     done, of_rows, kilobytes = _run("-c", LOCK + LOCKED).stdout.split()
@@ -111,17 +112,18 @@ def test_memory_is_locked_where_that_is_allowed() -> None:
 
 
 def test_memory_is_not_locked_up_to_a_limit() -> None:
-    """A process that may lock only a little locks nothing, so that it cannot come to the limit while it works."""
+    """A process with a low limit for locked memory locks nothing, so that it cannot reach the limit while it works."""
     assert _run("-c", LOCK_UP_TO_A_LIMIT + LOCKED).stdout == "False\n0\n"
 
 
 def test_small_arrays_are_overwritten() -> None:
-    """Of the small arrays that numpy had freed, and keeps the memory of, nothing is left."""
+    """Small arrays are overwritten when numpy frees and caches their memory."""
     assert _run("-c", SMALL_ARRAYS).stdout == "7\n0\n"
 
 
 def test_what_has_moved_to_grow_is_overwritten() -> None:
-    """Nothing is left where an object was that grew and moved; `pymalloc_debug` would leave all but its two ends."""
+    """The old memory of an object that grew and moved is overwritten; `pymalloc_debug` would overwrite only its two
+    ends."""
     assert _run("-c", GROWN, **hardening.OVERWRITING).stdout == "True 0\n"
     faster = hardening.OVERWRITING | {"PYTHONMALLOC": "pymalloc_debug"}
     assert int(_run("-c", GROWN, **faster).stdout.split()[1]) > 200

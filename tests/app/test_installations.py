@@ -1,4 +1,4 @@
-"""Keys, stores and database of one installation: whoever has others is refused, and nobody is answered."""
+"""Keys, stores and database of one installation: those of another are refused, and no call is answered."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ KEYS = ("subject.key", "webhook.key", "signing.jwk", "kek")
 
 
 class Changed:
-    """A key file in which one character is another."""
+    """Change one character of a key file, until it is put back."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class Changed:
 
 
 def elsewhere(settings: Settings, folder: Path) -> Settings:
-    """The same database, with another data folder."""
+    """Return settings with the same database and another data folder."""
     return settings.model_copy(update={"data_dir": folder, "database_url": SecretStr(settings.resolved_database_url())})
 
 
@@ -82,7 +82,8 @@ def test_keys_of_another_installation(installation: Installation, tmp_path: Path
 
 
 def test_an_empty_database_beside_a_full_data_folder(settings: Settings, new_url: str) -> None:
-    """A data folder that belongs to an installation does not begin anew on an empty database: it would hold nobody."""
+    """A data folder that belongs to an installation is refused with an empty database, in which no person would be
+    held."""
     with pytest.raises(InstallationMismatch, match="empty"):
         installations.set_up(settings.model_copy(update={"database_url": SecretStr(new_url)}))
 
@@ -114,7 +115,7 @@ def test_commands_end_in_one_sentence(installation: Installation, tmp_path: Path
 
 @pytest.mark.parametrize("name", KEYS)
 def test_one_changed_character_at_start(settings: Settings, name: str) -> None:
-    """Nothing starts with a key in which one character is another, and the key is named."""
+    """No process starts with a key in which a character changed, and the key is named."""
     changed = Changed(settings.data_dir / "keys" / name)
     with pytest.raises(InstallationMismatch, match=name):
         installations.set_up(settings)
@@ -135,7 +136,7 @@ def test_one_changed_character_while_it_runs(
     work: Callable[[], int],
     name: str,
 ) -> None:
-    """From the moment on that a key file is another, nobody is answered and nothing is run, until it is put back."""
+    """Calls are refused and no run starts from the moment a key file changes until it is put back."""
     new_dataset()
     waiting = forget("p1")
     with TestClient(accounting_main.create_app(settings), headers=gateway.headers) as accounting:
@@ -160,7 +161,7 @@ def test_one_changed_character_while_it_runs(
 
 
 def test_a_database_of_somebody_else_while_it_runs(installation: Installation, gateway: TestClient) -> None:
-    """A database that became another installation's is noticed within a second."""
+    """A database that was replaced with another installation's is noticed within a second."""
     with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE installation_identity SET id = 'ins_other'"))
     installation.database.guard(_renewed(installation))
@@ -171,7 +172,8 @@ def test_a_database_of_somebody_else_while_it_runs(installation: Installation, g
 def test_people_that_were_stored_under_another_key(
     installation: Installation, gateway: TestClient, new_dataset: Make
 ) -> None:
-    """A dataset whose references were made with another key is told from one that does not hold somebody."""
+    """A dataset whose references were made with another key raises InstallationMismatch, rather than count as not
+    holding a person."""
     dataset_id = new_dataset()["id"]
     with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE datasets SET references_check = 'f00'"))
@@ -183,12 +185,12 @@ def test_people_that_were_stored_under_another_key(
 
 
 def _renewed(installation: Installation) -> Callable[[], None]:
-    """A guard that has not asked the database yet, as each is after a second."""
+    """Return a guard that has not checked the database yet, as every guard after a second."""
     return installations._guard(installation.settings, installation.database, installation.keys).check
 
 
 def test_a_second_start_writes_no_mark(settings: Settings) -> None:
-    """A place that is marked is not marked again, so that a kill at that moment leaves no partial file behind."""
+    """A place that is marked is not marked again, so that a kill at that moment leaves no partial file."""
     unfinished = settings.data_dir / ".unfinished"
     before = unfinished.stat().st_mtime_ns
     installations.set_up(settings)
@@ -200,7 +202,7 @@ def test_a_second_start_writes_no_mark(settings: Settings) -> None:
 def test_a_data_folder_that_is_not_the_databases(
     settings: Settings, gateway: TestClient, new_dataset: Make, owner: str | None
 ) -> None:
-    """Where the data folder does not say that it is the database's, and rows must be in it, nobody is answered."""
+    """If the data folder is not marked as the database's and must hold rows, all calls are refused."""
     new_dataset()
     mark = settings.data_dir / "installation.id"
     was = mark.read_text()
@@ -263,7 +265,8 @@ _STEPS = (_prepare, _accept, _begin, _rewrap, _rewrap_rest, _end)
 def test_a_rotation_cut_off_anywhere(
     settings: Settings, gateway: TestClient, installation: Installation, forget: Make, done: int
 ) -> None:
-    """Wherever a change of the key-encryption key was cut off, the service runs and starts; run again, it ends."""
+    """The service runs and starts wherever a change of the key-encryption key was interrupted; running the change again
+    completes it."""
     request = forget("p1", external_id="case 7")
     key = installations.key_encryption_of(settings)
     before = key.check_values(_id(installation))
@@ -281,7 +284,8 @@ def test_a_rotation_cut_off_anywhere(
 
 
 def test_everything_is_for_its_owner_only(tmp_path: Path) -> None:
-    """With umask 0, in a data folder that anybody could enter, all that is made is 0600 or 0700, and the folder too."""
+    """All files and folders are created with mode 0600 or 0700, even with umask 0 in a data folder that others could
+    enter."""
     settings = Settings(data_dir=tmp_path / "deep" / "data", store_url=str(tmp_path / "far" / "store"))
     before = os.umask(0)
     try:
@@ -304,7 +308,8 @@ def installation_main(settings: Settings) -> Any:
 
 
 def test_what_was_opened_to_others_is_closed(settings: Settings, capfd: pytest.CaptureFixture[str]) -> None:
-    """A data folder, a database and keys that others could read are closed to them at the next start, which is said."""
+    """A data folder, a database and keys that others could read are closed to them at the next start, with a log
+    message."""
     opened = [settings.data_dir, settings.data_dir / "keys", settings.data_dir / "keys" / "subject.key"]
     if settings.database_url is None:
         opened.append(settings.data_dir / "lethe.db")
@@ -317,7 +322,7 @@ def test_what_was_opened_to_others_is_closed(settings: Settings, capfd: pytest.C
 
 
 def test_a_database_of_another_version(installation: Installation) -> None:
-    """A database whose schema this version does not know ends in a sentence, and stays as it is."""
+    """A database with an unknown schema version is refused with a message, and stays unchanged."""
     with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999' WHERE version_num LIKE 'core%'"))
     ended = migrated(installation.settings.data_dir, installation.settings.resolved_database_url())
@@ -326,7 +331,7 @@ def test_a_database_of_another_version(installation: Installation) -> None:
 
 
 class Killed(BaseException):
-    """The end of the process that sets up, within this process."""
+    """Raised to simulate the end of the process that sets up."""
 
 
 @pytest.mark.parametrize(("owner", "name"), [(key_checks.StorageLocation, "mark"), (key_checks, "confirm_marked")])
@@ -359,7 +364,7 @@ def test_setting_up_continues_after_a_kill_while_marking(
 
 
 def test_a_database_without_its_identity_is_refused(installation: Installation) -> None:
-    """A database that holds data and states no installation is refused, and nothing is changed."""
+    """A database with data but without an installation's identity is refused, and nothing is changed."""
     with installation.database.engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM installation_identity"))
     with pytest.raises(InstallationMismatch, match="does not state which installation"):
@@ -369,7 +374,7 @@ def test_a_database_without_its_identity_is_refused(installation: Installation) 
 
 @pytest.mark.soak
 def test_no_command_takes_a_database_of_another_version(installation: Installation, tmp_path: Path) -> None:
-    """Whatever opens a database whose schema this version does not know ends with a sentence, at once."""
+    """Every command that opens a database with an unknown schema version exits at once with a one-line error."""
     with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999' WHERE version_num LIKE 'core%'"))
     settings = installation.settings
@@ -390,7 +395,7 @@ def test_no_command_takes_a_database_of_another_version(installation: Installati
 
 
 def migrated(data_dir: Path, url: str) -> str:
-    """Return the one line with which `lethe migrate` ends."""
+    """Return the single line that `lethe migrate` prints."""
     ended = subprocess.run(
         [LETHE, "migrate"],
         env=environment_of(data_dir, database_url=url),

@@ -17,8 +17,7 @@ def keys(tmp_path: Path) -> Keys:
 
 
 def test_keys_are_made_once_and_stay(keys: Keys, tmp_path: Path) -> None:
-    """A folder of keys gives the same keys to every process that opens it, and keys unlike those of any other
-    folder."""
+    """A folder of keys gives the same keys to every process that opens it, and no two folders share keys."""
 
     def used(opened: Keys) -> tuple[object, ...]:
         return opened.subject_ref("ten_1", "p1"), opened.signing_key.as_dict(private=True)
@@ -28,7 +27,7 @@ def test_keys_are_made_once_and_stay(keys: Keys, tmp_path: Path) -> None:
 
 
 def test_key_files_are_private(keys: Keys, tmp_path: Path) -> None:
-    """Key files have mode 0600 in a folder of mode 0700, without any other file beside them."""
+    """Key files have mode 0600 in a folder of mode 0700 that contains no other file."""
     _ = keys.subject_ref("ten_1", "p1"), keys.signing_key, keys.webhook_secret("ten_1", 1)
     folder = tmp_path / "keys"
     assert {path.name for path in folder.iterdir()} == {"subject.key", "webhook.key", "signing.jwk"}
@@ -90,7 +89,7 @@ def test_processes_that_race_get_one_key(tmp_path: Path) -> None:
 
 
 def test_a_key_that_cannot_be_made_leaves_none(tmp_path: Path) -> None:
-    """When the creation of a key fails, nothing is left that could be mistaken for a key."""
+    """If the creation of a key fails, nothing is left that could be mistaken for a key."""
 
     def fail() -> str:
         raise RuntimeError
@@ -124,7 +123,7 @@ def test_a_wrapped_key_is_unwrapped(key_encryption: KeyEncryptionFile, tmp_path:
 
 
 def test_creating_it_again_changes_nothing(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """The key is created once, even in the middle of a rotation."""
+    """The key-encryption key is created once, even during a rotation."""
     wrapped = key_encryption.wrap(DATA_KEY, "ver_1")
     key_encryption.create()
     assert key_encryption.unwrap(wrapped, "ver_1") == DATA_KEY
@@ -154,8 +153,8 @@ def test_a_file_without_a_key_is_refused(key_encryption: KeyEncryptionFile, tmp_
 
 
 def test_a_rotation_changes_the_key(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """During a rotation both keys unwrap and the new one wraps; afterwards the old one is zeroed and its wraps are
-    void."""
+    """During a rotation both keys unwrap and the new one wraps; afterwards the old one is zeroed and its wrapped keys
+    are void."""
     file, link = tmp_path / "keys" / "kek", tmp_path / "link"
     os.link(file, link)
     old = key_encryption.wrap(DATA_KEY, "ver_1")

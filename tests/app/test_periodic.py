@@ -1,4 +1,4 @@
-"""One thread that calls again and again."""
+"""Periodic calls in one thread."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ HOURS = 10_000.0
 
 
 class Calls:
-    """A function that counts its calls, and can be made to take its time or to fail."""
+    """A function that counts its calls, and can be made slow or failing."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -63,7 +63,7 @@ def test_the_first_call_waits(calls: Calls) -> None:
 
 @pytest.mark.parametrize("seconds", [HOURS, None])
 def test_a_wake_calls_at_once(calls: Calls, seconds: float | None) -> None:
-    """A wake makes the thread call the function at once; without an interval nothing else does."""
+    """A wake-up makes the thread call the function at once; without an interval nothing else does."""
     with Periodic("woken", calls, seconds=seconds) as periodic:
         for count in (1, 2):
             periodic.wake()
@@ -79,7 +79,7 @@ def test_a_wake_before_the_start_is_heard(calls: Calls) -> None:
 
 
 def test_a_wake_during_a_call_is_not_lost(calls: Calls) -> None:
-    """A wake during a call leads to one more call."""
+    """A wake-up during a call leads to one more call."""
     calls.may_end.clear()
     with Periodic("busy", calls, seconds=None) as periodic:
         periodic.wake()

@@ -1,4 +1,4 @@
-"""What the installation signs verifies with the key that it publishes, or is not signed."""
+"""A signature of the installation verifies with its published key, or nothing is signed."""
 
 import datetime
 import json
@@ -23,7 +23,7 @@ def keys(tmp_path: Path) -> Keys:
 
 
 def test_what_is_signed_verifies_with_what_is_published(keys: Keys) -> None:
-    """A payload comes back from its JWS with the published key, and the header says what it is."""
+    """A payload is read back from its JWS with the published key, and the header names its type."""
     [public] = signing.public_keys(keys)["keys"]
     assert "d" not in public
     read = jws.deserialize_compact(
@@ -34,8 +34,8 @@ def test_what_is_signed_verifies_with_what_is_published(keys: Keys) -> None:
 
 
 def test_a_long_statement_is_signed(keys: Keys) -> None:
-    """A statement of a megabyte, such as the bundle of a request that hundreds of systems answered, is signed, and
-    verifies with the published key."""
+    """A statement of a megabyte, such as the bundle of a request to hundreds of systems, is signed, and verifies with
+    the published key."""
     long = b"said" * 2**18
     signed = signing.sign(keys, long, kind="kind")
     assert signed_payload(signed, signing.published(keys), kind="kind") == long
@@ -44,8 +44,8 @@ def test_a_long_statement_is_signed(keys: Keys) -> None:
 
 @pytest.mark.parametrize("place", range(0, 43, 6))
 def test_a_changed_private_part_signs_nothing(keys: Keys, tmp_path: Path, place: int) -> None:
-    """One changed character in the private part of the key, and neither certificates nor checkpoints are signed.
-    Both letters are ends that base64url may have."""
+    """Neither certificates nor checkpoints are signed if a character of the key's private part changed. Both characters
+    are valid ends of base64url."""
     file = tmp_path / "keys" / "signing.jwk"
     key = json.loads(file.read_text())
     private = key["d"][:place] + ("A" if key["d"][place] != "A" else "E") + key["d"][place + 1 :]

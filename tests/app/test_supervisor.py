@@ -1,4 +1,4 @@
-"""`lethe up` and `lethe serve` as processes: they start, answer, end, and refuse in one line."""
+"""`lethe up` and `lethe serve` as processes: start, calls, end, and refusals in one line."""
 
 import asyncio
 import contextlib
@@ -48,8 +48,8 @@ def taken_port() -> Iterator[int]:
 
 
 def test_serves_and_replaces_a_worker_until_sigterm(tmp_path: Path) -> None:
-    """`lethe up` prints its address, answers there, starts a new worker for one that somebody ended, and exits with
-    code 0 on SIGTERM, after its worker. Its data folder is closed to other users."""
+    """`lethe up` prints its address, answers there, replaces a worker that was killed, and exits with code 0 on
+    SIGTERM, after its worker. Its data folder is closed to other users."""
     data = tmp_path / "data"
     with processes.up(data) as up:
         address = up.address()
@@ -72,9 +72,9 @@ def test_serves_and_replaces_a_worker_until_sigterm(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_serves_again_from_its_data_folder(tmp_path: Path) -> None:
-    """`lethe up` with two workers, of which the second takes deletions alone, lets no second `lethe up` disturb it and
-    exits with code 0 on Ctrl-C, after both. Started again on its data folder it has the same keys, and on SIGTERM in
-    the middle of a run it lets the worker publish the run first."""
+    """`lethe up` with two workers, the second for deletions only, is not disturbed by a second `lethe up` and exits
+    with code 0 on Ctrl-C, after both workers. Started again on its data folder it has the same keys, and on SIGTERM
+    during a run it lets the worker publish the run first."""
     data = tmp_path / "data"
     with processes.up(data, workers="2") as up:
         address = up.address()
@@ -110,7 +110,7 @@ def test_serves_again_from_its_data_folder(tmp_path: Path) -> None:
 
 
 def test_one_process_per_data_folder(tmp_path: Path) -> None:
-    """Where another process serves the data folder, it says so in one line and ends with exit code 1."""
+    """A second process for a data folder prints a one-line error and exits with code 1."""
     lock = os.open(tmp_path / "lethe.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     done = _run("up", tmp_path)
@@ -122,7 +122,7 @@ def test_one_process_per_data_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["up", pytest.param("serve", marks=pytest.mark.soak)])
 def test_port_in_use(command: str, tmp_path: Path, taken_port: int) -> None:
-    """Where the port is taken, it says which and what to set, in one line, and ends with exit code 1."""
+    """A port in use is reported with the settings to change, in one line and with exit code 1."""
     done = _run(command, tmp_path / "data", port=str(taken_port))
     refusal = (
         f"error: address_in_use: Cannot listen on 127.0.0.1:{taken_port} (Address already in use);"
@@ -133,7 +133,7 @@ def test_port_in_use(command: str, tmp_path: Path, taken_port: int) -> None:
 
 @pytest.mark.soak
 def test_memory_is_cleaned_once_calls_pause() -> None:
-    """Memory is cleaned at the first tick without a call since the last, then at every fifth, and at the eleventh where
+    """Memory is cleaned at the first tick without a call since the last, then at every fifth, and at the eleventh if
     calls come between all of them."""
     server = uvicorn.Server(uvicorn.Config(FastAPI()))
     forgetting, cleaned = supervisor._Forgetting(server), []
@@ -165,7 +165,7 @@ _KEYLESS = (
     "/v1/models",
     "/nothing",
 )
-"""Paths that answer callers without a key, also by a refusal."""
+"""Paths that answer callers without a key, if only with a refusal."""
 
 
 def _answers(connection: socket.socket) -> int:
@@ -178,8 +178,8 @@ def _answers(connection: socket.socket) -> int:
 
 
 def test_pipelined_calls_without_a_key_are_bounded(settings: Settings) -> None:
-    """Sixteen pipelined calls beside the one being answered are answered. A connection with more is closed, with no
-    more answers than that, and a call by another connection is answered meanwhile."""
+    """Sixteen pipelined calls are answered in addition to the current one. A connection with more is closed after at
+    most that many answers, and a call on another connection is answered meanwhile."""
     with processes.gateway(settings) as (_, url):
         address = httpx.URL(url)
         for path in _KEYLESS:

@@ -1,4 +1,4 @@
-"""Logs, traces and signs of life: they say what happened, and nothing about anybody."""
+"""Logs, traces and signs of life: they report events, and contain no personal data."""
 
 import io
 import json
@@ -47,7 +47,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[dict[str, Any
 
 
 def parsed(log: Path) -> list[dict[str, Any]]:
-    """Every line of a log, each of which must be an event."""
+    """Return the lines of a log, each of which must be an event."""
     found = [json.loads(line) for line in log.read_text().splitlines()]
     assert all({"event", "level", "timestamp"} <= line.keys() for line in found)
     return found
@@ -57,7 +57,7 @@ def parsed(log: Path) -> list[dict[str, Any]]:
 
 
 def test_what_libraries_say(lines: Callable[[], list[dict[str, Any]]]) -> None:
-    """Of a library's line there stay its logger, its place, and its sentence without what was put into it."""
+    """The log keeps of a library's line its logger, its place and its message template without the arguments."""
     library = logging.getLogger("library.part")
     library.info("Connected to %s", SUBJECT)
     library.warning(f"Refused {SUBJECT}")
@@ -73,7 +73,7 @@ def test_what_libraries_say(lines: Callable[[], list[dict[str, Any]]]) -> None:
 
 
 def test_what_libraries_say_of_errors(lines: Callable[[], list[dict[str, Any]]]) -> None:
-    """Of an exception there stay its class and its places."""
+    """The log keeps of an exception only its class and its places."""
     try:
         raise ValueError(SUBJECT)
     except ValueError:
@@ -85,7 +85,7 @@ def test_what_libraries_say_of_errors(lines: Callable[[], list[dict[str, Any]]])
 
 
 def test_a_line_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line and its end are one write, so that two processes with one log never write into each other's lines."""
+    """A log line and its end are one write, so that two processes with one log never interleave within a line."""
     writes: list[str] = []
 
     class Log(io.StringIO):
@@ -102,7 +102,7 @@ def test_a_line_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_libraries_are_quiet_unless_asked(lines: Callable[[], list[dict[str, Any]]]) -> None:
-    """At the usual level libraries only warn."""
+    """Libraries log only warnings at the usual level."""
     telemetry.configure("info")
     logging.getLogger("library").info("Connected")
     logging.getLogger("library").warning("Slow")
@@ -119,7 +119,7 @@ DEFECTS = {
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_defects_are_lines_too(defect: str) -> None:
-    """What ends a process or a thread, or is only warned of, is one line without its text."""
+    """An error that ends a process or thread, or a warning, is logged as one line without its text."""
     program = f"from app import telemetry\ntelemetry.configure('info')\nsecret = {SUBJECT!r}\n{DEFECTS[defect]}"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     [line] = [json.loads(line) for line in ended.stderr.splitlines()]
@@ -128,7 +128,7 @@ def test_defects_are_lines_too(defect: str) -> None:
 
 
 def provoke(client: httpx.Client, dataset_id: str, model_id: str) -> None:
-    """Calls that name the person and are refused."""
+    """Make calls that name the person and are refused."""
     record = {"age": VALUE + "x", "person": SUBJECT}
     body = {"subject_id": [SUBJECT], "metadata": {"note": NOTE}, "external_id": TICKET}
     for answer in (
@@ -153,8 +153,8 @@ def provoke(client: httpx.Client, dataset_id: str, model_id: str) -> None:
 
 @pytest.mark.service
 def test_no_line_names_anybody(tmp_path: Path) -> None:
-    """From upload to certificate, refusals and a broken database in between, gateway and worker log JSON at debug
-    level, and neither the person's id nor a value, a note, a path or a query of theirs is in it."""
+    """The debug logs of gateway and worker are JSON and contain neither a person's id nor a value, note, path or query
+    of theirs, from upload to certificate, including refusals and a broken database."""
     data = tmp_path / "data"
     with processes.up(data, log_level="debug", poll_seconds="0.1") as up:
         key = {"Authorization": f"Bearer {wait_for_key(up, data)}"}
@@ -196,7 +196,7 @@ def wait_for_key(up: processes.Up, data: Path) -> str:
 @pytest.mark.soak
 @pytest.mark.redis
 def test_celery_logs_the_same_way(settings: Settings, tmp_path: Path) -> None:
-    """A Celery worker and its beat log JSON alone, and give signs of life."""
+    """A Celery worker and its beat log only JSON, and give signs of life."""
     broker = processes.Redis(tmp_path)
     command = [sys.executable, "-m", "celery", "-A", "worker.celery_app", "worker", "--pool", "solo", "--beat"]
     environment = processes.environment_of(
@@ -221,7 +221,7 @@ def test_celery_logs_the_same_way(settings: Settings, tmp_path: Path) -> None:
 
 
 def test_signs_of_life(tmp_path: Path) -> None:
-    """A worker that lives is seen; one that has just begun, or has ended long ago, is not."""
+    """A worker that gives signs of life is seen; one that has just begun, or has ended long ago, is not."""
     assert not heartbeat.this_host_is_alive(tmp_path)
     with heartbeat.Heartbeat(tmp_path, seconds=60):
         time.sleep(0.05)
@@ -235,7 +235,7 @@ def test_signs_of_life(tmp_path: Path) -> None:
 
 @pytest.mark.service
 def test_health_of_a_worker(tmp_path: Path) -> None:
-    """`lethe health worker` ends with 0 while a worker of this host gives signs of life, and with 1 otherwise."""
+    """`lethe health worker` exits with 0 while a worker of this host gives signs of life, and with 1 otherwise."""
 
     def healthy() -> int:
         environment = processes.environment_of(tmp_path)
@@ -251,7 +251,7 @@ def test_health_of_a_worker(tmp_path: Path) -> None:
 
 
 def test_no_traces_unless_asked_for(settings: Settings) -> None:
-    """By default nothing is traced, and the packages for it are not even imported."""
+    """Tracing is off by default, and its packages are not even imported."""
     program = (
         "import sys\nfrom app import tracing\nassert tracing.configure(None, service='s')\n"
         "with tracing.span('s') as span:\n    span.set_attribute('a', 1)\n"

@@ -14,7 +14,7 @@ def begun(turns: dict[str, Future[None]]) -> list[str]:
 
 
 def test_tenants_are_served_round_robin() -> None:
-    """A tenant with many waiting turns has one between two of everybody else, and its own come in order."""
+    """A tenant with many waiting calls has one served between two of any other tenant, and its own in order."""
     turns = Turns()
     asked = {name: turns.ask(name[0]) for name in ("a1", "a2", "a3", "a4", "b1", "c1", "b2")}
     order = []
@@ -26,7 +26,7 @@ def test_tenants_are_served_round_robin() -> None:
 
 
 def test_whoever_asks_during_a_turn_comes_next() -> None:
-    """A caller who asks during a tenant's turn is served before that tenant's next turn."""
+    """A caller who arrives while a tenant is served goes before that tenant's next call."""
     turns = Turns()
     first, second = turns.ask("a"), turns.ask("a")
     other = turns.ask("b")
@@ -35,7 +35,7 @@ def test_whoever_asks_during_a_turn_comes_next() -> None:
 
 
 def test_a_tenant_leaves_turns_to_others() -> None:
-    """A tenant at its maximum leaves the remaining turns to others, who begin at once."""
+    """A tenant at its maximum leaves the remaining places to others, who begin at once."""
     turns = Turns(3, of_one=2)
     asked = {name: turns.ask(name[0]) for name in ("a1", "a2", "a3", "b1", "b2")}
     assert begun(asked) == ["a1", "a2", "b1"]
@@ -46,7 +46,7 @@ def test_a_tenant_leaves_turns_to_others() -> None:
 
 
 def test_a_turn_that_nobody_waits_for_any_more_is_left_out() -> None:
-    """A caller who gives up or waits too long leaves the queue and delays nobody; a timeout is reported."""
+    """A caller that gives up or waits too long leaves the queue without delaying others; a timeout is reported."""
     turns = Turns()
     first, second, third = (turns.ask("a") for _ in range(3))
     with pytest.raises(NoTurn), turns.taken("b", seconds=0.0):
@@ -61,7 +61,7 @@ def test_a_turn_that_nobody_waits_for_any_more_is_left_out() -> None:
 
 
 def test_turns_given_up_are_forgotten() -> None:
-    """Tenants who give up at once, while all turns are taken, leave nothing behind."""
+    """Tenants that give up at once, while all places are taken, leave nothing behind."""
     turns = Turns()
     with turns.taken("a"):
         for number in range(10):
@@ -71,7 +71,7 @@ def test_turns_given_up_are_forgotten() -> None:
 
 
 def test_a_thread_cannot_wait_for_its_own_turn() -> None:
-    """A thread that holds a turn is refused another one at once, and holds the first until it ends."""
+    """A thread that holds a place is refused another one at once, and holds the first until it ends."""
     turns = Turns()
     with turns.taken("a"):
         with pytest.raises(RuntimeError, match="holds a turn"), turns.taken("b", seconds=30.0):
@@ -86,7 +86,7 @@ def test_a_thread_cannot_wait_for_its_own_turn() -> None:
 
 
 def test_no_more_than_allowed_are_at_work() -> None:
-    """Of many threads that take turns, no more are at work at a time than there are turns, and all get theirs."""
+    """No more threads than allowed work at a time, no tenant has more than its share, and all threads get to work."""
     turns, lock = Turns(2, of_one=1), threading.Lock()
     at_work: list[str] = []
     most: list[int] = []

@@ -1,4 +1,5 @@
-"""Source files of the product, and what rules ask about each of them: collected in one pass over its syntax tree."""
+"""Source files of the product, and the facts that rules need about each of them, collected in one pass over its syntax
+tree."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""A reader finds every page, and what the front pages say of the repository is so."""
+"""Every page can be found, and the front pages describe the repository correctly."""
 
 import re
 from collections.abc import Iterator
@@ -17,11 +17,11 @@ BLOCK = re.compile(r"^( *)(```|~~~).*?^\1\2$", re.DOTALL | re.MULTILINE)
 MAX_PROSE_COLUMNS = 120
 TREES = ("app", "lethe", "worker")
 HAS_FEATURES = (ROOT / "app" / "features").exists()
-"""Whether this is the whole repository, and not its core alone."""
+"""Whether this is the whole repository, and not only its core."""
 
 
 def linked(page: Path) -> set[Path]:
-    """The pages of ours to which a page has links."""
+    """Return our pages that a page links to."""
     links = (link for link in LINK.findall(page.read_text()) if ":" not in link)
     return {(page.parent / link).resolve() for link in links}
 
@@ -35,7 +35,7 @@ def test_every_page_is_in_the_index_of_its_folder(folder: Path) -> None:
 
 
 def test_every_index_is_reached_from_the_readme() -> None:
-    """The README leads to docs/README.md, and that to the index of each folder."""
+    """The README links to docs/README.md, which links to the index of each folder."""
     assert DOCS / "README.md" in linked(ROOT / "README.md")
     assert {folder / "README.md" for folder in DOCS.iterdir() if any(folder.glob("*.md"))} <= linked(DOCS / "README.md")
 
@@ -99,7 +99,8 @@ def house() -> Iterator[str]:
 
 
 def test_the_map_of_the_house_is_complete() -> None:
-    """CONTRIBUTING.md names each room of the core, each feature once for all trees, and nothing that is not there."""
+    """CONTRIBUTING.md names each package of the core, each feature once for all trees, and nothing that does not
+    exist."""
     named = set(house()) - {"features/"}
     of_features = {path for path in named if path.startswith("features/")}
     assert [path for path in sorted(named - of_features) if not (ROOT / path).exists()] == []
@@ -123,14 +124,14 @@ def test_every_command_of_dev_is_explained() -> None:
     "page", sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")]), ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_pages_name_modules_that_are_there(page: Path) -> None:
-    """Each path of a module that a page names in backticks exists, but for the one that stands for any."""
+    """Each module path that a page names in backticks exists, except the placeholder path."""
     named = set(PATH.findall(page.read_text())) - {"app/x/y.py", "tests/app/x/test_y.py"}
     missing = [path for path in sorted(named) if not (ROOT / path).exists()]
     assert [path for path in missing if HAS_FEATURES or "/features/" not in path] == []
 
 
 def test_the_lines_of_each_room_are_about_those_on_the_page() -> None:
-    """docs/architecture.md has the lines of each room of the core and of each feature, to within a fifth."""
+    """docs/architecture.md states the lines of each package of the core and of each feature to within a fifth."""
     page = (DOCS / "architecture.md").read_text()
     stated = dict(re.findall(r"^\| `([\w/]+)` \| ([\d,]+) \|", page, re.MULTILINE))
     rooms = {room.rstrip("/"): lines_of(ROOT / room) for room in core_packages() if not room.startswith("worker/")}
@@ -143,6 +144,6 @@ def test_the_lines_of_each_room_are_about_those_on_the_page() -> None:
 
 
 def test_the_page_of_guarantees_has_every_limit_of_a_certificate() -> None:
-    """docs/guarantees.md quotes each sentence of LIMITS: no certificate has a limit that the page does not name."""
+    """docs/guarantees.md quotes each sentence of LIMITS, so no certificate has a limit that the page does not name."""
     page = " ".join((DOCS / "guarantees.md").read_text().split())
     assert [limit for limit in LIMITS if limit not in page] == []

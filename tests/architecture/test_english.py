@@ -1,4 +1,4 @@
-"""English of the code: words that gave way to those of the field."""
+"""English of the code: retired words, and the words of the field that replace them."""
 
 import ast
 import io
@@ -21,8 +21,8 @@ RETIRED = {
     "visit": "request context",
     "whoever": "the caller, the reader, somebody who",
 }
-"""Words in names, comments and docstrings, one or many of each, and what the field says instead; texts that are names,
-as those of threads and events in logs are, count as such."""
+"""Retired words in names, comments and docstrings, singular or plural, and their replacements. Strings that are names,
+as of threads and log events, count as such."""
 
 ALLOWED = {
     "bell": {"app/dispatch.py": "the pipe, whose name is in data folders"},
@@ -78,7 +78,7 @@ _ASKED_OF_AN_INSTALLATION = {"database", "keys", "rows", "settings", "vault", "w
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[str, ast.Constant]]:
-    """Docstrings of modules, classes and functions, and those of what was assigned before them; each with its owner."""
+    """Yield the docstrings of modules, classes and functions, and those of assignments, each with its owner."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             for statement in node.body:
@@ -88,7 +88,7 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[str, ast.Constant]]:
 
 
 def words(source: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """The words of names, comments, docstrings and texts that are names, in lower case, each with its line."""
+    """Yield the words of names, comments, docstrings and strings that are names, in lower case, each with its line."""
     found = {(text.lineno, text.col_offset) for _, text in docstrings(tree)}
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         is_docstring = token.type == tokenize.STRING and token.start in found
@@ -118,7 +118,7 @@ def by_path(path: Path) -> str:
 
 
 def test_retired_words_stay_away() -> None:
-    """Names, comments and docstrings say what the field says; no exception is kept that no file needs any more."""
+    """Names, comments and docstrings avoid retired words, and every exception is still needed."""
     found = [
         (by_path(path), line, one)
         for path in SOURCES
@@ -135,7 +135,7 @@ def test_retired_words_stay_away() -> None:
 
 
 def test_functions_are_named_after_what_they_return() -> None:
-    """No function is called told, shown or said: it is named after what it returns."""
+    """No function is called told, shown or said, but is named after its result."""
     functions = (
         f"{by_path(path)}:{line}: {name}"
         for path in SOURCES
@@ -146,7 +146,7 @@ def test_functions_are_named_after_what_they_return() -> None:
 
 
 def test_an_installation_is_not_called_at() -> None:
-    """`at` is a time: nothing that only an installation has is asked of it."""
+    """`at` is always a time: no attribute that only an installation has is read from it."""
     found = [
         f"{by_path(path)}:{line}: at.{attribute}"
         for path in SOURCES

@@ -1,5 +1,5 @@
-"""Hosts of package indexes, which no file of this tree names: packages have names and versions, and whoever installs
-them says from where."""
+"""No file of this tree names a host of a package index: packages have names and versions, and users choose the
+index."""
 
 import subprocess
 from pathlib import Path
@@ -31,7 +31,7 @@ HOSTS = [
 
 
 def test_no_file_names_the_host_of_a_package_index() -> None:
-    """No file that git does not ignore has the host of an index of packages in it."""
+    """No file that git does not ignore contains the host of a package index."""
     words = [word for host in HOSTS for word in ("-e", host)]
     matches = subprocess.run(
         [

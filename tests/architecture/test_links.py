@@ -1,4 +1,4 @@
-"""Links between pages lead somewhere."""
+"""Links between pages are valid."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def prose(page: Path) -> str:
-    """A page without its blocks of code."""
+    """Return a page without its code blocks."""
     return BLOCK.sub("", page.read_text())
 
 
@@ -27,7 +27,7 @@ def anchors(page: Path) -> list[str]:
 
 @each("page", PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Each link to a file of ours names one that is there, and a heading that it has."""
+    """Each link to a file of ours names an existing file, and an existing heading in it."""
     for link in LINK.findall(re.sub(r"`[^`\n]*`", "", prose(page))):
         if re.match(r"[a-z]+:", link):
             continue

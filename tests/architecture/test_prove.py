@@ -1,4 +1,4 @@
-"""`./dev test --prove`: the runs that it consists of."""
+"""The runs of `./dev test --prove`."""
 
 import datetime
 from zoneinfo import ZoneInfo
@@ -9,7 +9,7 @@ from tests import prove
 
 
 def test_ten_runs() -> None:
-    """The suite runs ten times, of which three are beside other work and two have another time."""
+    """The suite runs ten times, of which three are under load and two at another time."""
     runs = list(prove.runs())
     assert len({run.name for run in runs}) == 10
     assert sum(run.is_loaded for run in runs) == 3

@@ -1,4 +1,4 @@
-"""Rules of the house that no type checker knows."""
+"""Rules of the project that no type checker enforces."""
 
 import ast
 import graphlib
@@ -21,7 +21,7 @@ def callers(name: str) -> set[str]:
 
 
 def test_modules_can_be_imported_in_any_order() -> None:
-    """No module needs one that is still being imported, or it would depend on the program whether it can be."""
+    """No module needs one that is still being imported, so modules can be imported in any order."""
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in SOURCES
     }
@@ -33,13 +33,13 @@ def test_modules_can_be_imported_in_any_order() -> None:
 
 
 def test_only_sessions_commit() -> None:
-    """A transaction ends where it began, in `db/session.py`: no other module calls `commit` or `rollback`."""
+    """Only `db/session.py`, where transactions begin, calls `commit` or `rollback`."""
     assert callers("commit") | callers("rollback") <= {"app/db/session.py"}
     assert callers("sessionmaker") == {"app/db/session.py"}
 
 
 def test_engines_begin_transactions_in_two_places() -> None:
-    """Only sessions and migrations open transactions of their own."""
+    """Only sessions and migrations open transactions."""
     assert callers("begin") <= {"app/db/session.py", "app/db/migrate.py"}
 
 
@@ -54,13 +54,13 @@ def test_only_the_command_line_prints() -> None:
 
 
 def test_no_code_compares_sentences() -> None:
-    """Code decides by kinds and codes: no text of several words is compared with anything."""
+    """Code decides by kinds and codes: no string of several words is compared with anything."""
     sentences = {text for path in SOURCES for _, text in facts(path).compared if re.search("[a-z] [a-z]", text)}
     assert sentences == set()
 
 
 def test_statuses_are_named_by_the_contract() -> None:
-    """No status, kind of run, order or decision is a bare string, except for those of MLflow."""
+    """No status, kind of run, order or decision is a bare string, except MLflow's."""
     ours = [path for path in SOURCES if path != ROOT / "lethe/features/handover/mlflow.py"]
     named = (".status", "run.kind", "plan.kind", "segment.kind", ".workers", ".order", ".decision", ".danger")
     assert {one for path in ours for one in facts(path).compared if one[0].endswith(named)} == set()
@@ -92,7 +92,7 @@ def test_every_setting_is_described_and_optional(name: str) -> None:
 
 
 def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:
-    """Return the conditions that a gateway may answer with; the SDK's own are left out."""
+    """Return the conditions that a gateway may answer with, without the SDK's own."""
     every = [base, *(found for child in base.__subclasses__() for found in conditions(child))]
     return [one for one in every if one.__module__ not in ("lethe.errors", "lethe.features.handover.mlflow")]
 
@@ -128,7 +128,7 @@ NEVER_A_CALLERS_FAULT = {
 
 @each("condition", conditions())
 def test_every_condition_has_a_status(condition: type[Problem]) -> None:
-    """Every error that a caller can cause or wait out has a status of its own; all others are a 500."""
+    """Every error that a caller can cause or wait out has its own status; all others are a 500."""
     status = problems.status_of(condition)
     assert (status == 500) == (condition in NEVER_A_CALLERS_FAULT)
     assert 400 <= status <= 503

@@ -13,7 +13,8 @@ _FORMATS = {"path": "path", "password": "text, secret"}
 
 
 def table() -> str:
-    """One line for each setting, in the order of `Settings`: variable, values, default, what it is for."""
+    """Return a table with one line per setting, in the order of `Settings`: variable, values, default and
+    description."""
     lines = ["| variable | values | default | what it is |", "|---|---|---|---|"]
     for name, schema in Settings.model_json_schema()["properties"].items():
         default = "" if schema.get("default") is None else f"`{schema['default']}`"
@@ -31,7 +32,7 @@ def _values(schema: dict[str, Any]) -> str:
 
 
 def written() -> str:
-    """The table that the page has."""
+    """Return the table in the page."""
     found = _TABLE.search(PAGE.read_text())
     return found[0] if found else ""
 

@@ -28,7 +28,7 @@ _ENGINE = ("docker.io", "containerd", "tini")
 
 
 class NoEngine(Exception):
-    """There is none on this machine, and why none can be made."""
+    """Raised, with the reason, if this machine has no container engine and cannot start one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Engine:
 
 @contextlib.contextmanager
 def engine() -> Iterator[Engine]:
-    """The machine's engine if it has one, else a throw-away one. Raises `NoEngine`."""
+    """Yield the machine's engine if it has one, or else a throw-away one. Raises `NoEngine`."""
     if own := _own():
         yield own
         return
@@ -116,7 +116,8 @@ def _throwaway(folder: Path) -> Iterator[Engine]:
 
 
 def _unpack(folder: Path) -> None:
-    """Debian's engine, and the next release's Compose (a single binary; Debian 12 has only the first Compose)."""
+    """Unpack Debian's engine, and the next release's Compose (a single binary; Debian 12 has only the first
+    Compose)."""
     apt = ["apt-get", "--quiet=2"]
     _run([*apt, "update"])
     if missing := [tool for tool in _TOOLS if not shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin")]:
@@ -148,7 +149,7 @@ def _unpack(folder: Path) -> None:
 
 
 def _make_stand_ins(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Build the base images; returns the environment that says where torch is then found."""
+    """Build the base images, and return the environment that names the place of torch."""
     _run(["debootstrap", "--variant=minbase", "--include=ca-certificates", "bookworm", str(folder / "base")])
     _run(["tar", "-C", str(folder / "base"), "-cf", str(folder / "base.tar"), "."])
     _run(["docker", "import", str(folder / "base.tar"), "localhost/debian:bookworm-slim"], environment)

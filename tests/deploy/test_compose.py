@@ -1,4 +1,4 @@
-"""The rules that Dockerfile and docker-compose.yml keep, read from the files; their tools where those are installed."""
+"""Rules for Dockerfile and docker-compose.yml, read from the files, and checked by their tools if installed."""
 
 import ipaddress
 import os
@@ -27,8 +27,9 @@ every_service = pytest.mark.parametrize("name", SERVICES)
 
 @every_service
 def test_containers_are_hardened(name: str) -> None:
-    """A fixed user that is not root, no capability, no way to more rights, writes to volumes and memory alone. The
-    edge's image names a capability without which its program is not executed; it has it in no way."""
+    """Containers run as a fixed user other than root, without new privileges, and write only to volumes and memory. All
+    capabilities are dropped; only the edge's container adds one, without which its image's program is not executed, and
+    no process has it."""
     service = SERVICES[name]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
     assert service["read_only"] is True
@@ -43,14 +44,14 @@ def test_containers_are_hardened(name: str) -> None:
 
 @every_service
 def test_images_are_pinned(name: str) -> None:
-    """Ours by this release's version, others by their version and their system's."""
+    """Our images are pinned by this release's version, others by their version and their system's."""
     image, tag = SERVICES[name]["image"].split(":")
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert tag == version if image.startswith("lethe-") else re.fullmatch(r"\d+(\.\d+)*-[a-z]+", tag)
 
 
 def test_base_images_are_pinned() -> None:
-    """The Dockerfile begins from one image, by version, or by the digest that it is given."""
+    """The Dockerfile starts from one image, by version or by a given digest."""
     text = (ROOT / "Dockerfile").read_text()
     stages = re.findall(r"^FROM (\S+) AS (\S+)$", text, re.MULTILINE)
     assert {image for image, _ in stages} - {stage for _, stage in stages} == {"${PYTHON_IMAGE}"}
@@ -59,8 +60,8 @@ def test_base_images_are_pinned() -> None:
 
 @pytest.mark.parametrize("image", ["gateway", "worker"])
 def test_what_the_images_install_has_hashes(image: str) -> None:
-    """Every package that an image installs is pinned, at the version that was tested, with the hashes of its files; all
-    that the project asks for is among them, but for torch."""
+    """Every package that an image installs is pinned at the tested version with the hashes of its files; they include
+    all dependencies of the project except torch."""
     tested = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     lock = (ROOT / "deploy" / f"{image}.lock").read_text()
     locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", lock, re.MULTILINE))
@@ -79,8 +80,8 @@ def test_what_the_images_install_has_hashes(image: str) -> None:
 
 
 def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
-    """`deploy/pin-images` asks the engine for each image that is not ours, and names them all by digest in a file that
-    Compose takes beside its own; where a digest is not one, it fails and writes nothing."""
+    """`deploy/pin-images` asks the engine for each foreign image, and writes a compose file that names them all by
+    digest; it fails and writes nothing if a digest is malformed."""
     engine = tmp_path / "docker"
     engine.write_text(
         '#!/bin/sh\nlast() { shift $(($# - 1)); echo "$1"; }\nlast "$@" | sha256sum | sed "s/^/sha256:/; s/ .*//"\n'
@@ -104,7 +105,7 @@ def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
 
 
 def test_what_is_copied_is_sent_to_the_engine() -> None:
-    """Whatever the Dockerfile copies from here is let through by .dockerignore, which keeps everything else."""
+    """The .dockerignore file admits exactly what the Dockerfile copies."""
     copied = re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     ignored, *others = (ROOT / ".dockerignore").read_text().split()
     assert ignored == "*"
@@ -113,14 +114,14 @@ def test_what_is_copied_is_sent_to_the_engine() -> None:
 
 
 def test_programs_need_not_start_twice() -> None:
-    """The images set what our programs want of the allocator, or start themselves again for."""
+    """The images set the allocator variables for which our programs would otherwise re-execute themselves."""
     text = (ROOT / "Dockerfile").read_text()
     assert all(f"    {name}={value}" in text for name, value in hardening.OVERWRITING.items())
 
 
 @every_service
 def test_the_environment_holds_no_secret(name: str) -> None:
-    """Passwords and keys are named by file; a URL in the environment has no password."""
+    """Passwords and keys are passed as files; a URL in the environment has no password."""
     for variable, value in SERVICES[name].get("environment", {}).items():
         assert variable.endswith("_FILE") or not re.search("PASSWORD|SECRET|KEY|TOKEN", variable)
         assert not re.search(r"://[^/]*@", str(value))
@@ -128,13 +129,13 @@ def test_the_environment_holds_no_secret(name: str) -> None:
 
 @every_service
 def test_settings_exist(name: str) -> None:
-    """A variable that begins with LETHE_ is a setting."""
+    """Every variable that begins with LETHE_ is a setting."""
     given = {variable for variable in SERVICES[name].get("environment", {}) if variable.startswith("LETHE_")}
     assert given <= {f"LETHE_{field.upper()}" for field in Settings.model_fields}
 
 
 def test_only_the_loopback_is_listened_on() -> None:
-    """The edge alone is published, on this machine; what is behind gateway and accounting has no way out."""
+    """Only the edge is published, on this machine; services behind gateway and accounting have no outgoing network."""
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert published.keys() == {"edge"}
     assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
@@ -145,7 +146,7 @@ def test_only_the_loopback_is_listened_on() -> None:
 
 
 def test_the_edge_alone_is_believed() -> None:
-    """Gateway and accounting believe what the address of the edge says of its clients, an address of its own."""
+    """Gateway and accounting trust client addresses only from the edge's fixed address."""
     edge = ipaddress.ip_address(_filled_in(SERVICES["edge"]["networks"]["edge"]["ipv4_address"]))
     [config] = COMPOSE["networks"]["edge"]["ipam"]["config"]
     assert edge in ipaddress.ip_network(_filled_in(config["subnet"]))
@@ -162,7 +163,7 @@ def _filled_in(text: str) -> str:
 
 @pytest.mark.parametrize("name", LASTING)
 def test_lasting_services_are_watched(name: str) -> None:
-    """Each is started again when it dies, says whether it is well, and is given time to stop."""
+    """Each lasting service restarts when it dies, has a health check, and gets time to stop."""
     service = SERVICES[name]
     assert service["restart"] == "unless-stopped"
     assert service["healthcheck"]["test"]
@@ -171,7 +172,8 @@ def test_lasting_services_are_watched(name: str) -> None:
 
 @pytest.mark.parametrize("name", LASTING)
 def test_migrations_come_first(name: str) -> None:
-    """Whatever uses the database waits until its schema is this release's; secrets and migrations run once."""
+    """Every service that uses the database waits until its schema is this release's; secrets and migrations run
+    once."""
     waits = {name}
     while (more := {before for one in waits for before in SERVICES[one].get("depends_on", {})} | waits) != waits:
         waits = more
@@ -187,7 +189,7 @@ def test_migrations_come_first(name: str) -> None:
 
 
 def test_broker_asks_for_a_password(tmp_path: Path) -> None:
-    """Redis asks for a password that is made once; its URL is a file for whoever rings or hears."""
+    """Redis requires a password that is generated once; only services that use the broker get its URL in a file."""
     for folder in ("database", "lethe", "accounting", "redis", "sweeper"):
         (tmp_path / folder).mkdir()
     made: list[str] = []
@@ -205,8 +207,8 @@ def test_broker_asks_for_a_password(tmp_path: Path) -> None:
 
 
 def test_worker_is_watched_by_its_own_signs_of_life(tmp_path: Path) -> None:
-    """A worker is healthy as long as its host's sign of life, and no other's, is of the last minute; no broker is
-    asked."""
+    """A worker is healthy as long as its own host's sign of life is less than a minute old; the broker is not
+    queried."""
     kind, asked = SERVICES["worker"]["healthcheck"]["test"]
     assert kind == "CMD-SHELL"
     workers = tmp_path / "workers"
@@ -225,8 +227,8 @@ def test_worker_is_watched_by_its_own_signs_of_life(tmp_path: Path) -> None:
 
 
 def test_accounting_sees_neither_rows_nor_weights() -> None:
-    """The accounting service has the public key and a database role of its own; no data, no key that signs or that
-    tells whose a row is, no owner's password."""
+    """The accounting service has the public key and its own database role, but no data, no signing or reference key,
+    and no owner's password."""
     assert SERVICES["accounting"]["volumes"] == [
         "public:/var/lib/lethe/public:ro",
         "secrets-accounting:/run/secrets:ro",
@@ -250,7 +252,7 @@ def test_worker_has_no_admin_key() -> None:
     [["docker-compose.yml"], ["docker-compose.yml", "deploy/gpu.yml"], ["docker-compose.yml", "deploy/tls.yml"]],
 )
 def test_compose_understands_the_files(files: list[str]) -> None:
-    """`docker compose config` accepts them."""
+    """`docker compose config` accepts the compose files."""
     compose = ["docker", "compose"] if _runs("docker", "compose", "version") else ["docker-compose"]
     if not _runs(*compose, "version"):
         pytest.skip("Compose is not installed")
@@ -267,7 +269,7 @@ def test_compose_understands_the_files(files: list[str]) -> None:
     ids=lambda file: str(file.relative_to(ROOT)),
 )
 def test_hadolint_has_nothing_to_say(file: Path) -> None:
-    """The Dockerfiles are linted, what their RUN lines say included."""
+    """hadolint accepts the Dockerfiles, including their RUN lines."""
     hadolint = Path(sys.executable).with_name("hadolint")
     lint = str(hadolint) if hadolint.exists() else shutil.which("hadolint")
     if lint is None:

@@ -1,8 +1,8 @@
-"""docs/configuration.md says what an operator may choose."""
+"""docs/configuration.md documents every setting."""
 
 from tests.deploy import configuration
 
 
 def test_every_setting_is_documented() -> None:
-    """The table is what the settings are; otherwise `python -m tests.deploy.configuration` writes it anew."""
+    """The table in the page matches the settings; otherwise `python -m tests.deploy.configuration` rewrites it."""
     assert configuration.written() == configuration.table()

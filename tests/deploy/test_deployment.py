@@ -1,4 +1,4 @@
-"""The deployment that users run: our Dockerfile and docker-compose.yml, built and brought up unchanged."""
+"""The deployment that users run: our Dockerfile and docker-compose.yml, built and started unchanged."""
 
 import base64
 import itertools
@@ -31,7 +31,7 @@ _NET_BIND_SERVICE = 1 << 10
 
 
 class Deployment:
-    """`docker compose` in one project of its own, on free ports of the loopback."""
+    """`docker compose` in its own project, on free ports of the loopback."""
 
     def __init__(self, at: Engine) -> None:
         self._at = at
@@ -77,7 +77,7 @@ class Deployment:
 
     @contextmanager
     def shell(self, service: str) -> Iterator[Callable[[str], None]]:
-        """A shell inside, started beforehand so that what it is told is done at once."""
+        """Open a shell inside beforehand, so that its commands run at once."""
         command = self.command("exec", "-T", service, "sh")
         with subprocess.Popen(
             command, env=self._environment, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -103,7 +103,8 @@ def wait(what: str, holds: Callable[[], Any], *, seconds: float, pause: float = 
 
 
 def test_the_deployment_forgets_and_heals(tmp_path: Path) -> None:
-    """One command brings all up, hardened; it forgets, outlives killed workers, stops gracefully, comes back whole."""
+    """One command starts the whole deployment, hardened; it forgets people, survives killed workers, stops gracefully
+    and restarts without loss."""
     began = time.monotonic()
 
     def tell(what: str) -> None:
@@ -139,7 +140,8 @@ def test_the_deployment_forgets_and_heals(tmp_path: Path) -> None:
 
 
 def is_hardened(deployment: Deployment) -> None:
-    """Every container runs as nobody in particular, with no capability, on a root file system that it cannot write."""
+    """Check that every container runs as an unprivileged user, without capabilities, on a read-only root file
+    system."""
     for service in SERVICES:
         status = deployment.inside(service, "cat", "/proc/1/status")
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
@@ -178,8 +180,8 @@ def admin_key(deployment: Deployment) -> str:
 
 
 def learns_though_a_worker_is_killed(deployment: Deployment, client: Client) -> ModelOut:
-    """A worker that is killed in the middle of learning is started again, on the code that the image has compiled, and
-    the model is learned all the same."""
+    """Check that a worker that is killed while learning is restarted, with the image's compiled code, and the model is
+    still learned."""
     people = client.datasets.upload(ADULT / "train.csv", name="adult", schema=ADULT / "schema.json")
     with deployment.shell("worker") as tell:
         model = client.models.create(name="income", dataset_id=people.id)
@@ -201,7 +203,7 @@ def kill_at_work(client: Client, tell: Callable[[str], None]) -> None:
 
 
 def forgets(deployment: Deployment, client: Client, model: ModelOut, folder: Path) -> None:
-    """A request goes in and a certificate comes out, which verifies offline; both services say the same."""
+    """Check that a request gets a certificate, which verifies offline, and that both services report the same."""
     request = client.deletion_requests.create(subject_id="train-00042", regulation="gdpr")
     assert client.deletion_requests.wait(request.id, timeout_seconds=600).outcome == "forgotten"
     certificates = to_json(client.deletion_requests.certificates(request.id))
@@ -221,7 +223,7 @@ def forgets(deployment: Deployment, client: Client, model: ModelOut, folder: Pat
 
 
 def forgets_though_a_worker_is_killed(deployment: Deployment, client: Client) -> None:
-    """Requests that were accepted while no worker ran, and whose worker is then killed, are each certified once."""
+    """Check that requests accepted while no worker ran, and whose worker is then killed, are each certified once."""
     deployment.compose("stop", "worker")
     everybody = [f"train-{number:05d}" for number in range(1000, 1100)]
     requests = [client.deletion_requests.create(subject_id=subject) for subject in everybody]
@@ -238,7 +240,7 @@ def forgets_though_a_worker_is_killed(deployment: Deployment, client: Client) ->
 
 
 def stops_gracefully(deployment: Deployment, client: Client, dataset_id: str) -> None:
-    """A worker that is told to stop finishes its run first; what is asked for meanwhile waits for the next worker."""
+    """Check that a worker finishes its run when it is stopped; requests made meanwhile wait for the next worker."""
     model = client.models.create(name="another", dataset_id=dataset_id)
 
     def steps_done() -> int:
@@ -264,12 +266,12 @@ def comes_back_whole(deployment: Deployment) -> None:
 
 
 def says_nothing_about_anybody(deployment: Deployment) -> None:
-    """No log of any container names a person."""
+    """Check that no log of any container names a person."""
     assert "train-0" not in deployment.compose("logs", "--no-color").stdout
 
 
 def crash_loop_is_seen(deployment: Deployment, folder: Path) -> None:
-    """`up --wait` fails for a worker that dies as often as it is started."""
+    """Check that `up --wait` fails for a worker that dies at every start."""
     (folder / "broken.yml").write_text("services: { worker: { environment: { LETHE_LOG_LEVEL: loud } } }\n")
     up = ("up", "--detach", "--no-deps", "--wait", "--wait-timeout", "40", "worker")
     assert deployment.compose(*up, files=(folder / "broken.yml",), check=False).returncode != 0

@@ -1,4 +1,4 @@
-"""The two distributions: `lethe-sdk`, which a customer installs beside their own code, and the server."""
+"""The two distributions: `lethe-sdk`, which a customer installs next to their own code, and the server."""
 
 import importlib.metadata
 import os
@@ -57,7 +57,7 @@ print(f"{verdict.guarantees[0].epsilon:.6g}")
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Both, as they are published, by the name of the distribution."""
+    """Build both wheels as they are published, by the name of the distribution."""
     made: Path = tmp_path_factory.mktemp("wheels")
     for source in (ROOT / "lethe", ROOT):
         command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(made)]
@@ -66,7 +66,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def needed(requirements: list[str], *, found: set[str] | None = None) -> set[str]:
-    """The distributions that these need, and theirs, of those that are installed here."""
+    """Return the installed distributions that these need, recursively."""
     found = set() if found is None else found
     for requirement in map(Requirement, requirements):
         is_needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
@@ -77,7 +77,7 @@ def needed(requirements: list[str], *, found: set[str] | None = None) -> set[str
 
 
 def asked_by(wheel: Path, *extras: str) -> list[str]:
-    """The requirements of a wheel, with those of its extras."""
+    """Return the requirements of a wheel, with those of its extras."""
     with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         lines = archive.read(name).decode().splitlines()
@@ -92,7 +92,7 @@ def asked_by(wheel: Path, *extras: str) -> list[str]:
 
 
 def files_of(names: set[str]) -> Iterator[tuple[Path, Path]]:
-    """Every file of these distributions, and where it is below site-packages."""
+    """Yield every file of these distributions and its place below site-packages."""
     for name in names:
         for file in importlib.metadata.files(name) or ():
             if ".." not in file.parts and file.suffix != ".pyc":
@@ -101,7 +101,7 @@ def files_of(names: set[str]) -> Iterator[tuple[Path, Path]]:
 
 @pytest.fixture
 def environment(tmp_path: Path, wheels: dict[str, Path]) -> Callable[..., Path]:
-    """Make an empty environment with the SDK, and what the SDK says that it needs, and nothing else."""
+    """Create an empty environment with only the SDK and its declared requirements."""
 
     def made(*extras: str) -> Path:
         folder = tmp_path / "environment"
@@ -118,7 +118,8 @@ def environment(tmp_path: Path, wheels: dict[str, Path]) -> Callable[..., Path]:
 
 
 def test_neither_takes_a_name_that_others_use(wheels: dict[str, Path]) -> None:
-    """What is installed at the top level is ours by name: no `app`, no `worker`, no `migrations`."""
+    """The top-level packages of the distributions are `lethe` and `lethe_server`, never `app`, `worker` or
+    `migrations`."""
     tops = {name: {one.split("/")[0] for one in zipfile.ZipFile(wheel).namelist()} for name, wheel in wheels.items()}
     ours = {name: {one for one in top if not one.endswith(".dist-info")} for name, top in tops.items()}
     assert ours == {"lethe_sdk": {"lethe"}, "lethe_server": {"lethe_server"}}
@@ -128,8 +129,8 @@ def test_neither_takes_a_name_that_others_use(wheels: dict[str, Path]) -> None:
 def test_a_customer_with_an_app_of_their_own(
     tmp_path: Path, environment: Callable[..., Path], settings: Settings, admin_key: str
 ) -> None:
-    """In an empty environment, beside a package `app`, the SDK makes a whole request and verifies its certificate and
-    the ledger with nothing of the server; numpy and scipy are loaded for the numbers alone. So does its command."""
+    """The SDK, in an empty environment next to a package `app`, makes a whole request and verifies its certificate and
+    the ledger without any server code; numpy and scipy are loaded only to recompute numbers. So does its command."""
     python = environment("verify", "cli")
     ours = tmp_path / "project"
     (ours / "app").mkdir(parents=True)
@@ -162,7 +163,8 @@ def test_a_customer_with_an_app_of_their_own(
 
 @pytest.mark.soak
 def test_the_sdk_alone_says_what_is_missing(environment: Callable[..., Path]) -> None:
-    """Without the extra, recomputing numbers ends in the name of what to install, and the command line in one line."""
+    """The SDK without the extra names the package to install when numbers are recomputed; the command line does so in
+    one line."""
     python = environment()
     done = subprocess.run(
         [python, "-I", "-c", "from lethe.cli import main; main()", "certificate", "verify", "x"],
@@ -175,7 +177,7 @@ def test_the_sdk_alone_says_what_is_missing(environment: Callable[..., Path]) ->
 
 
 def test_the_installed_server_is_found_by_its_own_processes(tmp_path: Path, wheels: dict[str, Path]) -> None:
-    """Where the server is installed, its commands and what they start see its folders as `app` and `worker`."""
+    """The commands of an installed server, and the processes they start, import its folders as `app` and `worker`."""
     with zipfile.ZipFile(wheels["lethe_server"]) as archive:
         archive.extractall(tmp_path)
     program = (

@@ -29,7 +29,7 @@ HEAD = b"Host: lethe\r\nContent-Type: application/json\r\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """A running Caddy. `log`: all that it has written."""
+    """A running Caddy. `log` is everything that it has written."""
 
     port: int
     log: Path
@@ -97,7 +97,7 @@ def edge(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def gateway(settings: Settings) -> Iterator[str]:
-    """The address of a gateway that believes what a proxy on this machine says of its clients."""
+    """Return the address of a gateway that trusts the client addresses of a proxy on this machine."""
     trusting = settings.model_copy(update={"trusted_proxies": "127.0.0.1", "failed_calls_per_minute": 5})
     with processes.gateway(trusting) as (_, address):
         yield address
@@ -119,13 +119,13 @@ def everything(connection: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("name", ["Caddyfile", "Caddyfile.tls"])
 def test_the_files_are_formatted(name: str) -> None:
-    """`caddy fmt` changes nothing, but for white space that Caddy 2.6 adds after an import."""
+    """`caddy fmt` changes nothing but white space that Caddy 2.6 adds after an import."""
     formatted = subprocess.run([caddy(), "fmt", str(DEPLOY / name)], capture_output=True, text=True, check=False)
     assert [line.rstrip() for line in formatted.stdout.split("\n")] == (DEPLOY / name).read_text().split("\n")
 
 
 def test_no_two_servers_share_a_port() -> None:
-    """Each port has one server, so that no connection comes to one that does not know its site."""
+    """Each port has one server, so that no connection reaches a server that does not know its site."""
     adapt = [caddy(), "adapt", "--adapter", "caddyfile", "--config", str(DEPLOY / "Caddyfile.tls")]
     environment = os.environ | {"DOMAIN": "lethe.example.com"}
     adapted = subprocess.run(adapt, env=environment, capture_output=True, text=True, check=True)
@@ -134,7 +134,7 @@ def test_no_two_servers_share_a_port() -> None:
 
 
 def test_half_sent_heads_are_closed_in_time(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """Heads that trickle or stop in the middle are closed when their time is over, and others are served meanwhile."""
+    """Request heads that trickle or stop are closed after a timeout, and other calls are served meanwhile."""
     proxy = edge(gateway, {"read_header 10s": "read_header 2s"})
     with contextlib.ExitStack() as stack:
         half = [stack.enter_context(proxy.connect()) for _ in range(300)]
@@ -166,7 +166,7 @@ def test_trickling_bodies_are_closed_in_time(gateway: str, edge: Start, key: dic
 
 
 def test_slow_bodies_without_a_key_take_no_place(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """Clients without a key that stop in the middle of a body are refused at once, or keep nobody from logging in."""
+    """Clients without a key that stop in the middle of a body are refused at once or at least do not block others."""
     proxy = edge(gateway)
     with contextlib.ExitStack() as stack:
         for path in [b"/v1/deletion-requests"] * 100 + [b"/admin/login"] * 100:
@@ -178,7 +178,7 @@ def test_slow_bodies_without_a_key_take_no_place(gateway: str, edge: Start, key:
 
 
 def test_the_head_is_bounded(gateway: str, edge: Start) -> None:
-    """A head of 32 KiB is passed on, and a longer one refused with 431."""
+    """A request head of 32 KiB is passed on, and a longer one refused with 431."""
     proxy = edge(gateway)
     assert proxy.get("/healthz", **{"X-Long": "a" * 30_000}).status_code == 200
     with proxy.connect() as connection:
@@ -187,7 +187,7 @@ def test_the_head_is_bounded(gateway: str, edge: Start) -> None:
 
 
 def test_the_body_is_bounded(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """A body larger than the edge accepts is refused as the gateway refuses proxy."""
+    """A body larger than the edge accepts is refused as the gateway refuses it."""
     proxy = edge(gateway, MAX_BODY="100KB")
     answer = httpx.post(f"{proxy.url}/v1/deletion-requests:batch", headers=key, content=b" " * 200_000, timeout=60)
     assert (answer.status_code, answer.json()["code"]) == (413, "upload_too_large")
@@ -195,7 +195,8 @@ def test_the_body_is_bounded(gateway: str, edge: Start, key: dict[str, str]) -> 
 
 
 def test_json_is_compressed_and_pages_are_not(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """Answers of the API are compressed, and never those with the token of a form beside what an attacker chose."""
+    """Answers of the API are compressed, and pages that combine a form's token with text an attacker may choose never
+    are."""
     proxy = edge(gateway)
 
     def raw(path: str, accepted: str = "gzip") -> tuple[str | None, bytes]:
@@ -214,7 +215,7 @@ def test_json_is_compressed_and_pages_are_not(gateway: str, edge: Start, key: di
 
 
 def test_problems_are_compressed(edge: Start) -> None:
-    """Compression is for JSON by its media type, whatever the status, and for no path of pages."""
+    """Compression depends on the media type JSON, whatever the status, and never applies to pages."""
     answers = {"application/json": "gzip", "application/problem+json; a=b": "gzip", "text/html": None, "text/csv": None}
     for media_type, coding in answers.items():
         pages = f'respond "{LONG}" 200\n\theader Content-Type "{media_type}"\n'
@@ -235,7 +236,7 @@ def test_the_address_of_a_client_is_passed_on(gateway: str, edge: Start) -> None
 
 
 def test_nobody_else_is_believed(settings: Settings) -> None:
-    """A gateway without trusted proxies counts by the address of the connection, on the loopback too."""
+    """A gateway without trusted proxies counts by the address of the connection, even on the loopback."""
     with processes.gateway(settings.model_copy(update={"failed_calls_per_minute": 5})) as (_, address):
         headers = [{"Authorization": "Bearer no", "X-Forwarded-For": f"10.0.0.{n}"} for n in range(6)]
         codes = [httpx.get(f"{address}/v1/models", headers=one, timeout=60).status_code for one in headers]
@@ -243,7 +244,8 @@ def test_nobody_else_is_believed(settings: Settings) -> None:
 
 
 def test_a_gateway_that_is_away(edge: Start) -> None:
-    """The answer is a problem that tells to repeat the call, and the edge logs nobody's subject id, however much."""
+    """The answer is a problem that asks to repeat the call, and the edge's log contains no subject id even at debug
+    level."""
     proxy = edge(f"127.0.0.1:{free_port()}", {"\tlog {\n": "\tdebug\n\tlog {\n"})
     for path in ("/v1/deletion-requests?subject_id=somebody@example.com", "/v1/datasets/ds_1/subjects/somebody-else"):
         answer = proxy.get(path, **{"Idempotency-Key": "somebody-again"})
@@ -256,7 +258,7 @@ def test_a_gateway_that_is_away(edge: Start) -> None:
 
 
 def test_https_by_the_name_of_the_host(gateway: str, edge: Start) -> None:
-    """With DOMAIN the edge speaks HTTPS, which the gateway knows; monitoring stays on the loopback."""
+    """The edge serves HTTPS if DOMAIN is set, which the gateway recognizes; monitoring stays on the loopback."""
     port = free_port()
     # No certificate of the test gets into the trust store of this machine, and port 80 stays free.
     options = {"\tadmin off\n": "\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n"}

@@ -1,4 +1,4 @@
-"""What must be true of an installation whatever happened to it."""
+"""Invariants of an installation that must hold after any fault."""
 
 from collections import Counter
 from itertools import pairwise
@@ -34,8 +34,8 @@ from tests.stored import rows_of
 
 
 def assert_all_done_once(installation: Installation) -> None:
-    """Every request completed once, no row forgotten or lost, no version line forked, no old weights, ledger and audit
-    logs whole, and who asked is not taken in again."""
+    """Check that every request completed once, no row is forgotten or lost, no version line forked, no old weights
+    remain, ledger and audit logs verify, and people with requests are not added again."""
     with installation.database.reading() as session:
         assert set(session.scalars(sa.select(Run.status))) <= {"published", "abandoned", "failed"}
         ledgers.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))

@@ -1,4 +1,4 @@
-"""Installations whose leases are short, so that what a dead worker held is soon free."""
+"""Installations with short leases, so that the runs of a dead worker are soon free."""
 
 import pytest
 
@@ -13,5 +13,5 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def upload() -> bytes:
-    """2000 made-up people, one row each."""
+    """Return an upload of 2000 made-up people, one row each."""
     return npz(rows=2000)

@@ -1,7 +1,6 @@
-"""A deployment as production has it, of real processes on the loopback, any of which may be killed at any moment.
+"""A deployment as in production, of real processes on the loopback, any of which may be killed at any moment.
 
-Two gateways, the accounting service, three Celery workers, beat; Redis; PostgreSQL.
-"""
+It has two gateways, the accounting service, three Celery workers, beat, Redis and PostgreSQL."""
 
 import contextlib
 import os
@@ -23,7 +22,7 @@ from tests.postgres.server import Server
 
 
 class Service:
-    """A command that is started again when it has ended, as whoever supervises it does."""
+    """A command that is restarted when it has ended, as a supervisor does."""
 
     def __init__(self, name: str, settings: Settings, *words: str, folder: Path) -> None:
         self.name = name
@@ -35,10 +34,10 @@ class Service:
         self._began = 0
         self.child: Child
         self.sessions: list[int] = []
-        """Of all its processes so far: whatever a process starts is in its session."""
+        """Sessions of all processes so far: a process that another starts is in the same session."""
 
     def start(self, *, hop: str | None = None, act: hops.Act = hops.die) -> None:
-        """A Celery worker does `act` to itself when it first comes to `hop`."""
+        """Start the service. A Celery worker does `act` to itself when it first reaches `hop`."""
         self._began = len(self.log()) if self._log.exists() else 0
         started = processes.command(self._settings, *self._words, log=self._log, hop=hop, act=act)
         self.child = self._stack.enter_context(started)
@@ -46,7 +45,7 @@ class Service:
         self.sessions.append(self.child.process.pid)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the process with -9."""
         self._stack.close()
 
     def restart_if_ended(self) -> str | None:
@@ -59,7 +58,7 @@ class Service:
         return said
 
     def ready(self) -> None:
-        """Wait until a Celery worker hears the broker: until it waits for a message there."""
+        """Wait until a Celery worker waits for a message of the broker."""
         broker_url = self._settings.broker_url
         assert broker_url
         url = broker_url.get_secret_value()
@@ -76,7 +75,7 @@ class Service:
         return {one.laddr.port for one in self.process().net_connections() if one.raddr}
 
     def process(self) -> psutil.Process:
-        """The latest."""
+        """Return the latest process."""
         return psutil.Process(self.sessions[-1])
 
     def log(self) -> str:
@@ -107,7 +106,7 @@ def celery_beat(settings: Settings, *, folder: Path) -> Service:
 
 
 class Deployment:
-    """All of it. `settings` are those of its workers."""
+    """The whole deployment. `settings` are its workers'."""
 
     def __init__(self, settings: Settings, database: Server, broker: Redis, folder: Path) -> None:
         self.settings = settings
@@ -124,7 +123,7 @@ class Deployment:
         self.services = [*self.gateways, self.accounting, *self.workers, self.beat]
 
     def runs(self) -> list[psutil.Process]:
-        """The processes of all runs that are under way."""
+        """Return the processes of all current runs."""
         found = []
         for worker in self.workers:
             with contextlib.suppress(psutil.Error):
@@ -132,7 +131,7 @@ class Deployment:
         return found
 
     def zombies(self) -> list[psutil.Process]:
-        """Dead processes that nobody waits for."""
+        """Return dead processes that no parent has reaped."""
         below = [child for service in self.services for child in service.process().children(recursive=True)]
         return [process for process in below if _status(process) == psutil.STATUS_ZOMBIE]
 
@@ -148,7 +147,7 @@ class Deployment:
 
 @contextlib.contextmanager
 def deployed(settings: Settings, database: Server, folder: Path) -> Iterator[Deployment]:
-    """Everything started, and killed when the block ends; `settings` name the database, which has nothing in it yet."""
+    """Start everything, and kill it when the block ends; `settings` name the database, which is still empty."""
     broker = Redis(folder)
     settings = settings.model_copy(update={"broker_url": SecretStr(broker.url)})
     installations.set_up(settings)

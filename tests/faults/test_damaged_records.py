@@ -28,7 +28,7 @@ RECORD: Any = Record.__table__
 
 
 class Bit:
-    """One of a column of somebody's record, which is another until it is mended."""
+    """A flipped bit in a column of a person's record, until it is mended."""
 
     def __init__(self, installation: Installation, dataset_id: str, slot: int, column: str) -> None:
         self._installation, self._dataset_id, self._slot, self._column = installation, dataset_id, slot, column
@@ -60,7 +60,7 @@ def _recheck(gateway: TestClient, dataset_id: str) -> Any:
 
 
 def _verify(installation: Installation) -> None:
-    """A round over all records, whenever the gateway's own chore began the last one."""
+    """Verify all records once, whenever the gateway's own job began its last round."""
     with installation.database.writing() as session:
         session.execute(sa.update(Dataset).values(records_verified_at=None, records_verified_to=None))
     periodic_jobs.verify_records(installation)
@@ -83,8 +83,8 @@ def test_a_flipped_bit_is_no_absence(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """It is found and named; until it is mended and rechecked nobody is erased, and nobody is told that nothing is
-    held, whoever starts again; then everybody gets what they asked for."""
+    """A flipped bit is found and named. Until it is mended and rechecked no person is erased and no request is told
+    that nothing is held, even after a restart; then all requests are served."""
     dataset_id = new_dataset(rows=30)["id"]
     slots = slots_of(installation, dataset_id, "p3", "p4")
     bit = Bit(installation, dataset_id, slots[0], column)
@@ -124,7 +124,7 @@ def test_a_flipped_bit_is_no_absence(
 def test_a_reference_that_is_no_text_any_more(
     installation: Installation, gateway: TestClient, new_dataset: Make, get: Get
 ) -> None:
-    """A bit that makes it another than UTF-8 is found like any other."""
+    """A flipped bit that makes the reference invalid UTF-8 is found like any other."""
     dataset_id = new_dataset(rows=30)["id"]
     if installation.database.engine.dialect.name == "postgresql":
         pytest.skip("PostgreSQL takes no such text from a client")
@@ -139,7 +139,7 @@ def test_a_reference_that_is_no_text_any_more(
 def test_a_run_verifies_whom_it_erases(
     column: str, installation: Installation, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A record that is to be erased and is not what was written stops the dataset, and nobody's row is touched."""
+    """A record to be erased that was changed stops the dataset, and no row is touched."""
     dataset_id = new_dataset(rows=30)["id"]
     before = rows_of(installation, dataset_id)
     asked = forget("p3")["id"]
@@ -156,7 +156,7 @@ def test_a_run_verifies_whom_it_erases(
 def test_a_run_verifies_where_rows_are_to_go(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A slot of an addition that is not the one that was promised stops the dataset before anything is written."""
+    """An addition whose slot is not the reserved one stops the dataset before anything is written."""
     dataset_id = new_dataset(rows=30)["id"]
     forget("p3")
     assert work() == 1
@@ -172,8 +172,8 @@ def test_a_run_verifies_where_rows_are_to_go(
 def test_a_request_from_before_the_damage_was_found(
     installation: Installation, gateway: TestClient, new_dataset: Make, work: Callable[[], int]
 ) -> None:
-    """Who asked while nobody knew of the damage, and would be told after their grace time that nothing is held, is not
-    told so; once the record is sound they are found."""
+    """A request from before the damage was found does not complete with nothing held at the end of its grace period;
+    once the record is sound its person is found."""
     patient = Policy(grace_seconds=3600)
     dataset_id = new_dataset(rows=30)["id"]
     [slot] = slots_of(installation, dataset_id, "p3")
@@ -199,8 +199,8 @@ def test_a_request_from_before_the_damage_was_found(
 def test_a_request_is_not_done_while_another_dataset_may_hold_them(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Who is erased from a sound dataset is not said to be forgotten until a damaged one can tell; then they are
-    erased from that one too. A request that names the sound one alone is done."""
+    """A person erased from a sound dataset does not count as forgotten until a damaged dataset is mended, and is then
+    erased from it too. A request for only the sound dataset completes."""
     damaged, sound = new_dataset(rows=30)["id"], new_dataset(rows=30, seed=1)["id"]
     [slot], [in_sound] = slots_of(installation, damaged, "p3"), slots_of(installation, sound, "p3")
     bit = Bit(installation, damaged, slot, "subject_ref")
@@ -224,7 +224,7 @@ def test_a_request_is_not_done_while_another_dataset_may_hold_them(
 def test_no_absence_is_signed_meanwhile(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
-    """Of a request that was told before that nothing is held there is no signed statement while that is in doubt."""
+    """A request that completed with nothing held has no signed statement while damage puts that in doubt."""
     dataset_id = new_dataset(rows=30)["id"]
     asked = forget("stranger")["id"]
     assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None
@@ -237,8 +237,8 @@ def test_no_absence_is_signed_meanwhile(
 
 
 def test_an_app_sees_the_same_of_everybody(installation: Installation, gateway: TestClient, new_dataset: Make) -> None:
-    """While records are damaged, what a key that may not know is shown of somebody who is held and of a stranger
-    differs in nothing."""
+    """While records are damaged, a key that may not know who is held sees no difference between a held person and a
+    stranger."""
     dataset_id = new_dataset(rows=30)["id"]
     Bit(installation, dataset_id, 3, "subject_ref")
     _verify(installation)
@@ -264,7 +264,7 @@ def _differs_anyhow(name: str) -> bool:
 def test_who_consented_since_is_not_erased(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """Rows that are there by a consent after the request are not what is asked for when it is looked up again."""
+    """Rows that were added by a consent after the request are not erased when the request is looked up again."""
     dataset_id = new_dataset(rows=30)["id"]
     bit = Bit(installation, dataset_id, *slots_of(installation, dataset_id, "p3"), "subject_ref")
     _verify(installation)

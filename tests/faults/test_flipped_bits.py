@@ -1,4 +1,5 @@
-"""One bit of any file that we keep is another: found before anything is published or erased, named, and so for good."""
+"""A flipped bit in any stored file is found before anything is published or erased, is named, and is reported every
+time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -97,8 +98,8 @@ FILES_OF_ADDITIONS: dict[str, tuple[str, Callable[[World], Path]]] = {
 def test_rows_at_rest(
     what: str, place: int, world: Callable[..., World], settings: Settings, gateway: TestClient, get: Get, work: Any
 ) -> None:
-    """The first run stops and names what it found; no run is begun after that, whoever starts again, and a recheck
-    finds it again. With the right file back, a recheck lets everything go on."""
+    """The first run stops and names the damage; no later run begins, even after restarts, and a recheck finds it again.
+    Once the right file is back, a recheck lets everything continue."""
     kind, choose = FILES[what]
     made = world(adding=True)
     file = choose(made)
@@ -133,8 +134,8 @@ def test_rows_at_rest(
 def test_an_addition_at_rest(
     what: str, place: int, world: Callable[..., World], gateway: TestClient, get: Get, work: Any
 ) -> None:
-    """A flipped bit in an addition that waits drops that addition and stops nobody's erasure: neither a sweep nor a
-    recheck that meets it first stops the dataset, and the next run forgets who asked."""
+    """A flipped bit in a waiting addition drops that addition and delays no erasure: neither a sweep nor a recheck that
+    finds it first stops the dataset, and the next run serves the requests."""
     kind, choose = FILES_OF_ADDITIONS[what]
     made = world(adding=True)
     file = choose(made)
@@ -156,7 +157,7 @@ def test_an_addition_at_rest(
 
 
 def test_a_root_in_the_database(world: Callable[..., World], get: Get, work: Any, gateway: TestClient) -> None:
-    """A database that names another root stops the dataset as well."""
+    """A database that names another root stops the dataset too."""
     made = world()
     with made.installation.database.writing() as session:
         dataset = session.get_one(Dataset, made.dataset)
@@ -175,7 +176,7 @@ def test_a_root_in_the_database(world: Callable[..., World], get: Get, work: Any
 
 @pytest.mark.parametrize("place", [0, 40])
 def test_the_key_encryption_key(place: int, world: Callable[..., World], get: Get, work: Any) -> None:
-    """With another key-encryption key nobody does anything, at every try; nothing is damaged once it is back."""
+    """A changed key-encryption key stops every attempt to work; nothing is damaged once it is put back."""
     made = world()
     kek = made.installation.settings.resolved_key_encryption_key_file()
     right = kek.read_bytes()
@@ -194,7 +195,7 @@ def test_the_key_encryption_key(place: int, world: Callable[..., World], get: Ge
 @pytest.mark.parametrize("place", [0, 20, 60])
 @pytest.mark.parametrize("pattern", ["{}.sealed", "keys/{}.key"])
 def test_weights(pattern: str, place: int, world: Callable[..., World], get: Get, work: Any) -> None:
-    """Live weights that do not open are not gone on from: the run says so, and the model learns again."""
+    """Live weights that do not open are not continued: the run reports it, and the model relearns."""
     made = world()
     file = made.weights(pattern)
     file.write_bytes(flipped(file.read_bytes(), place))
@@ -221,7 +222,7 @@ HOPS: dict[str, tuple[Any, str]] = {
 def test_rows_between_the_commits_of_a_run(
     hop: str, pattern: str, world: Callable[..., World], settings: Settings, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What changes while a run is at work is found by it, or by whoever goes on: no version comes of it."""
+    """Rows that change while a run works are found by it or its successor, and no version is published."""
     made = world()
     owner, name = HOPS[hop]
     original = getattr(owner, name)
@@ -248,7 +249,7 @@ def test_rows_between_the_commits_of_a_run(
 
 
 def test_an_older_copy_put_back_brings_nobody_back(world: Callable[..., World], get: Get, work: Any) -> None:
-    """Blocks, keys and manifests of an older copy beside those on record are seen by nobody, and swept."""
+    """Blocks, keys and manifests of an older copy next to the recorded ones are never read, and are swept."""
     made = world()
     older = {file: file.read_bytes() for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)}
     assert work() == 1
@@ -270,7 +271,7 @@ def test_an_older_copy_put_back_brings_nobody_back(world: Callable[..., World], 
 def test_an_older_copy_in_the_place_of_the_rows_is_refused(
     world: Callable[..., World], get: Get, work: Any, forget: Make
 ) -> None:
-    """Where an older copy is all that is there, the dataset is damaged: nobody comes back."""
+    """An older copy in place of the rows is refused as damage, so erased people do not return."""
     made = world()
     older = {file: file.read_bytes() for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)}
     assert work() == 1

@@ -1,4 +1,4 @@
-"""A disk that is full while a run wants to write what it made."""
+"""A disk that is full while a run wants to write its results."""
 
 import contextlib
 import shutil
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.service
 
 @contextlib.contextmanager
 def _mounted(folder: Path, *, megabytes: int) -> Iterator[Path]:
-    """A file system of its own in a new folder."""
+    """Mount a separate file system in a new folder."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "small", folder]
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
@@ -44,7 +44,7 @@ def _mounted(folder: Path, *, megabytes: int) -> Iterator[Path]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte."""
+    """Mount a file system of one megabyte."""
     with _mounted(tmp_path / "disk", megabytes=1) as folder:
         yield folder
 
@@ -66,7 +66,8 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
 def test_the_run_waits_for_room(
     settings: Settings, small_disk: Path, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """A run that cannot write its weights fails, publishes nothing and leaves nothing; the next that can, does."""
+    """A run that cannot write its weights fails, publishes nothing and leaves nothing; the next run with enough room
+    succeeds."""
     before = _files(small_disk)
     ballast = small_disk / "ballast"
     _fill(ballast)
@@ -87,8 +88,8 @@ def test_the_run_waits_for_room(
 def test_erasing_waits_for_room(
     small_disk: Path, installation: Installation, live: dict[str, Any], forget: Make, work: Any
 ) -> None:
-    """On a full disk the person's rows cannot be sealed anew: they stay, nobody is said to be erased, and both are done
-    when there is room."""
+    """On a full disk a person's rows cannot be sealed again: they stay, the person does not count as erased, and both
+    are done when there is room."""
     _fill(small_disk / "ballast")
     [slot] = slots_of(installation, live["dataset_id"], "p3")
     forget("p3")
@@ -108,7 +109,7 @@ def test_erasing_waits_for_room(
 def test_a_model_that_is_learned_again_when_there_is_room(
     small_disk: Path, installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Any
 ) -> None:
-    """A first run that found the disk full once or twice is done when there is room."""
+    """A first run that found the disk full once or twice succeeds when there is room."""
     dataset = new_dataset()
     _fill(small_disk / "ballast")
     model = new_model(dataset["id"])
@@ -140,7 +141,7 @@ def _failed(installation: Installation) -> list[str | None]:
 
 @pytest.fixture
 def full(at_large: Settings, tmp_path: Path) -> Iterator[tuple[Settings, Path]]:
-    """An installation whose data folder is on a file system of its own; what fills it is removed by its file."""
+    """Return an installation whose data folder is on a separate file system, and the file that can fill it."""
     with _mounted(tmp_path / "full", megabytes=64) as folder:
         settings = at_large.model_copy(update={"data_dir": folder / "data"})
         installations.set_up(settings)
@@ -153,8 +154,8 @@ def at_large() -> Settings:
 
 
 def test_calls_are_told_to_come_back(full: tuple[Settings, Path]) -> None:
-    """On a full disk requests and uploads get 503 and Retry-After, and readiness says no; repeated later, each is done
-    once, and nothing else was."""
+    """On a full disk requests and uploads return 503 with Retry-After, and readiness fails; repeated later, each is
+    done once, and nothing else was stored."""
     settings, ballast = full
     key = settings.resolved_admin_key_file().read_text().strip()
     with TestClient(create_app(settings), raise_server_exceptions=False) as gateway:
@@ -191,7 +192,7 @@ def test_calls_are_told_to_come_back(full: tuple[Settings, Path]) -> None:
     "words", [["migrate"], ["rotate-key"], ["backup", "archive", "--key-file", "key"], ["ledger", "verify"]]
 )
 def test_a_command_on_a_full_disk_ends_in_one_line(set_up_once: Path, tmp_path: Path, words: list[str]) -> None:
-    """Where the database's disk is full, a command says so in one line, without a traceback."""
+    """A command on a full disk ends with a one-line error, without a traceback."""
     with _mounted(tmp_path / "small", megabytes=3) as folder:
         data = shutil.copytree(set_up_once, folder / "data")
         with contextlib.suppress(OSError), (folder / "ballast").open("wb") as ballast:

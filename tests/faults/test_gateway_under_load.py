@@ -1,4 +1,4 @@
-"""A gateway that is asked for more than it can do, and one that is killed while it is asked."""
+"""A gateway with more calls than it can serve, and one that is killed under load."""
 
 import threading
 from collections import Counter
@@ -27,7 +27,7 @@ def upload(client: httpx.Client) -> None:
 @pytest.mark.soak
 @on_both
 def test_killed_under_load(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """After kill -9 every request that was answered is there, whole, and nothing is there by halves."""
+    """Every answered request is stored completely after kill -9, and nothing is stored partly."""
     answered: list[str] = []
     enough = threading.Event()
     headers = {"Authorization": f"Bearer {admin_key}"}
@@ -71,7 +71,7 @@ def test_killed_under_load(settings: Settings, installation: Installation, admin
 @pytest.mark.soak
 @on_both
 def test_killed_in_a_batch(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """A batch that kill -9 cut off goes on where it was when it is sent again: everybody once."""
+    """A batch that kill -9 interrupted continues when it is sent again, with one request per person."""
     once = {"Authorization": f"Bearer {admin_key}", "Idempotency-Key": "batch"}
     batch = {"requests": [{"subject_id": f"p{number}", "external_id": str(number)} for number in range(5000)]}
 
@@ -95,7 +95,7 @@ def test_killed_in_a_batch(settings: Settings, installation: Installation, admin
 
 @on_both
 def test_more_calls_than_it_can_take(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """While the database is held up, calls beyond a limit are refused at once; the others are served later."""
+    """While the database is blocked, calls beyond a limit are refused at once; the others are served later."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     limits = httpx.Limits(max_connections=None)
     with (

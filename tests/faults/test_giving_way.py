@@ -1,4 +1,4 @@
-"""A worker that dies while its learning stands still for a deletion: neither is lost, neither is done twice."""
+"""A worker that dies while its learning is suspended for a deletion: neither run is lost or done twice."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ def test_killed_while_learning_stands_still(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Both runs of the dead worker are handed back; another one forgets the person and learns the model."""
+    """Both runs of the dead worker are handed back; another worker forgets the person and learns the model."""
     asked = new_dataset("asked", rows=60)
     new_model(asked["id"], noise_scale=0.02)
     assert work() == 1

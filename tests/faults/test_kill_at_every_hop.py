@@ -1,4 +1,4 @@
-"""A worker, a gateway or everything is killed (-9) somewhere on the walk and started again."""
+"""A worker, a gateway or everything is killed (-9) at a hop and restarted."""
 
 import contextlib
 import signal
@@ -48,9 +48,10 @@ AT_DEATH = {
     "old key zeroed": (0, 1, 2),
     "old weights gone": (0, 1, 2),
 }
-"""What the database says of a worker killed at each hop: runs under way, erasures confirmed, versions published.
+"""Expected state of the database after a worker was killed at each hop: running runs, confirmed erasures and published
+versions.
 
-The dataset has two models; where the hop comes after publication it has one, so that nothing else is to be done."""
+The dataset has two models, or one if the hop comes after publication, so that no other work remains."""
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,8 @@ def test_worker_killed_while_unlearning(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Wherever the worker is killed, another completes the same request once, for every model of the dataset."""
+    """A worker killed at any hop is succeeded by another, which completes the same request once, for every model of the
+    dataset."""
     dataset = new_dataset(rows=60, rows_each=2)
     models = 1 if AT_DEATH[hop][0] == 0 and AT_DEATH[hop][1] == 1 else 2
     for _ in range(models):
@@ -91,7 +93,8 @@ def test_worker_killed_while_unlearning(
 def test_worker_killed_while_learning(
     hop: str, settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """Wherever the worker is killed during a first run, the model is learned once and can then forget."""
+    """A worker killed at any hop of a first run is succeeded by another: the model is learned once and can then
+    forget."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"])
     with processes.worker(settings, name="first", hop=hop) as first:
@@ -125,8 +128,8 @@ def test_killed_in_the_middle_of_a_chain(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Of a run whose worker, process or fork server is killed no process is left after a second and no file; it is
-    done again, by another worker or by the same."""
+    """If the worker, process or fork server of a run is killed, none of its processes or files is left after a second;
+    the same or another worker repeats the run."""
     new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
     assert work() == 1
     before = _files(settings)
@@ -162,8 +165,8 @@ def _gone(process: psutil.Process) -> bool:
 
 
 def _files(settings: Settings) -> Counter[Path]:
-    """But for the database's, and the sign of life that a worker gives after five seconds. Of rows, how many of each
-    kind there are: each edit gives them new names."""
+    """Count the files, except those of the database and the sign of life that a worker writes after five seconds.
+    Blocks of rows are counted by kind, as each edit renames them."""
     there = (path.relative_to(settings.data_dir) for path in settings.data_dir.rglob("*"))
     kept = (path for path in there if not path.name.startswith("lethe.db") and "workers" not in path.parts)
     return Counter(path.parent / (path.suffix if "blocks" in path.parts else path.name) for path in kept)
@@ -202,7 +205,7 @@ def test_requests_that_come_while_a_worker_is_dead(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Requests made between a death and the next start, also for the same person, are completed once each."""
+    """Requests made between a death and the next start, including for the same person, complete once each."""
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -228,7 +231,7 @@ def test_gateway_killed_while_it_accepts(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Every request answered 202 is there after kill -9, whole; repeating all with their keys doubles none."""
+    """Every request answered 202 is stored completely after kill -9; repeating all with their keys duplicates none."""
     dataset = new_dataset(rows=400)
     new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -288,7 +291,7 @@ def test_gateway_killed_while_it_accepts(
 
 @pytest.mark.soak
 def test_everything_killed_and_started_again(tmp_path: Path, upload: bytes) -> None:
-    """`lethe up` killed -9 in the middle of a run takes its worker along; started again, it completes the request."""
+    """`lethe up` killed with -9 during a run takes its worker along; restarted, it completes the request."""
     data = tmp_path / "data"
     with processes.forked_up(data, lease_seconds="600") as up, _client(up, data) as client:
         model = _learned_model(client, upload)
@@ -305,7 +308,8 @@ def test_everything_killed_and_started_again(tmp_path: Path, upload: bytes) -> N
 
 @pytest.mark.soak
 def test_child_killed_under_lethe_up(tmp_path: Path, upload: bytes) -> None:
-    """A worker killed -9 in a run is started again at once, its run taken back long before the lease is over."""
+    """A worker killed with -9 during a run is restarted at once, and its run is taken back long before the lease is
+    over."""
     data = tmp_path / "data"
     with processes.forked_up(data, lease_seconds="600") as up, _client(up, data) as client:
         _learned_model(client, upload)
@@ -326,7 +330,7 @@ def test_child_killed_under_lethe_up(tmp_path: Path, upload: bytes) -> None:
 
 @pytest.mark.soak
 def test_uploads_of_a_killed_gateway_are_wiped(tmp_path: Path) -> None:
-    """Whatever a kill -9 in the middle of an upload leaves on disk is gone when `lethe up` has started again."""
+    """Files of an upload that a kill -9 interrupted are removed when `lethe up` starts again."""
     data = tmp_path / "data"
     big = b"x,y\n" + b"0.5,a\n0.25,b\n" * 500_000
     schema = '{"columns": {"x": {"kind": "numeric", "min": 0, "max": 1}, "y": {"role": "label", "values": ["a", "b"]}}}'
@@ -359,7 +363,7 @@ def _client(up: processes.ForkedUp, data: Path) -> Iterator[httpx.Client]:
 
 
 def _learned_model(client: httpx.Client, upload: bytes) -> dict[str, Any]:
-    """A model whose runs take long enough to be seen running."""
+    """Return a model whose runs take long enough to be observed."""
     dataset = client.post("/v1/datasets", data=FORM, files={"file": ("d.npz", upload)}).json()
     asked = {"name": "m", "dataset_id": dataset["id"], "l2": 5e-5, "noise_scale": 5e-4}
     model: dict[str, Any] = client.post("/v1/models", json=asked).json()

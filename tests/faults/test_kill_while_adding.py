@@ -1,4 +1,4 @@
-"""A worker is killed (-9), or sleeps, somewhere on the way of rows into a dataset that exists."""
+"""A worker is killed (-9), or sleeps, while it adds rows to an existing dataset."""
 
 import io
 import signal
@@ -29,8 +29,8 @@ KILLED = -signal.SIGKILL
 def waiting(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> dict[str, Any]:
-    """A dataset with two live models, four slots that became null, rows of three people that wait for these, and a
-    request of one of the three that came before them: its dataset, addition and request."""
+    """Create a dataset with two live models, four null slots, rows of three people that wait for these, and an earlier
+    request of one of the three; return its dataset, addition and request."""
     dataset = new_dataset(rows=60, rows_each=2)
     for _ in range(2):
         new_model(dataset["id"], noise_scale=0.02)
@@ -44,7 +44,8 @@ def waiting(
 
 
 def _assert_added_and_erased(installation: Installation, get: Get, waiting: dict[str, Any]) -> None:
-    """The rows are in their slots, but for the one that was to be erased; no model's chain goes on over them."""
+    """Check that the rows are in their slots, except the erased one, and that no model's chain continues across
+    them."""
     assert_all_done_once(installation)
     assert set(installation.rows.stored()) == {waiting["dataset"]}
     with installation.database.reading() as session:
@@ -71,7 +72,8 @@ def _assert_added_and_erased(installation: Installation, get: Get, waiting: dict
 def test_worker_killed_while_adding(
     hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get
 ) -> None:
-    """Wherever the worker is killed, another brings the rows into their slots once and ends whoever asked null."""
+    """A worker killed at any hop is succeeded by another, which writes the rows into their slots once and nulls those
+    of people with requests."""
     with processes.worker(settings, name="first", hop=hop) as first:
         assert first.died() == KILLED, first.log.read_text()
     with processes.worker(settings, name="second") as second:
@@ -88,7 +90,7 @@ def test_worker_killed_while_adding(
 def test_a_worker_sleeps_while_it_adds(
     hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get, work: Callable[[], int]
 ) -> None:
-    """A worker that wakes when another has written and erased writes nothing of what it was about to write."""
+    """A worker that wakes after another has written and erased writes none of its pending changes."""
     with processes.worker(settings, name="sleeper", hop=hop, act=hops.stop) as sleeper:
         sleeper.pause()
         wait_until(lambda: work() and get(f"/deletion-requests/{waiting['request']}")["status"] == "completed")

@@ -1,4 +1,4 @@
-"""Two workers on one database, a worker that sleeps through its lease, a bell that is lost or rung too often."""
+"""Two workers on one database, a worker that sleeps through its lease, and notifications that are lost or repeated."""
 
 import threading
 from collections import defaultdict
@@ -30,7 +30,7 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def two_by_two(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> list[dict[str, Any]]:
-    """Two datasets with two live models each; the same people are in both."""
+    """Return two datasets with two live models each and the same people."""
     datasets = [new_dataset(name, rows=60, seed=seed) for seed, name in enumerate(("one", "two"))]
     for dataset in datasets:
         for _ in range(2):
@@ -50,7 +50,7 @@ def _assert_one_run_per_dataset_at_a_time(installation: Installation) -> None:
 
 
 def test_workers_race_to_claim(settings: Settings, two_by_two: list[dict[str, Any]], forget: Make) -> None:
-    """Of eight workers that claim at the same moment, one gets each dataset that is due and the others get nothing."""
+    """If eight workers claim at the same moment, each due dataset goes to one worker and the others get nothing."""
     forget("p3")
     together = threading.Barrier(8)
 
@@ -70,7 +70,7 @@ def test_workers_race_to_claim(settings: Settings, two_by_two: list[dict[str, An
 def test_threads_share_the_work(
     settings: Settings, installation: Installation, two_by_two: list[dict[str, Any]], forget: Make
 ) -> None:
-    """Four workers in threads complete a stream of requests, each once, never two on one dataset at a time."""
+    """Four workers in threads complete a stream of requests, each once, and never two on one dataset at a time."""
     submitted = threading.Event()
 
     def run(number: int) -> int:
@@ -101,7 +101,7 @@ def test_threads_share_the_work(
 def test_processes_share_the_work(
     settings: Settings, installation: Installation, two_by_two: list[dict[str, Any]], forget: Make, get: Get
 ) -> None:
-    """Three worker processes complete a stream of requests, each once, never two on one dataset at a time."""
+    """Three worker processes complete a stream of requests, each once, and never two on one dataset at a time."""
     settings = settings.model_copy(update={"lease_seconds": 30.0})
     with (
         processes.worker(settings, name="a") as a,
@@ -134,7 +134,7 @@ def test_a_worker_sleeps_through_its_lease(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """What a worker does that was stopped past its lease, and woken when another had done its run, changes nothing."""
+    """A worker that was stopped past its lease changes nothing when it wakes after another has done its run."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -167,7 +167,7 @@ def test_a_late_worker_that_nobody_replaced_goes_on(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A worker that wakes after its lease, before anybody took its run, publishes it: once."""
+    """A worker that wakes after its lease, before its run was taken over, publishes it once."""
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -198,7 +198,7 @@ def test_heartbeat_keeps_a_long_run(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A run that takes several leases is not taken by another worker that looks for work all the time."""
+    """A run that takes several leases is not taken over by another worker that looks for work all the time."""
     settings = settings.model_copy(update={"lease_seconds": 4.0})  # no machine is silent for so long
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)
@@ -227,7 +227,7 @@ def test_heartbeat_keeps_a_long_run(
 def test_a_lost_bell_delays_no_longer_than_a_poll(
     settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """With nobody able to ring, the worker finds what there is to do by looking."""
+    """A worker finds its work by polling if no notification can reach it."""
     with processes.worker(settings) as worker:
         wait_until(lambda: worker.logged("worker.started"))
         notifier = settings.data_dir / "bell"
@@ -243,7 +243,7 @@ def test_a_lost_bell_delays_no_longer_than_a_poll(
 def test_a_bell_rung_too_often_changes_nothing(
     settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """A worker that looks only when woken does each run once however often, early or late the bell is rung."""
+    """A worker that only works when woken does each run once, however often, early or late it is notified."""
     notifier = PipeNotifier(settings.data_dir)
     patient = settings.model_copy(update={"poll_seconds": 600.0})
     with processes.worker(patient) as worker:

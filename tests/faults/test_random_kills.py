@@ -1,4 +1,4 @@
-"""A worker that is killed at random, over and over, while requests keep coming."""
+"""A worker that is killed at random, repeatedly, while requests keep arriving."""
 
 import random
 import threading
@@ -27,7 +27,7 @@ def test_worker_killed_at_random(
     get: Callable[[str], Any],
     work: Callable[[], int],
 ) -> None:
-    """After 20 kills during 30 requests over two datasets with two models each, all are completed, each once."""
+    """After 20 kills during 30 requests over two datasets with two models each, all complete, each once."""
     datasets = [new_dataset(name, rows=120, seed=seed) for seed, name in enumerate(("one", "two"))]
     for dataset in datasets:
         for _ in range(2):

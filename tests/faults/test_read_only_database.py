@@ -1,4 +1,4 @@
-"""A database that answers and refuses to change, as a standby does."""
+"""A database that answers and refuses changes, as a standby does."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ Switch = Callable[[bool], None]
 
 @pytest.fixture
 def read_only(settings: Settings, postgres: Server) -> Switch:
-    """Make the database read-only, or not, for whoever is connected too."""
+    """Make the database read-only or writable, for existing connections too."""
     name = settings.resolved_database_url().rsplit("/", 1)[1]
     of_others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}"
 
@@ -47,7 +47,8 @@ def test_the_gateway_says_when_to_come_back(
     new_model: Make,
     work: Any,
 ) -> None:
-    """What changes nothing is answered, what would is refused with 503 and loses nothing: repeated, it is done."""
+    """With a read-only database, calls that change nothing succeed; others return 503 and succeed when repeated
+    later."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     read_only(True)
@@ -66,7 +67,7 @@ def test_the_gateway_says_when_to_come_back(
 
 
 def test_nobody_looks_unseen(gateway: TestClient, read_only: Switch, new_dataset: Make) -> None:
-    """A look at who is there that cannot be recorded is refused with 503, and tells nothing."""
+    """A look-up of people that cannot be recorded is refused with 503, and reveals nothing."""
     dataset_id = new_dataset()["id"]
     gateway.post("/v1/deletion-requests", json={"subject_id": "p3"})
     looks = [
@@ -109,7 +110,7 @@ def test_the_worker_outlives_it(
     get: Get,
     work: Any,
 ) -> None:
-    """A worker whose database becomes read-only in a run publishes nothing; it works on when that is over."""
+    """A worker whose database becomes read-only during a run publishes nothing, and works again afterwards."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     request = forget("p3")

@@ -1,8 +1,7 @@
-"""A service's first lap, made once in the process that services of tests are forked from.
+"""Warm-up of a service, done once in the process that services of tests are forked from.
 
-Each service imports its features, configures its mappers and compiles its statements when it starts, most of the time
-that a short life takes. Forked ones find that done.
-"""
+Each service imports its features, configures its mappers and compiles its statements when it starts, which is most of
+the time that a short life takes; forked services inherit the result."""
 
 import gc
 import json
@@ -27,7 +26,7 @@ assert chain_process, "imported for the servers that fork the processes of runs"
 
 
 def _lap(folder: Path) -> None:
-    """Serve, learn of a request, and look for work, without a run: its process would be shared by all services."""
+    """Serve, accept a request and look for work, without a run, whose process all services would share."""
     settings = Settings(data_dir=folder / "data")
     installations.set_up(settings)
     admin_key = settings.resolved_admin_key_file().read_text().strip()

@@ -1,4 +1,4 @@
-"""Fixtures of features: those of the API, and for pages a browser that is not logged in and one that is."""
+"""Fixtures of features: those of the API, and for pages a browser without a login and one with a login."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -63,8 +63,8 @@ _HASHER = credentials._hasher
 
 @pytest.fixture(scope="session", autouse=True)
 def cheap_passwords() -> Iterator[None]:
-    """Hash passwords in next to no time. As the product does it, each takes a fifth of a second of processor, so that
-    nobody guesses the few that people remember."""
+    """Hash passwords quickly. The product takes a fifth of a second of processor time for each, so that remembered
+    passwords cannot be guessed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(credentials, "_hasher", functools.cache(lambda: PasswordHasher(time_cost=2, memory_cost=64)))
         yield
@@ -77,7 +77,7 @@ def costly_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _beside(gateway: TestClient) -> TestClient:
-    """A client with cookies of its own, in the event loop in which the gateway runs."""
+    """Return a client with its own cookies, in the event loop of the gateway."""
     client = TestClient(gateway.app, raise_server_exceptions=False)
     client.portal = gateway.portal
     return client
@@ -113,7 +113,7 @@ def somebody_with(gateway: TestClient, installation: Installation, by: Actor) ->
 
 @pytest.fixture
 def agent(gateway: TestClient, policy: Callable[..., None]) -> Agent:
-    """Registered, and with a token."""
+    """Return an agent that is registered and has a token."""
     policy(drp_business_id="BUSINESS", drp_claim="email", grace_seconds=3600)
     agent = Agent(gateway=gateway)
     agent.register()
@@ -123,7 +123,7 @@ def agent(gateway: TestClient, policy: Callable[..., None]) -> Agent:
 
 @pytest.fixture(scope="session")
 def signing_key() -> str:
-    """Made once: making one takes a second."""
+    """Create the signing key once, which takes a second."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, form, secret).decode()
@@ -131,7 +131,7 @@ def signing_key() -> str:
 
 @pytest.fixture
 def with_signing_key(installation: Installation, signing_key: str) -> None:
-    """An installation need not make the key of its OpenDSR certificate."""
+    """Give an installation a key for its OpenDSR certificate, so that it need not make one."""
     read_or_create(installation.settings.data_dir / "keys" / "opendsr.key", lambda: signing_key)
 
 

@@ -1,4 +1,4 @@
-"""Values that a chain computed and that must never be stored, as recorded by the probe in the worker's processes."""
+"""Values that a chain computed and that must never be stored, recorded by the probe in the worker's processes."""
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.forensics.forms import Patterns
 from tests.forensics.probe.sitecustomize import MASK
 
 FOLDER = Path(__file__).with_name("probe")
-"""Goes onto PYTHONPATH."""
+"""Folder that is added to PYTHONPATH."""
 
 
 def patterns(noted: Iterable[Path], *, but: Collection[bytes] = ()) -> Patterns:
@@ -26,7 +26,7 @@ def patterns(noted: Iterable[Path], *, but: Collection[bytes] = ()) -> Patterns:
 
 
 def of_weights(name: str, weights: NDArray[np.float64]) -> Patterns:
-    """Pairs from the beginning, the middle and the end are enough."""
+    """Return patterns of pairs from the beginning, the middle and the end, which suffice."""
     row, found = weights.ravel(), Patterns()
     for at in sorted({0, len(row) // 2, len(row) - 2}):
         for kind in ("<f8", ">f8", "<f4"):

@@ -1,8 +1,7 @@
-"""What lies packed in a file: zip and npz, gzip, zlib, Parquet, strings of a Redis dump, base64.
+"""Open content packed in a file: zip and npz, gzip, zlib, Parquet, strings of a Redis dump, base64.
 
-Carved by their signatures wherever they begin, whole or cut off, so that a container within a page of a database, a
-message of a broker or the free space of a file is opened too.
-"""
+Containers are carved by their signatures wherever they begin, whole or truncated, so a container within a page of a
+database, a message of a broker or the free space of a file is opened too."""
 
 import base64
 import contextlib
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _MAX_BYTES = 64 * 2**20
-"""Bytes that one container is unpacked to."""
+"""Maximum number of bytes that one container is unpacked to."""
 _DEEPEST = 3
 
 _BETWEEN = bytes(64)
@@ -29,7 +28,7 @@ _DEFLATED = re.compile(rb"\x1f\x8b\x08|\x78[\x01\x5e\x9c\xda]")
 
 
 def unpacked(content: bytes, *, depth: int = 0) -> Iterator[tuple[str, bytes]]:
-    """How it was packed and what is in it, for all containers of a kind in `content`, and in what is in them."""
+    """Yield the kind and content of all containers in `content`, joined by kind, and of the containers in those."""
     if depth < _DEEPEST:
         together: dict[str, list[bytes]] = defaultdict(list)
         for kind, inside in _carved(content):
@@ -119,7 +118,7 @@ def _length(content: bytes, at: int) -> tuple[int, int]:
 
 
 def _lzf(packed: bytes, whole: int) -> bytes:
-    """Raises `ValueError` if this is no LZF of so many bytes."""
+    """Unpack LZF of so many bytes, or raise `ValueError` if it is malformed."""
     source, out = io.BytesIO(packed), bytearray()
     while head := source.read(1):
         if head[0] < 32:

@@ -1,4 +1,4 @@
-"""Installations that are examined: each process is started as people start it, and all it writes is in one folder."""
+"""Installations that are examined: each process is started as users start it, and writes everything to one folder."""
 
 import contextlib
 import os
@@ -34,7 +34,7 @@ OF_ALL = {
 
 
 class Service:
-    """A command and whatever it starts, which may be killed and started again."""
+    """A command and the processes that it starts, which may be killed and restarted."""
 
     def __init__(self, name: str, words: Sequence[str | Path], environment: dict[str, str], folder: Path) -> None:
         self.name = name
@@ -53,14 +53,14 @@ class Service:
             )
 
     def processes(self) -> list[psutil.Process]:
-        """All that live."""
+        """Return all live processes."""
         if self._process is None or self._process.poll() is not None:
             return []
         first = psutil.Process(self._process.pid)
         return [first, *first.children(recursive=True)]
 
     def kill(self) -> None:
-        """kill -9; what it has started dies with it."""
+        """Kill the process with -9; its children die with it."""
         below = self.processes()
         if self._process:
             self._process.kill()
@@ -75,7 +75,7 @@ class Service:
 
 @dataclass
 class Installation:
-    """`folder` holds all its files but those of PostgreSQL."""
+    """An installation; `folder` has all its files except PostgreSQL's."""
 
     folder: Path
     settings: Settings
@@ -90,7 +90,7 @@ class Installation:
 
     @property
     def worker(self) -> psutil.Process:
-        """The process that does runs, when there is one."""
+        """Return the process that does runs, once it exists."""
 
         def found() -> psutil.Process | None:
             for process in self.services.get("worker", self.gateway).processes():
@@ -102,7 +102,7 @@ class Installation:
         return wait_until(found)
 
     def runs(self) -> list[psutil.Process]:
-        """Processes of runs that are under way: children of the worker's server of children."""
+        """Return the processes of current runs: children of the worker's fork server."""
         with contextlib.suppress(psutil.Error):
             return [run for server in self.worker.children() for run in server.children()]
         return []
@@ -151,8 +151,8 @@ class Installation:
         return own
 
     def examine(self, finder: Finder, *, live: bool = False, subject_id: str = "p2") -> Residue:
-        """Everything that is found anywhere; `live`: also in the memory of all processes and in what they have open,
-        which takes root. `subject_id`: of somebody else, who may be asked for."""
+        """Search everything; `live` adds the memory and the open files of all processes, which takes root. `subject_id`
+        is another person's, who may be looked up."""
         if self.redis:
             self.redis.dump()
         residue = self.examine_disks(finder) | search.texts(self._said(subject_id), finder)
@@ -188,7 +188,7 @@ class Installation:
 
 @contextlib.contextmanager
 def small(folder: Path) -> Iterator[Installation]:
-    """`lethe up`, on SQLite and without a broker."""
+    """Start `lethe up`, on SQLite and without a broker."""
     with _telemetry() as telemetry:
         environment, settings = _environment(folder, telemetry)
         services = {"up": Service("up", [LETHE, "up"], environment, folder)}
@@ -198,7 +198,7 @@ def small(folder: Path) -> Iterator[Installation]:
 
 @contextlib.contextmanager
 def production(folder: Path) -> Iterator[Installation]:
-    """Gateway, accounting service, Celery worker and beat; on PostgreSQL and Redis."""
+    """Start gateway, accounting service, Celery worker and beat, on PostgreSQL and Redis."""
     with _telemetry() as telemetry, servers.postgres() as postgres, postgres.database() as name:
         (folder / "redis").mkdir(parents=True)
         redis = servers.Redis(folder / "redis")
@@ -252,6 +252,6 @@ def _environment(folder: Path, telemetry: receivers.Server, **further: str) -> t
 
 @contextlib.contextmanager
 def _telemetry() -> Iterator[receivers.Server]:
-    """Keeps every trace that it is sent."""
+    """Run a collector that keeps every trace."""
     with receivers.serving(receivers.status(200)) as server:
         yield server

@@ -1,4 +1,4 @@
-"""Many patterns looked for at once: at the speed of one pass, whatever their number."""
+"""Search for many patterns in one pass, whatever their number."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -19,9 +19,8 @@ _AT_ONCE = 4096
 class Finder:
     """Finds each place of each pattern.
 
-    Of every pattern four bytes are its anchor. A table by the hash of four bytes says whether they may be one, which a
-    look at the sorted anchors then decides.
-    """
+    Four bytes of every pattern are its anchor. A table by the hash of four bytes tells whether they may be one, which a
+    look-up in the sorted anchors then decides."""
 
     def __init__(self, patterns: Mapping[str, bytes]) -> None:
         if not patterns:
@@ -41,7 +40,7 @@ class Finder:
         self._may_be_anchor[self._anchors * _MIXED_BY >> _DROPPED] = True
 
     def found(self, content: bytes) -> Counter[str]:
-        """How often each pattern is in `content`; empty if none is."""
+        """Count the occurrences of each pattern in `content`; empty if there are none."""
         return Counter(name for name, _ in self.places(content))
 
     def places(self, content: bytes) -> Iterator[tuple[str, int]]:
@@ -51,7 +50,7 @@ class Finder:
                     yield name, place - at
 
     def _candidates(self, content: bytes) -> Iterator[int]:
-        """Places of anchors."""
+        """Yield the places of anchors."""
         read, start = np.frombuffer(content, dtype=np.uint8), 0
         places = np.empty(_AT_ONCE, dtype=np.int64)
         while start + _ANCHOR <= len(content):
@@ -67,8 +66,8 @@ def _find_anchors(
     anchors: NDArray[np.uint32],
     places: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Write the places of anchors from `start` on to `places`, until these are full; return their number, and where to
-    go on."""
+    """Write the places of anchors from `start` on to `places`, until it is full; return their number, and where to
+    continue."""
     count = np.uint64(0)
     begin, end = np.uint64(start), np.uint64(len(content) - 3)
     anchor = np.uint32(0)
@@ -87,5 +86,5 @@ def _find_anchors(
 
 
 def _rarity(anchor: bytes) -> int:
-    """Zeros, repetitions and what text is full of make an anchor common."""
+    """Return how rare an anchor is: zeros, repetitions and frequent characters of text make it common."""
     return 4 * len(set(anchor)) - 3 * anchor.count(0) - sum(byte in b' \n\xff"\\%' for byte in anchor)

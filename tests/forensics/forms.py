@@ -1,8 +1,7 @@
-"""The ways in which a text, some bytes or some numbers are written: what is looked for besides the bytes themselves.
+"""The forms in which a text, some bytes or some numbers may be written, searched for besides the bytes themselves.
 
-Each is a name and a pattern. Patterns are windows of a few bytes, so that a page boundary in the middle of what was
-written does not hide all of it.
-"""
+Each form is a name and a pattern. Patterns are windows of a few bytes, so that a page boundary does not hide all of
+them."""
 
 import base64
 import hashlib
@@ -17,12 +16,13 @@ from numpy.typing import NDArray
 Patterns = dict[str, bytes]
 
 MIN_BYTES = 7
-"""Bytes of a pattern: of fewer, any would be found anywhere."""
+"""Minimum number of bytes of a pattern: a shorter one would be found anywhere."""
 _WINDOW = 24
 
 
 def of_text(name: str, text: str) -> Patterns:
-    """However a program may write a text: also as part of an address, of JSON, and of JSON in a text of JSON."""
+    """Return the ways in which a program may write a text, including as part of a URL, of JSON, and of JSON within
+    JSON."""
     as_json = json.dumps(text)[1:-1]
     written = {
         "utf-8": text,
@@ -50,7 +50,7 @@ def of_text(name: str, text: str) -> Patterns:
 
 
 def of_guess(name: str, text: str) -> Patterns:
-    """Hashes without a key, by which anybody who guesses the text confirms the guess."""
+    """Return hashes without a key, by which an attacker could confirm a guess of the text."""
     patterns: Patterns = {}
     for kind in ("sha256", "sha1", "md5"):
         patterns |= of_bytes(f"{name}, {kind}", hashlib.new(kind, text.encode()).digest())
@@ -58,7 +58,7 @@ def of_guess(name: str, text: str) -> Patterns:
 
 
 def of_bytes(name: str, content: bytes) -> Patterns:
-    """Themselves, in base64 wherever they begin in it, in hex, and as PostgreSQL's compression leaves them."""
+    """Return the bytes themselves, in base64 at every offset, in hex, and in the form of PostgreSQL's compression."""
     patterns = {f"{name}, bytes at {at}": window for at, window in _windows(content)}
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + content)
@@ -73,7 +73,7 @@ def of_bytes(name: str, content: bytes) -> Patterns:
 
 
 def of_numbers(name: str, values: "NDArray[Any] | Sequence[float]") -> Patterns:
-    """Numbers that stand side by side: in float64 and float32, of both byte orders; two of them make a pattern."""
+    """Return patterns of adjacent numbers in float64 and float32, of both byte orders; two numbers make a pattern."""
     row = np.asarray(values, dtype=np.float64).ravel()
     patterns: Patterns = {}
     for kind in ("<f8", ">f8", "<f4", ">f4"):
@@ -87,13 +87,13 @@ def of_numbers(name: str, values: "NDArray[Any] | Sequence[float]") -> Patterns:
 
 
 def of_number(name: str, value: float) -> Patterns:
-    """One number, whose 53 bits are like no other's, wherever it stands; in digits too."""
+    """Return the patterns of one number, in bytes and in digits; its 53 bits are like no other number's."""
     patterns = {f"{name}, {kind}": np.asarray(value, dtype=kind).tobytes() for kind in ("<f8", ">f8")}
     return patterns | of_text(f"{name} in digits", repr(float(value)))
 
 
 def _windows(content: bytes, length: int = _WINDOW) -> Iterator[tuple[int, bytes]]:
-    """Some of the beginning, of the middle and of the end."""
+    """Yield windows from the beginning, the middle and the end."""
     last = max(0, len(content) - length)
     for at in sorted({0, last // 2, last}):
         yield at, content[at : at + length]
@@ -120,7 +120,7 @@ def _lower_escapes(address: str) -> str:
 
 
 def _distinct(patterns: Patterns) -> Patterns:
-    """The first name of each pattern that is long enough."""
+    """Return the first name of each pattern that is long enough."""
     first: dict[bytes, str] = {}
     for name, pattern in patterns.items():
         if len(pattern) >= MIN_BYTES:

@@ -1,8 +1,7 @@
-"""The memory of a live process, searched as an examiner with root would: every page that it has.
+"""The memory of a live process, searched like an examiner with root would: every page of it.
 
-Whatever a process has mapped is looked at: its heaps, stacks, anonymous memory, the pages of files. The search reads by
-`/proc/PID/mem` into a buffer of its own, and leaves nothing in the process that is searched.
-"""
+All mappings of a process are searched: its heaps, stacks, anonymous memory, and pages of files. The search reads
+`/proc/PID/mem` into its own buffer, and leaves nothing in the process that is searched."""
 
 import os
 from collections import Counter
@@ -17,9 +16,10 @@ from tests.forensics.finder import Finder
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PAGES = 1024
-"""As many are read at once."""
+"""Number of pages that are read at once."""
 _THERE, _OF_A_FILE = np.uint64(0b11 << 62), np.uint64(1 << 61)
-"""Bits of a page in `/proc/PID/pagemap`: it is in memory, or swapped out (others: never touched); it is a file's."""
+"""Bits of a page in `/proc/PID/pagemap`: present or swapped out (others were never touched), and belonging to a
+file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +33,14 @@ class Hit:
 
 
 def search(pid: int, needles: Mapping[str, bytes]) -> Counter[str]:
-    """How often each needle is in the memory of the process; equal to `{}` if none is.
+    """Count the occurrences of each needle in the memory of the process; equal to `{}` if there are none.
 
-    Raises `PermissionError` unless this process may read it, which for a hardened one takes root.
-    """
+    Raises `PermissionError` if this process may not read it; reading a hardened process takes root."""
     return Counter(hit.name for hit in find(pid, Finder(needles)))
 
 
 def find(pid: int, finder: Finder, *, around: int = 0) -> Iterator[Hit]:
-    """Each place of each pattern, with so many bytes before and after it."""
+    """Yield each place of each pattern, with so many bytes before and after it."""
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         for mapping, start, end in _touched(pid):
             content = _read(memory.fileno(), start, end + finder.longest - 1)
@@ -52,10 +51,9 @@ def find(pid: int, finder: Finder, *, around: int = 0) -> Iterator[Hit]:
 
 
 def _touched(pid: int) -> Iterator[tuple[str, int, int]]:
-    """Mapping, start and end of runs of pages that have a content, none too long to be read at once.
+    """Yield mapping, start and end of runs of pages with content, short enough to be read at once.
 
-    But for private pages of files that nobody has written to, such as a library's code.
-    """
+    Private pages of files that were never written to, such as a library's code, are left out."""
     with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pagemap:
         for mapping, start, end, shared in _mappings(pid):
             for first in range(start // _PAGE, end // _PAGE, _PAGES):
@@ -68,7 +66,7 @@ def _touched(pid: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _mappings(pid: int) -> Iterator[tuple[str, int, int, bool]]:
-    """Name, start and end of what the process can read, and whether it shares it with others, as a mapped file."""
+    """Yield name, start and end of each readable mapping, and whether it is shared, like a mapped file."""
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         limits, rights, _offset, _device, _inode, *name = line.split(maxsplit=5)
         if "r" in rights and name != ["[vsyscall]"]:  # that one is the kernel's, and above what can be read

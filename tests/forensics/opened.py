@@ -1,4 +1,4 @@
-"""Sealed things whose keys are still there lie in clear, as far as an examiner is concerned who has the disks."""
+"""Sealed content whose keys are still there counts as clear for an examiner who has the disks."""
 
 from collections.abc import Iterable, Iterator
 
@@ -12,7 +12,7 @@ from tests.forensics.stores import Said
 
 _NONCE = 12
 _MAX_BYTES = 2**15
-"""Bytes of a sealed thing that are looked at."""
+"""Maximum number of bytes of sealed content that are searched."""
 
 
 def everything(settings: Settings, contents: Iterable[Said]) -> Iterator[Said]:
@@ -55,7 +55,7 @@ def _from_hex(text: bytes) -> bytes:
 
 
 def _decrypted(key: bytes, sealed: bytes) -> bytes:
-    """AES-GCM without asking for the tag: the counter begins at 2."""
+    """Decrypt AES-GCM without checking the tag: the counter begins at 2."""
     if len(sealed) <= _NONCE:
         return b""
     counter = sealed[:_NONCE] + (2).to_bytes(4, "big")

@@ -1,4 +1,4 @@
-"""A person with unmistakable bytes, the files they are in, and everything by which they would be recognised."""
+"""A person with unmistakable bytes, the files they are in, and all patterns that identify them."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ from tests.forensics.forms import Patterns
 NUM_FEATURES = 5
 NUM_CLASSES = 7
 LABELS = (6, 4, 5, 6, 4, 4, 5, 6)
-"""Of the person's rows, one after the other; next to nobody else has these classes."""
+"""Labels of the person's rows in order; almost no other person has these classes."""
 MAX_WEIGHT = 4
 COLUMNS = [f"f{number}" for number in range(NUM_FEATURES)]
 SCHEMA: dict[str, Any] = {
@@ -35,7 +35,7 @@ SCHEMA: dict[str, Any] = {
     }
 }
 CLASSES = json.dumps([f"group-{number}" for number in range(NUM_CLASSES)])
-"""What an npz file is sent with."""
+"""Classes that are sent with an npz file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class Person:
         }
 
     def patterns(self) -> Patterns:
-        """Everything by which they would be recognised."""
+        """Return all patterns that identify the person."""
         found = forms.of_guess("subject id", self.subject_id)
         for name, text in self.texts().items():
             found |= forms.of_text(name, text)
@@ -113,7 +113,7 @@ class Person:
         return found | forms.of_numbers("factors", factors)
 
     def encoded(self) -> NDArray[np.float32]:
-        """Their first rows as they lie in a dataset with the schema  # (8, 6)"""
+        """Return the person's first rows as they are stored in a dataset with the schema."""
         return encoding.encode_vectors(self.rows / 100)
 
 
@@ -203,7 +203,7 @@ class Table:
 
 
 def among_others(person: Person, *, others: int = 300) -> Table:
-    """The person in the middle of other people, who have a row each."""
+    """Return the person in the middle of other people, who have a row each."""
     generator = np.random.default_rng(7)
     half = others // 2
     labels = generator.integers(0, 4, size=others)
@@ -218,7 +218,7 @@ def among_others(person: Person, *, others: int = 300) -> Table:
 
 
 def alone(person: Person) -> Table:
-    """The row of theirs that comes later."""
+    """Return the person's row that is added later."""
     return Table(
         rows=person.added,
         labels=np.array([6]),

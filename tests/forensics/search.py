@@ -1,9 +1,8 @@
-"""Every file below some folders, searched as an examiner would who has the disks.
+"""Every file below some folders, searched like an examiner with the disks would.
 
-What it cannot find: what somebody enciphered or hashed under a key, which is the point; blocks of the device that no
-file has any more, old copies that the device or a snapshot kept, swap; what a pattern's every window is split or
-referred back in (`forms`); values of fewer bytes than a pattern has.
-"""
+It cannot find content that was encrypted or hashed under a key, as intended; blocks of the device that no file has any
+more, old copies in the device or a snapshot, and swap; content in which every window of a pattern is split or replaced
+by a back reference (`forms`); and values of fewer bytes than a pattern has."""
 
 import os
 from collections import Counter
@@ -14,7 +13,7 @@ from tests.forensics import containers, memory
 from tests.forensics.finder import Finder
 
 Residue = dict[str, Counter[str]]
-"""From a place to how often each pattern is there; empty if nothing is."""
+"""Number of occurrences of each pattern by place; empty if nothing is found."""
 
 _WAL_PAGE = 8192
 
@@ -72,7 +71,7 @@ def texts(named: Iterable[tuple[str, bytes]], finder: Finder) -> Residue:
 
 
 def files(paths: Iterable[Path]) -> Iterator[Path]:
-    """All files that are there or below."""
+    """Yield all files at or below the path."""
     for top in paths:
         if not top.is_dir():
             yield top
@@ -95,7 +94,7 @@ def contents(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _without_page_headers(segment: bytes) -> bytes:
-    """Records of PostgreSQL's log as they were written: each page of it begins with 24 bytes of its own, the first of
-    a segment with 40."""
+    """Return records of PostgreSQL's log as they were written, without the headers of pages: 24 bytes each, and 40 for
+    the first page of a segment."""
     pages = (segment[start : start + _WAL_PAGE] for start in range(0, len(segment), _WAL_PAGE))
     return b"".join(page[40 if number == 0 else 24 :] for number, page in enumerate(pages))

@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis as they would betray most: everything is logged, everything is kept."""
+"""PostgreSQL and Redis in their most revealing configuration: everything is logged and kept."""
 
 import contextlib
 import shutil
@@ -57,7 +57,7 @@ class Postgres(Server):
 
 @contextlib.contextmanager
 def postgres(*settings: str) -> Iterator[Postgres]:
-    """A server of one's own, for as long as the block lasts."""
+    """Start a separate server for the duration of the block."""
     folder = Path(tempfile.mkdtemp(prefix="lethe-postgres-"))
     folder.chmod(0o755)
     try:
@@ -84,7 +84,7 @@ class Redis(processes.Redis):
             processes.wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"])
 
     def dump(self) -> None:
-        """Write everything that it holds."""
+        """Dump all content."""
         with redis.Redis(port=self.port) as client:
             while True:
                 with contextlib.suppress(RedisError):  # it is being written already

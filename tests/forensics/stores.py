@@ -1,4 +1,4 @@
-"""What stores say of themselves, asked in their own language: tables, keys of Redis, answers of the API."""
+"""Contents of stores, queried in their own language: tables, keys of Redis, answers of the API."""
 
 import json
 import re
@@ -15,11 +15,11 @@ from psycopg import sql
 from tests.app.api.routes import NEEDS, OPEN_TO_ALL
 
 Said = tuple[str, bytes]
-"""Where it was said, and what."""
+"""A place and its content."""
 
 
 def sqlite_tables(path: Path) -> Iterator[Said]:
-    """Every value of every table."""
+    """Yield every value of every table."""
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
         connection.text_factory = bytes
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -30,7 +30,8 @@ def sqlite_tables(path: Path) -> Iterator[Said]:
 
 
 def postgres_tables(url: str) -> Iterator[Said]:
-    """Every value of every table, of what the planner knows of them, and of what connections do or have done last."""
+    """Yield every value of every table, of the planner's statistics, and of the current or last statements of
+    connections."""
     with psycopg.connect(url) as connection:
         found = connection.execute(
             "SELECT schemaname, tablename FROM pg_tables WHERE schemaname NOT IN ('information_schema')"
@@ -43,7 +44,7 @@ def postgres_tables(url: str) -> Iterator[Said]:
 
 
 def redis_keys(port: int) -> Iterator[Said]:
-    """Every key and its value."""
+    """Yield every key and its value."""
     with redis.Redis(port=port) as client:
         for key in client.scan_iter():
             yield "key of Redis", key
@@ -69,7 +70,7 @@ def _parameters(path: str) -> set[str]:
 
 
 def _filled(path: str, known: Mapping[str, Iterable[str]]) -> list[str]:
-    """The paths that a template stands for."""
+    """Return the paths that a template stands for."""
     addresses = [path]
     for name in _parameters(path):
         addresses = [one.replace(f"{{{name}}}", value) for one in addresses for value in sorted(known[name])]
@@ -93,7 +94,7 @@ def _pages(client: httpx.Client, path: str, name: str, known: dict[str, set[str]
 
 
 _ONE_VALUE = re.compile(r"[/+]json\b")
-"""In the media type of JSON; not of a ledger's export, which is a value a line."""
+"""Matches the media type of a single JSON value, not of a ledger's export, which has a value per line."""
 
 _NAMES = {
     "datasets": "dataset_id",
@@ -116,7 +117,7 @@ _NAMES = {
     "training-tables": "table_id",
     "trainers": "trainer_id",
 }
-"""What the items of a list are called in the paths of others."""
+"""Parameter in other paths that names an item of each list."""
 
 
 def _written(row: Iterable[Any]) -> bytes:

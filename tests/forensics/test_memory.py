@@ -1,4 +1,5 @@
-"""The search of memory, tried on what holds and on what has freed something; then on all processes of the service."""
+"""The search of memory, tested on processes that hold or have freed something, and then on all processes of the
+service."""
 
 import os
 import secrets
@@ -38,7 +39,7 @@ os.read(0, 64)
 
 @contextmanager
 def _victim(*, hardened: bool) -> Iterator[tuple[subprocess.Popen[bytes], bytes]]:
-    """A process that holds a needle in many places, and the needle; a line to it, and it has freed them all."""
+    """Start a process that holds a needle in many places, and yield both; a line sent to it frees all of them."""
     needle = secrets.token_bytes(64)
     with subprocess.Popen(
         [sys.executable, "-c", VICTIM.format(hardened=hardened)],
@@ -71,7 +72,7 @@ def _free(process: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.parametrize("hardened", [False, True])
 def test_what_a_process_holds_is_found(hardened: bool) -> None:
-    """The search finds what a process holds, as often as it does, and where, hardened or not; nothing else."""
+    """The search finds every occurrence and place of what a process holds, hardened or not, and nothing else."""
     with _victim(hardened=hardened) as (process, needle):
         needles = {"whole": needle, "end": needle[-20:], "nowhere": needle[::-1]}
         found = memory.search(process.pid, needles)
@@ -83,21 +84,21 @@ def test_what_a_process_holds_is_found(hardened: bool) -> None:
 
 
 def test_what_a_process_has_freed_is_found() -> None:
-    """A process that is not hardened still has what it has freed: the search finds it."""
+    """The search finds content that a process that is not hardened has freed."""
     with _victim(hardened=False) as (process, needle):
         _free(process)
         assert memory.search(process.pid, {"start": needle[16:40]})["start"] > 10
 
 
 def test_what_a_hardened_process_has_freed_is_not_there() -> None:
-    """A hardened process has nothing of what it has freed, not a single number of it."""
+    """The search finds nothing that a hardened process has freed, not a single number."""
     with _victim(hardened=True) as (process, needle):
         _free(process)
         assert memory.search(process.pid, {f"at {at}": needle[at : at + 8] for at in range(0, 57)}) == {}
 
 
 def test_a_needle_at_any_place_of_a_page_is_found() -> None:
-    """What lies across the borders of pages, and of the pieces that are read at once, is found once."""
+    """A needle is found once even across the borders of pages and of the pieces that are read at once."""
     program = """
 import mmap, os
 needle, anonymous = os.read(0, 64), mmap.mmap(-1, 20 * 2**20)

@@ -1,4 +1,4 @@
-"""The memory of everything that `lethe up` runs, after somebody was forgotten."""
+"""The memory of all processes of `lethe up`, after a person was forgotten."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.soak
 def test_no_process_remembers_who_was_forgotten(tmp_path: Path) -> None:
-    """Seconds after a request is completed neither gateway, worker nor fork server has a byte of the person."""
+    """Seconds after a request completes neither gateway, worker nor fork server has a byte of the person."""
     forgotten = person.new()
     table = person.among_others(forgotten)
     with processes.up(tmp_path / "data") as up, _client(up, tmp_path / "data") as client:

@@ -1,4 +1,4 @@
-"""The search finds what it is to find, wherever it lies and however it is written: else its silence says nothing."""
+"""The search finds all planted content in any place and form; otherwise an empty result would prove nothing."""
 
 import base64
 import gzip
@@ -27,7 +27,7 @@ SURROUNDINGS = os.urandom(5000), b"<p>so it goes</p>" * 500, bytes(5000)
 
 
 def _found(tmp_path: Path, content: bytes, patterns: forms.Patterns) -> set[str]:
-    """Names of the patterns in a file with this content."""
+    """Return the names of the patterns in a file with this content."""
     (tmp_path / "file").write_bytes(content)
     residue = search.folders([tmp_path], Finder(patterns))
     return {name for found in residue.values() for name in found}
@@ -86,7 +86,7 @@ IN_MEMORY = {
 
 
 def _kept_by_python(text: str) -> bytes:
-    """Characters of one, two or four bytes, whatever the widest takes."""
+    """Return the text in characters of one, two or four bytes, as its widest character needs."""
     widest = max(map(ord, text))
     return text.encode("latin-1" if widest < 2**8 else "utf-16-le" if widest < 2**16 else "utf-32-le")
 
@@ -120,7 +120,7 @@ def test_encoded_numbers_are_found(tmp_path: Path, way: str) -> None:
 
 
 def test_column_is_found(tmp_path: Path) -> None:
-    """One number of the person among those of others is found, since columnar formats do not keep rows together."""
+    """One of the person's numbers is found among other people's, since columnar formats do not keep rows together."""
     column = np.random.default_rng(0).uniform(size=99)
     column[40] = SOMEBODY.rows[2, 2]
     assert _found(tmp_path, column.tobytes(), SOMEBODY.patterns_of_rows())
@@ -133,7 +133,8 @@ def test_digits_are_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_label_pattern_is_found(tmp_path: Path, kind: type) -> None:
-    """The sequence of the person's labels is found among other people's labels, and not in these alone."""
+    """The sequence of the person's labels is found among other people's labels, and not in other people's labels
+    alone."""
     labels = person.among_others(SOMEBODY).labels.astype(kind)
     others = np.delete(labels, slice(150, 158))
     patterns = {name: one for name, one in SOMEBODY.patterns_of_rows().items() if name.startswith("labels")}
@@ -199,7 +200,7 @@ def test_compressed_text_of_redis_is_found(tmp_path: Path) -> None:
 
 
 def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
-    """Nobody is found in other people's data, in noise, or in data that looks similar."""
+    """No person is found in other people's data, in noise, or in data that looks similar."""
     finder = Finder(SOMEBODY.patterns())
     for content in (os.urandom(2**22), person.among_others(person.new()).csv(), bytes(2**20), *SURROUNDINGS):
         (tmp_path / "file").write_bytes(content)
@@ -213,7 +214,7 @@ def test_patterns_must_be_long_enough() -> None:
 
 
 def test_every_place_is_found() -> None:
-    """A pattern is found at every position, also at the edges of the searched blocks and across them."""
+    """A pattern is found at every position, even at the edges of the searched blocks and across them."""
     pattern = secrets.token_bytes(16)
     for at in (0, 1, 2**22 - 17, 2**22 - 8, 2**22 - 2, 2**22 - 1, 2**22, 2**22 + 3):
         content = bytes(at) + pattern + bytes(11)

@@ -1,4 +1,4 @@
-"""Whatever is planted in a real store is found, also after it was deleted as stores do: by forgetting where it is."""
+"""Content planted in a real store is found, even after the store deleted it, which only forgets its place."""
 
 import contextlib
 import json
@@ -39,7 +39,7 @@ def sqlite(path: Path, **pragmas: str) -> Iterator[sqlite3.Connection]:
 
 
 def test_sqlite_is_searched(tmp_path: Path) -> None:
-    """What is in a table of SQLite is found in the log, later in the file, and in what the table says."""
+    """Content of a SQLite table is found in the log, later in the file, and by querying the table."""
     with sqlite(tmp_path / "a.db") as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.execute("INSERT INTO things VALUES (1, ?, ?)", (SAID, ROW))
@@ -55,7 +55,8 @@ def test_sqlite_is_searched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["DELETE FROM things", "UPDATE things SET said = NULL, content = NULL"])
 def test_what_sqlite_deleted_is_found(tmp_path: Path, change: str) -> None:
-    """What SQLite deletes without secure_delete no table says, and every search finds; with it, only the log has it."""
+    """Content that SQLite deleted without secure_delete is in no table but found in the file; with it, only the log has
+    it."""
     for secure, left in (("off", {"a.db"}), ("on", set())):
         folder = tmp_path / secure
         folder.mkdir()
@@ -78,7 +79,7 @@ def postgres() -> Iterator[servers.Postgres]:
 
 @pytest.fixture
 def connection(postgres: servers.Postgres) -> Iterator[psycopg.Connection]:
-    """Connection to a new database."""
+    """Open a connection to a new database."""
     with postgres.database() as name, psycopg.connect(postgres.url(name), autocommit=True) as connection:
         yield connection
 
@@ -94,13 +95,13 @@ IN_POSTGRES: dict[str, tuple[str, str, Callable[[str], str | bytes]]] = {
     "compressed text, elsewhere": ("text", "EXTENDED", lambda text: REPETITIVE + text + NOISE.hex() * 2),
     "bytes, elsewhere": ("bytea", "EXTERNAL", lambda text: NOISE + text.encode() + NOISE),
 }
-"""Type and storage of a column, and what is stored in it."""
+"""Type and storage of a column, and the form of its content."""
 
 
 @pytest.mark.postgres
 def test_postgres_is_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
-    """What is in a tuple, compressed or not, is found in the table's file, in the write-ahead log, in the server's log
-    and in what the table says; when it was deleted, everywhere but in that."""
+    """Content of a PostgreSQL tuple, compressed or not, is found in the table's file, in the write-ahead log, in the
+    server's log and by querying the table; after deletion it is found everywhere but by querying."""
     people = {way: person.new().subject_id for way in IN_POSTGRES}
     for number, (way, (kind, storage, written)) in enumerate(IN_POSTGRES.items()):
         connection.execute(f"CREATE TABLE things{number} (id int PRIMARY KEY, thing {kind})")
@@ -125,7 +126,7 @@ def test_postgres_is_searched(postgres: servers.Postgres, connection: psycopg.Co
 
 @pytest.mark.postgres
 def test_what_the_planner_samples_is_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
-    """What PostgreSQL knows of a column, to plan with, is found when the table is empty."""
+    """PostgreSQL's planner statistics of a column are searched, even if the table is empty."""
     connection.execute("CREATE TABLE things (thing text)")
     for _ in range(9):
         connection.execute("INSERT INTO things VALUES (%s)", (SOMEBODY.note,))
@@ -139,7 +140,7 @@ def test_what_the_planner_samples_is_searched(postgres: servers.Postgres, connec
 
 @pytest.mark.postgres
 def test_images_of_pages_are_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
-    """Who is on a page that is written to the write-ahead log whole, and compressed, is found there."""
+    """A person on a page image in the write-ahead log, which is compressed, is found there."""
     connection.execute("CREATE TABLE things (id int PRIMARY KEY, thing text)")
     connection.execute("INSERT INTO things SELECT n, 'so it goes' FROM generate_series(1, 50) n")
     connection.execute("INSERT INTO things VALUES (99, %s)", (SOMEBODY.subject_id,))
@@ -162,7 +163,7 @@ def broker(tmp_path: Path) -> Iterator[servers.Redis]:
 @pytest.mark.redis
 @pytest.mark.parametrize("where", ["value", "compressed value", "key", "list"])
 def test_redis_is_searched(broker: servers.Redis, tmp_path: Path, where: str) -> None:
-    """What Redis holds is found in its dump and its log, compressed or not, and after it was deleted in its log."""
+    """Content of Redis is found in its dump and its log, compressed or not, and after deletion in its log."""
     with redis.Redis(port=broker.port) as client:
         match where:
             case "value":

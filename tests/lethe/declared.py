@@ -1,4 +1,4 @@
-"""Every operation that the contract declares: those of the core, and of each feature's own contract."""
+"""All operations that the contract declares, in the core and in each feature's own contract."""
 
 import importlib
 import pkgutil

@@ -1,5 +1,5 @@
-"""A real HTTP server that does what it is told to, one thing for each call: for rules about answers no gateway gives
-on demand."""
+"""A real HTTP server that follows a script, one reply per call: for rules about answers that no gateway gives on
+demand."""
 
 import json
 import socket
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """`drop`: hang up instead; `cut`: hang up in the middle."""
+    """A reply; `drop` hangs up instead, `cut` hangs up in the middle."""
 
     status: int = 200
     body: Any = None
@@ -32,7 +32,7 @@ class Call:
 
 @dataclass(slots=True, kw_only=True)
 class Script:
-    """`replies`: to the calls, in turn; the last is given for ever. `calls`: that were made."""
+    """A script: `replies` to successive calls, the last of which is repeated, and the `calls` that were made."""
 
     url: str
     replies: list[Reply] = field(default_factory=list)
@@ -70,7 +70,7 @@ def running() -> Iterator[Script]:
         do_POST = do_PATCH = do_DELETE = do_GET
 
         def log_message(self, *_: Any) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         script.url = f"http://127.0.0.1:{server.server_port}"

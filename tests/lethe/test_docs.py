@@ -1,4 +1,4 @@
-"""docs/sdk.md does what it says."""
+"""docs/sdk.md does what it states."""
 
 import contextlib
 import io
@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^```(python|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 def test_the_examples_print_what_is_printed_under_them(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The examples run in their order, and print the same words; numbers and ids are of the day."""
+    """The examples run in order, and print the stated words; numbers and ids differ."""
     monkeypatch.chdir(ROOT)
     names: dict[str, Any] = {}
     printed = io.StringIO()

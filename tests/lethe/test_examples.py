@@ -1,4 +1,4 @@
-"""Examples run as they are."""
+"""Examples run unchanged."""
 
 import os
 import re
@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.mark.soak
 def test_a_table_of_ones_own(settings: Settings, admin_key: str) -> None:
-    """From a frame to a verified certificate: the dry run is what the model then shows, to a few points."""
+    """A table becomes a verified certificate, and the dry run predicts the model to a few points."""
     with processes.gateway(settings) as (_, address), processes.worker(settings):
         environment = os.environ | {"LETHE_URL": address, "LETHE_API_KEY": admin_key}
         done = subprocess.run(

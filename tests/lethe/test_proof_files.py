@@ -1,4 +1,4 @@
-"""Proof files: whole files verify with their joint guarantee, and files that are not whole are refused by name."""
+"""Proof files: whole files verify with their joint guarantee, and incomplete ones are refused by name."""
 
 import copy
 import json
@@ -17,7 +17,7 @@ Make = Callable[..., dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Proofs:
-    """Answers of a gateway about two people whom two models have forgotten, and about one whom nothing held."""
+    """Answers of a gateway about two people whom two models have forgotten, and about one of whom nothing was held."""
 
     keys: Any
     first: dict[str, Any]
@@ -61,7 +61,7 @@ def proofs(kept: list[Proofs], request: pytest.FixtureRequest) -> Proofs:
 
 
 def test_a_whole_file_verifies_with_its_joint_guarantee(proofs: Proofs) -> None:
-    """Both certificates verify, and the joint guarantee is recomputed from them, also where the file states none."""
+    """Both certificates verify, and the joint guarantee is recomputed from them, even if the file states none."""
     verified = proofs.verify(proofs.first)
     assert [verdict.statement for verdict in verified.verdicts] == [
         part["statement"] for part in proofs.first["certificates"]
@@ -93,7 +93,7 @@ def test_json_that_another_program_rewrote(proofs: Proofs) -> None:
 
 
 def test_a_certificate_left_out_is_missed(proofs: Proofs) -> None:
-    """A joint guarantee of more models than the file has certificates of is not believed, however large it is."""
+    """A joint guarantee of more models than the file has certificates of is refused, however large it is."""
     kept, left_out = proofs.first["certificates"]
     detail = proofs.refusal(certificates=[kept])
     assert left_out["model_id"] in detail
@@ -143,7 +143,7 @@ def test_a_statement_of_another_request_is_refused(proofs: Proofs) -> None:
 
 
 def test_a_part_that_stands_twice_is_refused(proofs: Proofs) -> None:
-    """Each model has one certificate in a file, and a statement of absence stands alone."""
+    """Each model has one certificate in a file, and a statement of absence is the only one."""
     one, two = proofs.first["certificates"]
     assert one["model_id"] in proofs.refusal(certificates=[one, two, one])
     absence = proofs.absence["nothing_held"]
@@ -157,7 +157,7 @@ def test_a_part_that_stands_twice_is_refused(proofs: Proofs) -> None:
     ("name", "value"), [("id", "crt_1"), ("model_id", "mdl_1"), ("version", 99), ("statement", {}), ("request_id", "")]
 )
 def test_what_stands_beside_a_jws_is_compared_with_it(proofs: Proofs, name: str, value: Any) -> None:
-    """A field that a reader sees beside a JWS is refused if it is not the signed one."""
+    """A field next to a JWS is refused if it differs from the signed one."""
     one, two = proofs.first["certificates"]
     assert "beside the JWS is not" in proofs.refusal(certificates=[one | {name: value}, two])
 

@@ -1,4 +1,4 @@
-"""docs/recipes.md does what it says."""
+"""docs/recipes.md does what it states."""
 
 import re
 import subprocess
@@ -25,7 +25,8 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def address(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[str]:
-    """URL of a gateway with a worker and the model that the recipes use; they find its data folder in `.lethe`."""
+    """Return the URL of a gateway with a worker and the model of the recipes, which find its data folder in
+    `.lethe`."""
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / ".lethe").symlink_to(settings.data_dir)
     rows = tmp_path / "rows.csv"
@@ -40,8 +41,8 @@ def address(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[str]
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_the_recipes_print_what_is_printed_under_them(address: str, tmp_path: Path) -> None:
-    """Copied from the first line to the last into one plain shell, every command ends well and prints the words that
-    the page has; numbers and ids are of the day."""
+    """Copied from the first line to the last into one plain shell, every command succeeds and prints the words on the
+    page; numbers and ids differ."""
     script, wanted = [], []
     for kind, block in BLOCK.findall(PAGE):
         if kind == "python":

@@ -1,4 +1,4 @@
-"""Callers who check their types are told what is wrong before anything runs."""
+"""Type checkers report wrong calls before anything runs."""
 
 import re
 import subprocess
@@ -57,7 +57,7 @@ def wrong(client: Client, other: AsyncClient) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("plugins", ["", "plugins = pydantic.mypy\n[pydantic-mypy]\ninit_typed = true"])
 def test_calls_are_typed(tmp_path: Path, plugins: str) -> None:
-    """mypy, strict, takes what a gateway takes and refuses the rest, with pydantic's plugin and without."""
+    """mypy, strict, accepts the calls that a gateway accepts and refuses others, with pydantic's plugin and without."""
     (tmp_path / "calls.py").write_text(CALLS)
     (tmp_path / "mypy.ini").write_text(f"[mypy]\nstrict = true\nfollow_imports = silent\n{plugins}\n")
     command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "--no-incremental", "calls.py"]

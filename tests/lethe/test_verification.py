@@ -1,4 +1,4 @@
-"""Certificates verified by whoever has them: the answer is the gateway's own, and needs no gateway."""
+"""Certificates verified by their holders: the verdict equals the gateway's, and needs no gateway."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ def jwks(gateway: TestClient) -> Any:
 
 
 def test_a_certificate_is_verified_here(certificate: Any, jwks: Any, gateway: TestClient) -> None:
-    """With the issuer's keys the verdict is the gateway's: the same guarantees, recomputed, and the same statement."""
+    """The verdict with the issuer's keys is the gateway's: the same guarantees, recomputed, and the same statement."""
     verdict = verification.verify(certificate["jws"], jwks)
     by_gateway = gateway.post("/v1/certificates:verify", json={"jws": certificate["jws"]}).json()
     assert verdict.model_dump(mode="json") == by_gateway
@@ -47,7 +47,7 @@ def test_a_certificate_is_verified_here(certificate: Any, jwks: Any, gateway: Te
 
 
 def test_no_gateway_is_asked(certificate: Any, jwks: Any) -> None:
-    """Given the keys, a client verifies without a call: its gateway need not exist, and cannot say yes instead."""
+    """A client with the keys verifies without a call: its gateway need not exist, and cannot answer instead."""
     with Client("http://127.0.0.1:1", "k", retry_seconds=0.0) as client:
         assert client.certificates.verify(certificate["jws"], jwks=jwks).statement == certificate["statement"]
         with pytest.raises(CertificateInvalid):
@@ -58,7 +58,7 @@ def test_no_gateway_is_asked(certificate: Any, jwks: Any) -> None:
 
 
 def signed(keys: Keys, statement: Any, **header: Any) -> str:
-    """A statement under the installation's own signature, whatever it says."""
+    """Return any statement under the installation's own signature."""
     from joserfc import jws
 
     full = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": keys.signing_key.kid} | header

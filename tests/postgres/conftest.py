@@ -1,4 +1,4 @@
-"""Installations on PostgreSQL, whose leases are short, so that what a dead worker held is soon free."""
+"""Installations on PostgreSQL with short leases, so that the runs of a dead worker are soon free."""
 
 import pytest
 

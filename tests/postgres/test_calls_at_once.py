@@ -1,4 +1,4 @@
-"""Calls that reach several gateways of one database at the same moment."""
+"""Concurrent calls to several gateways of one database."""
 
 import contextlib
 import threading
@@ -25,7 +25,7 @@ CALLS = 8
 
 @pytest.fixture
 def gateways(settings: Settings, admin_key: str) -> Iterator[list[httpx.Client]]:
-    """Two gateway processes."""
+    """Start two gateway processes."""
     with contextlib.ExitStack() as stack:
         clients = []
         for number in range(2):
@@ -38,7 +38,7 @@ def gateways(settings: Settings, admin_key: str) -> Iterator[list[httpx.Client]]
 
 
 def at_once(gateways: list[httpx.Client], call: Callable[[httpx.Client, int], httpx.Response]) -> list[httpx.Response]:
-    """The answers to `CALLS` calls, made at the same moment to the gateways in turn."""
+    """Return the answers to `CALLS` concurrent calls, made to the gateways alternately."""
     together = threading.Barrier(CALLS)
 
     def one(number: int) -> httpx.Response:
@@ -50,7 +50,7 @@ def at_once(gateways: list[httpx.Client], call: Callable[[httpx.Client, int], ht
 
 
 def test_one_request_of_many_calls(gateways: list[httpx.Client], installation: Installation, new_dataset: Make) -> None:
-    """The same call made to two gateways at once, with one Idempotency-Key, is one request with one answer."""
+    """The same call to two gateways at once, with one Idempotency-Key, is one request with one answer."""
     new_dataset()
 
     def ask(gateway: httpx.Client, _number: int) -> httpx.Response:
@@ -66,7 +66,7 @@ def test_one_request_of_many_calls(gateways: list[httpx.Client], installation: I
 def test_one_key_for_different_calls(
     gateways: list[httpx.Client], installation: Installation, new_dataset: Make
 ) -> None:
-    """Of different calls with one Idempotency-Key, made at once, one is done and the others are conflicts."""
+    """If different calls with one Idempotency-Key run at once, one succeeds and the others are conflicts."""
     new_dataset()
 
     def ask(gateway: httpx.Client, number: int) -> httpx.Response:
@@ -80,7 +80,7 @@ def test_one_key_for_different_calls(
 
 
 def test_one_dataset_of_many_uploads(gateways: list[httpx.Client], installation: Installation) -> None:
-    """The same upload made to two gateways at once is one dataset, and leaves the rows of one on disk."""
+    """The same upload to two gateways at once is one dataset, and leaves the rows of one on disk."""
     content = npz()
 
     def ask(gateway: httpx.Client, _number: int) -> httpx.Response:
@@ -101,7 +101,7 @@ def test_the_same_person_asked_for_many_times(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Requests for one person, made at once, all complete, each with a certificate, and the rows are erased once."""
+    """Concurrent requests for one person all complete, each with a certificate, and the rows are erased once."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     work()
 

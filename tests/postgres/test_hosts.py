@@ -1,4 +1,4 @@
-"""Workers of several hosts on one database: dead ones, silent ones, and hosts that believe in another time."""
+"""Workers of several hosts on one database: dead ones, silent ones, and hosts with a wrong clock."""
 
 import datetime
 import importlib.util
@@ -33,14 +33,14 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def request_made(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """A request that a live model waits to forget."""
+    """Return a request that waits for a live model."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     return forget("p3")
 
 
 def runs(installation: Installation) -> list[tuple[str, str]]:
-    """Worker and status of every run but the first, oldest first."""
+    """Return worker and status of every run except the first, oldest first."""
     with installation.database.reading() as session:
         found = session.execute(sa.select(Run.worker, Run.status).order_by(Run.started_at)).all()
     return [(worker, status) for worker, status in found][1:]
@@ -49,7 +49,7 @@ def runs(installation: Installation) -> list[tuple[str, str]]:
 def test_another_host_takes_over(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get
 ) -> None:
-    """What a worker was doing that is killed is done by a worker of another host, when the lease is over."""
+    """The run of a killed worker is repeated by a worker of another host when the lease is over."""
     with processes.worker(settings, name="w@one", hop="mid-chain", act=hops.stop) as one:
         one.pause()
         one.kill()
@@ -63,7 +63,7 @@ def test_another_host_takes_over(
 def test_a_supervisor_takes_back_only_its_own(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get
 ) -> None:
-    """When a host's worker has died, the run of another host's worker stays with it."""
+    """When a host's worker has died, the run of another host's worker is not taken back."""
     patient = settings.model_copy(update={"lease_seconds": 30.0})
     with processes.worker(patient, name="w@one", hop="mid-chain", act=hops.halt) as one:
         halted = one.halted_run()
@@ -78,7 +78,7 @@ def test_a_supervisor_takes_back_only_its_own(
 def test_a_host_that_falls_silent_in_its_turn(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get
 ) -> None:
-    """A worker that stops in the middle of a transaction stops nobody else for longer than the server allows."""
+    """A worker that stops in the middle of a transaction blocks others no longer than the server allows."""
     url = settings.resolved_database_url() + "?options=-c%20idle_in_transaction_session_timeout%3D1s"
     silent = settings.model_copy(update={"database_url": SecretStr(url)})
     with processes.worker(silent, name="w@one", hop="claim not committed", act=hops.stop) as one:
@@ -98,7 +98,7 @@ WITH_LIBFAKETIME = pytest.mark.skipif(
 
 
 def on_skewed_host(settings: Settings, clock: str, *command: str) -> subprocess.Popen[str]:
-    """Python on a host whose clock is off by `clock`."""
+    """Start Python on a host whose clock is off by `clock`."""
     package = importlib.util.find_spec("libfaketime")
     assert package
     assert package.origin
@@ -123,7 +123,7 @@ print(claimed.run_id if claimed else "nothing")
 
 
 def claim_on_skewed_host(settings: Settings, clock: str) -> str:
-    """The id of the run that a worker there claims, or `nothing`."""
+    """Return the id of the run that a worker there claims, or `nothing`."""
     with on_skewed_host(settings, clock, "-c", CLAIM) as process:
         said, _ = process.communicate(timeout=240)
     assert process.returncode == 0
@@ -143,7 +143,7 @@ def claim(installation: Installation, *, lease_seconds: float) -> ClaimedRun | N
 def test_a_skewed_host_leaves_a_run_with_its_holder(
     settings: Settings, installation: Installation, request_made: dict[str, Any], clock: str
 ) -> None:
-    """A worker whose host's clock is hours off takes no run whose lease is not over."""
+    """A worker on a host whose clock is hours off takes no run with a valid lease."""
     assert claim(installation, lease_seconds=60)
     assert claim_on_skewed_host(settings, clock) == "nothing"
     assert runs(installation) == [("honest", "running")]
@@ -154,7 +154,7 @@ def test_a_skewed_host_leaves_a_run_with_its_holder(
 def test_a_skewed_host_takes_over(
     settings: Settings, installation: Installation, request_made: dict[str, Any], clock: str
 ) -> None:
-    """A run whose lease is over is taken over by a host whose clock is hours off; its own lease is as long as any."""
+    """A run whose lease is over is taken over by a host whose clock is hours off, with a lease of normal length."""
     assert claim(installation, lease_seconds=0.01)
     taken = claim_on_skewed_host(settings, clock)
     assert runs(installation) == [("honest", "abandoned"), ("skewed", "running")]
@@ -172,7 +172,7 @@ def test_a_skewed_host_takes_over(
 def test_a_skewed_host_forgets(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get, clock: str
 ) -> None:
-    """A worker whose host's clock is hours off completes a request, and the times in it are the database's."""
+    """A worker whose host's clock is hours off completes a request, with the times of the database."""
     with on_skewed_host(settings, clock, "-m", "worker", "skewed") as process:
         wait_until(lambda: get(f"/deletion-requests/{request_made['id']}")["status"] == "completed")
         process.terminate()

@@ -1,4 +1,4 @@
-"""PgBouncer between the service and PostgreSQL: refused where it drops the time-outs, used where the role has them."""
+"""PgBouncer between the service and PostgreSQL: refused if it drops the time-outs, used if the role has them."""
 
 import contextlib
 import os
@@ -56,7 +56,7 @@ def pooled(behind: Server, *, ignoring: str) -> Iterator[int]:
 
 
 def test_a_pooler_may_not_drop_the_time_outs() -> None:
-    """A pooler that drops the options of a connection silently stops the start by a sentence; once the role has the
+    """A pooler that silently drops the options of a connection stops the start with a message; once the role has the
     time-outs it is used, but never by a reader whose role could write."""
     with server.running() as behind, behind.database() as name:
         with pooled(behind, ignoring="options") as port:

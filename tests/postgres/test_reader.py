@@ -1,4 +1,4 @@
-"""A role of the database that may read what the accounting service reads, and nothing else."""
+"""A database role that may read only what the accounting service reads."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +25,7 @@ ROLE = "an auditor's"
 
 @pytest.fixture
 def role(postgres: Server, settings: Settings) -> Iterator[str]:
-    """A role of the server that may read the test's installation."""
+    """Create a role of the server that may read the test's installation."""
     name = sql.Identifier(ROLE)
     postgres.do(sql.SQL("CREATE ROLE {} LOGIN").format(name))
     installations.set_up(settings, reader_role=ROLE)
@@ -38,7 +38,7 @@ def role(postgres: Server, settings: Settings) -> Iterator[str]:
 
 @pytest.fixture
 def url(settings: Settings, role: str) -> str:
-    """URL of the test's database for the role."""
+    """Return the URL of the test's database for the role."""
     assert settings.database_url
     return settings.database_url.get_secret_value().replace("postgres@", "an%20auditor's@")
 
@@ -53,7 +53,7 @@ def test_the_accounting_service_needs_no_more(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """With this role the accounting service answers everything as the gateway does, also for who still waits."""
+    """The accounting service with the reader role answers like the gateway, also for requests that still wait."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     done = forget("p3")
@@ -84,7 +84,7 @@ def test_the_accounting_service_needs_no_more(
 
 @each("table", [*Table.metadata.tables, "alembic_version"])
 def test_it_changes_nothing(url: str, table: str) -> None:
-    """The server refuses every way to change any table, whatever the connection says of itself."""
+    """The server refuses every way to change any table, whatever options the connection sets."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET default_transaction_read_only = off")
         for statement in ("DELETE FROM {}", "INSERT INTO {} DEFAULT VALUES", "TRUNCATE {}", "DROP TABLE {}"):
@@ -98,7 +98,8 @@ def test_it_changes_nothing(url: str, table: str) -> None:
 
 
 def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
-    """It can neither create anything nor read what the accounting service does not, such as remembered answers."""
+    """The reader role can neither create anything nor read tables that the accounting service does not need, such as
+    stored idempotent answers."""
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in ("CREATE TABLE more (id int)", "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -133,7 +134,7 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
 
 
 def test_granting_again_takes_away_the_rest(postgres: Server, settings: Settings, role: str, url: str) -> None:
-    """Whatever else the role was granted meanwhile is gone when it is granted to again."""
+    """Granting to the role again revokes everything else that it was granted meanwhile."""
     assert settings.database_url
     database = settings.database_url.get_secret_value().rsplit("/", 1)[1]
     grants = "GRANT ALL ON ALL TABLES IN SCHEMA public TO {}", "GRANT CREATE ON SCHEMA public TO {}"
@@ -148,12 +149,12 @@ def test_granting_again_takes_away_the_rest(postgres: Server, settings: Settings
 
 
 def test_a_role_that_is_not_there(settings: Settings) -> None:
-    """Granting to nobody says how to make the role."""
+    """Granting to a missing role is refused with the statement that creates it."""
     with pytest.raises(InputInvalid, match="CREATE ROLE"):
         installations.set_up(settings, reader_role="nobody_at_all")
 
 
 def test_sqlite_has_no_roles(set_up_once: Any) -> None:
-    """On SQLite there is nothing to grant, and it says what is read-only there."""
+    """A reader role on SQLite is refused with a hint at what is read-only there."""
     with pytest.raises(InputInvalid, match="read-only"):
         installations.set_up(Settings(data_dir=set_up_once), reader_role="anybody")

@@ -1,4 +1,4 @@
-"""A database server that is not there yet, goes away, crashes, and comes back."""
+"""A database server that has not started yet, is stopped, crashes, and is restarted."""
 
 import functools
 import signal
@@ -37,14 +37,14 @@ Get = Callable[[str], Any]
 
 @pytest.fixture(scope="module")
 def mortal() -> Iterator[Server]:
-    """A server that these tests may stop."""
+    """Start a server that these tests may stop."""
     with server.running() as started:
         yield started
 
 
 @pytest.fixture
 def settings(mortal: Server, tmp_path: Path) -> Iterator[Settings]:
-    """An installation on the server that these tests stop; it runs again when a test has ended."""
+    """Set up an installation on the server that these tests stop; it runs again when a test has ended."""
     with mortal.database() as name:
         url = SecretStr(mortal.url(name))
         settings = Settings(data_dir=tmp_path / "data", database_url=url, lease_seconds=2.0, poll_seconds=0.1)
@@ -55,7 +55,8 @@ def settings(mortal: Server, tmp_path: Path) -> Iterator[Settings]:
 
 
 def test_a_gateway_without_its_database(gateway: TestClient, mortal: Server) -> None:
-    """While the database is away the gateway says so and when to come back; when it is back, the gateway is."""
+    """While the database is away the gateway returns 503 with the time of a retry; when it is back, the gateway works
+    again."""
     assert gateway.get("/v1/models").status_code == 200
     mortal.stop()
     for path in ("/v1/models", "/readyz"):
@@ -78,13 +79,13 @@ def test_a_gateway_without_its_database(gateway: TestClient, mortal: Server) -> 
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gateways wait for a server for as long as it may take to start on a slow machine."""
+    """Let gateways wait for a server as long as it may take to start on a slow machine."""
     monkeypatch.setattr(installations, "opened", functools.partial(installations.opened, patience_seconds=60.0))
 
 
 @pytest.mark.usefixtures("patience")
 def test_a_short_restart_is_waited_for(gateway: TestClient, mortal: Server) -> None:
-    """A call that comes while the server restarts takes longer, and is answered."""
+    """A call during a restart of the server takes longer, and is answered."""
     assert gateway.get("/v1/models").status_code == 200
     mortal.stop()
     with ThreadPoolExecutor(1) as threads:
@@ -96,7 +97,7 @@ def test_a_short_restart_is_waited_for(gateway: TestClient, mortal: Server) -> N
 
 
 def test_a_gateway_starts_before_its_database(settings: Settings, admin_key: str, mortal: Server) -> None:
-    """A gateway that is started first answers that the database is away, until it is there."""
+    """A gateway that is started first reports that the database is away until it starts."""
     mortal.stop()
     with TestClient(create_app(settings), raise_server_exceptions=False) as gateway:
         gateway.headers["Authorization"] = f"Bearer {admin_key}"
@@ -106,7 +107,7 @@ def test_a_gateway_starts_before_its_database(settings: Settings, admin_key: str
 
 
 def test_setting_up_waits_for_the_database(settings: Settings, mortal: Server) -> None:
-    """`lethe migrate` may be started before the server; it waits."""
+    """`lethe migrate` may be started before the server, and waits for it."""
     assert settings.database_url
     environment = environment_of(settings.data_dir, database_url=settings.database_url.get_secret_value())
     environment["PYTHONUNBUFFERED"] = "1"
@@ -127,7 +128,7 @@ def test_a_server_that_crashes_under_load(
     new_model: Make,
     work: Any,
 ) -> None:
-    """Every request that was accepted while the server crashed and came back is there, once, and is done."""
+    """Every request that was accepted while the server crashed and restarted exists once, and completes."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     ended = threading.Event()
@@ -181,7 +182,7 @@ def test_a_run_outlives_a_restart(
     get: Get,
     work: Any,
 ) -> None:
-    """A run that is under way while the server restarts is published, by the worker that began it."""
+    """A run in progress during a restart of the server is published by the same worker."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     request = forget("p3")
@@ -201,7 +202,7 @@ def test_a_run_outlives_a_restart(
 def test_an_idle_worker_outlives_a_restart(
     settings: Settings, mortal: Server, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """A worker that looks for work while the server restarts finds what comes afterwards."""
+    """A worker that polls during a restart of the server finds later work."""
     with processes.worker(settings) as worker:
         wait_until(lambda: worker.logged("worker.started"))
         mortal.stop()

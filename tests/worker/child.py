@@ -1,4 +1,4 @@
-"""What children of `test_process.py` do: as they are told. Imports little, so that their server starts soon."""
+"""Commands of the children of `test_process.py`. Imports little, so that their server starts soon."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""The implementations of passes over rows that are installed beside the host's, each on CPU tensors."""
+"""Implementations of passes over rows other than the host's, each on CPU tensors."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,4 +13,4 @@ OTHERS: dict[str, Callable[..., AbstractContextManager[Any]]] = {
     module.__name__.split(".")[2]: partial(module.DeviceRows, device=torch.device("cpu"))
     for module in sockets.modules("worker.features", "rows")
 }
-"""Map features to what opens rows; empty without the feature gpu."""
+"""Function that opens rows by feature; empty without the feature gpu."""

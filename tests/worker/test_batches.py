@@ -1,4 +1,4 @@
-"""Models whose steps read one batch after the other, through the service."""
+"""Models whose steps read batches in order, through the service."""
 
 import json
 from collections.abc import Callable
@@ -144,7 +144,7 @@ def test_a_method_that_is_not_installed_is_refused(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A model whose method is of a feature that is not installed is refused by name, and its requests wait."""
+    """A model by the method of a feature that is not installed is refused by name, and its requests wait."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     with installation.database.writing() as session:

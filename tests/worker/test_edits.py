@@ -1,4 +1,4 @@
-"""What a run looks at before it erases anybody: what it edits and what its steps read, and nothing else."""
+"""Before a run erases a person it examines what it edits and what its steps read, and nothing else."""
 
 import datetime
 import errno
@@ -32,7 +32,8 @@ NUM_ROWS = 5 * BLOCK_ROWS + 50
 
 @pytest.fixture
 def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """A model of six blocks of rows, each step of which reads a hundredth of them, and which forgets in a few steps."""
+    """Return a model of six blocks of rows, each step of which reads a hundredth of them, and which forgets in a few
+    steps."""
     dataset = new_dataset(rows=NUM_ROWS)
     model = new_model(dataset["id"], noise_scale=0.2, batch_size=NUM_ROWS // 100, cool_down=4)
     assert work() == 1
@@ -44,7 +45,7 @@ def _files(installation: Installation, dataset_id: str) -> list[Path]:
 
 
 def _read_next(installation: Installation, model_id: str) -> set[int]:
-    """The blocks that the run reads which the model waits for."""
+    """Return the blocks that the next run of the model reads."""
     with installation.database.reading() as session:
         model = session.get_one(Model, model_id)
         plan, _ = queue.next_run(session, model, max_requests=10)
@@ -58,8 +59,8 @@ def _read_next(installation: Installation, model_id: str) -> set[int]:
 def test_what_a_run_does_not_touch_may_be_damaged(
     damaged: str, live: dict[str, Any], installation: Installation, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Where a block is damaged that a run edits, or that its steps read, nothing is erased; where it is another, the
-    run does what it is asked."""
+    """If a block is damaged that a run edits or that its steps read, nothing is erased; damage elsewhere does not stop
+    the run."""
     dataset = live["dataset_id"]
     holding = {slots_of(installation, dataset, f"p{number}")[0] // BLOCK_ROWS: f"p{number}" for number in range(200)}
     edited = 3 if 3 in holding else 2
@@ -87,8 +88,8 @@ def test_what_is_left_is_looked_for_after_a_run_was_cut_off(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run lists what is stored of its dataset only where one before it, within the last hour, did not come to its
-    end; then it destroys what that one left."""
+    """A run lists the stored objects of its dataset only if an earlier run, within the last hour, did not end; it then
+    destroys what that run left."""
     dataset, settle = live["dataset_id"], RowStore.settle
     settled: list[str] = []
 

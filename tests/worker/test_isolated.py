@@ -1,4 +1,4 @@
-"""A run's own process: what it is told and says, and what is left when it is killed."""
+"""The separate process of a run: its messages, and what is left when it is killed."""
 
 import contextlib
 import os
@@ -55,7 +55,7 @@ def _mechanism(**changed: Any) -> Mechanism:
 
 @pytest.fixture
 def rows() -> Iterator[OpenedRows]:
-    """Rows of three classes, more than two blocks."""
+    """Return rows of three classes, more than two blocks."""
     generator = np.random.default_rng(0)
     features = generator.standard_normal((NUM_ROWS, NUM_COLUMNS)).astype(np.float32)
     features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)
@@ -80,7 +80,7 @@ def test_a_run_says_what_ran(rows: OpenedRows) -> None:
 
 @pytest.mark.slow
 def test_runs_go_on_side_by_side(rows: OpenedRows) -> None:
-    """Concurrent runs have a process each and do not disturb each other."""
+    """Concurrent runs have separate processes and do not disturb each other."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
 
     def run(steps: int) -> int:
@@ -124,7 +124,7 @@ def test_an_error_reports_only_its_name(rows: OpenedRows) -> None:
 
 
 def _processes_of_runs() -> list[psutil.Process]:
-    """The processes of runs of this process that are still there."""
+    """Return the processes of this process's runs that still exist."""
     found = []
     for server in psutil.Process().children():
         with contextlib.suppress(psutil.Error):  # it has ended since
@@ -162,7 +162,8 @@ def _files(installation: Installation) -> set[Path]:
 def test_a_failed_run_is_gone_before_it_is_tried_again(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A run whose process was killed is handed back without a process or file left of it, and is then published."""
+    """A run whose process was killed is handed back without any of its processes or files left, and is then
+    published."""
     dataset = new_dataset(rows=BLOCK_ROWS + 400)
     model = new_model(dataset["id"], l2=3e-4, noise_scale=0.005)
     before = _files(installation)

@@ -1,4 +1,4 @@
-"""A run that was taken away, or stands still, is let go."""
+"""Runs that were taken back, or make no progress, are abandoned."""
 
 import dataclasses
 import time
@@ -21,7 +21,7 @@ def _newest_run(get: Get) -> Any:
 
 
 def test_a_lost_lease_stops_the_chain(installation: Installation, new_dataset: Make, new_model: Make, get: Get) -> None:
-    """Once its run was taken, a worker's next step raises `LeaseLost`, as soon as a heartbeat has told it."""
+    """A worker whose run was taken back raises `LeaseLost` at its next step after a heartbeat."""
     new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
@@ -44,7 +44,7 @@ def test_a_lost_lease_stops_the_chain(installation: Installation, new_dataset: M
 
 
 def test_a_run_that_stands_still_is_let_go(installation: Installation, new_dataset: Make, new_model: Make) -> None:
-    """A run whose steps stop for too long is given up by its worker, so that its lease runs out; one that moves is
+    """A run without progress for too long is abandoned by its worker, so that its lease runs out; one with progress is
     kept."""
     new_model(new_dataset()["id"])
     with installation.database.writing() as session:

@@ -1,4 +1,4 @@
-"""Children that never outlive what they were forked for."""
+"""Children never outlive the purpose they were forked for."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ def _gone(pid: int) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_a_child_is_hardened_and_alone(forker: Forker) -> None:
-    """A child is hardened and has nothing open but its connection."""
+    """A child is hardened and has only its connection open."""
     with forker.start() as one, forker.start() as other:
         pid, server, core, dumpable, opened = _asked(one, "say who you are")
         assert (core, dumpable, opened) == ((0, 0), 0, 4)
@@ -56,7 +56,7 @@ def test_a_child_is_hardened_and_alone(forker: Forker) -> None:
 
 
 def test_a_child_gets_the_descriptors_that_are_passed(forker: Forker) -> None:
-    """What is open here can be handed to a child."""
+    """An open descriptor can be handed to a child."""
     mine, theirs = socket.socketpair()
     with mine, theirs, forker.start(theirs.fileno()) as child:
         mine.send(b"hello")
@@ -64,7 +64,7 @@ def test_a_child_gets_the_descriptors_that_are_passed(forker: Forker) -> None:
 
 
 def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
-    """A child in a loop that never lets go, deaf to SIGTERM and SIGINT, is dead when its block has ended."""
+    """A child in an infinite loop, which ignores SIGTERM and SIGINT, is dead when its block has ended."""
     with forker.start() as child:
         pid, _ = _asked(child, "work without end")
         assert not _gone(pid)
@@ -74,7 +74,7 @@ def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
 
 
 def test_a_child_that_nobody_listens_to(forker: Forker) -> None:
-    """A child that is still talking is not waited for."""
+    """A child that is still sending is not waited for."""
     with forker.start() as child:
         child.connection.send("say much")
         assert child.connection.poll(120)
@@ -83,7 +83,7 @@ def test_a_child_that_nobody_listens_to(forker: Forker) -> None:
 
 
 def test_a_killed_child_ends_its_connection(forker: Forker) -> None:
-    """Who waits for a child that was killed is told at once."""
+    """A caller that waits for a child is notified at once if the child is killed."""
     with forker.start() as child:
         pid, _ = _asked(child, "work without end")
         os.kill(pid, signal.SIGKILL)
@@ -92,7 +92,7 @@ def test_a_killed_child_ends_its_connection(forker: Forker) -> None:
 
 
 def test_a_killed_server_takes_its_children_along_and_is_replaced(forker: Forker) -> None:
-    """No child outlives the server that forked it; the next child comes from a new one."""
+    """No child outlives the server that forked it; the next child comes from a new server."""
     with forker.start() as child:
         pid, server = _asked(child, "work without end")
         os.kill(server, signal.SIGKILL)
@@ -103,7 +103,7 @@ def test_a_killed_server_takes_its_children_along_and_is_replaced(forker: Forker
 
 @pytest.mark.parametrize("how", ["forked", "new"])
 def test_no_child_outlives_a_killed_worker(how: str) -> None:
-    """Kill -9 of the owner ends its server and a child that is in a loop that never lets go within a second."""
+    """Killing the owner with -9 ends its server, and a child in an infinite loop, within a second."""
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -1,4 +1,4 @@
-"""A run from claim to published version, and what becomes of one that fails."""
+"""A run from claim to published version, and failed runs."""
 
 import os
 import time
@@ -43,7 +43,7 @@ def test_nothing_to_do(installation: Installation) -> None:
 def test_weights_are_what_was_published(
     gateway: TestClient, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """A run leaves one sealed version: the parameters that the gateway serves, with the digest on record."""
+    """A run leaves one sealed version: the parameters that the gateway serves, with the recorded digest."""
     model = new_model(new_dataset()["id"])
     assert runner.run_next(installation, worker="w") is True
     content = gateway.get(f"/v1/models/{model['id']}/versions/1/weights").content
@@ -56,7 +56,7 @@ def test_weights_are_what_was_published(
 def test_accuracy_is_measured_on_other_people(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model reports its accuracy on its evaluation dataset, and none without such a dataset."""
+    """A model reports its accuracy on its evaluation dataset, and no accuracy without such a dataset."""
     dataset, other = new_dataset(rows=300), new_dataset("others", rows=80, seed=1, first=300)
     measured = new_model(dataset["id"], evaluation_dataset_id=other["id"])
     unmeasured = new_model(dataset["id"])
@@ -172,8 +172,7 @@ def test_a_model_that_never_learns(
     get: Get,
     work: Callable,
 ) -> None:
-    """After three failures of its first run a model is `failed`, and the rows of requests that wait for it are
-    erased."""
+    """After three failures of its first run a model is `failed`, and the rows of its waiting requests are erased."""
     dataset = new_dataset()
     model = new_model(dataset["id"])
     keys = settings.data_dir / "weights" / "keys"
@@ -194,7 +193,7 @@ def test_a_model_that_never_learns(
 def test_weights_of_dead_runs_and_old_versions_are_destroyed(
     installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """Stored weights that are neither live nor of a run under way are destroyed; repeating this is a no-op."""
+    """Stored weights that are neither live nor of a current run are destroyed; repeating this is a no-op."""
     new_model(new_dataset()["id"])
     assert work() == 1
     new_model(new_dataset()["id"])
@@ -223,8 +222,7 @@ def test_damaged_weights_are_never_continued(
     get: Get,
     damage: str,
 ) -> None:
-    """Unlearning from a version with missing or changed weights fails with its reason, and the model is learned
-    again."""
+    """Unlearning from a version with missing or changed weights fails with its reason, and the model relearns."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")
     [sealed] = (settings.data_dir / "weights").glob("*.sealed")

@@ -1,5 +1,4 @@
-"""Runs that read rows window by window: they are the same runs, and nothing is in memory that no step is about to
-read."""
+"""Runs that read rows window by window equal other runs, and memory contains only rows for the next steps."""
 
 import os
 from collections.abc import Callable
@@ -55,8 +54,8 @@ def data() -> tuple[Any, Any]:
 @each("num_blocks_at_once", [2, 3, 4, 100])
 @each(("batches", "first_step", "steps"), [(20, 0, 60), (20, 17, 5), (7, 3, 1), (300, 299, 700)])
 def test_windows_cover_what_is_read(num_blocks_at_once: int, batches: int, first_step: int, steps: int) -> None:
-    """Windows follow each other to the last step, hold the blocks that their steps read and no others, fit, and go as
-    far as they can."""
+    """Windows are consecutive to the last step, hold exactly the blocks that their steps read, fit, and are as long as
+    possible."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, first_step=first_step, steps=steps)
     most, done = num_blocks_at_once * BLOCK_BYTES, 0
     while done < steps:
@@ -72,7 +71,7 @@ def test_windows_cover_what_is_read(num_blocks_at_once: int, batches: int, first
 
 
 def _read(schedule: Schedule, done: int, until: int) -> set[int]:
-    """The blocks that these steps read, one step after the other."""
+    """Return the blocks that these steps read, one step after the other."""
     steps = [schedule.step(step).rows for step in range(done, until)]
     return {number for rows in steps for number in range(rows.start // BLOCK_ROWS, -(-rows.stop // BLOCK_ROWS))}
 
@@ -98,8 +97,8 @@ def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
 
 
 def test_a_run_through_windows_is_the_run(data: tuple[Any, Any]) -> None:
-    """Where three blocks fit at once a run of several passes takes the same steps, to the bit, opens each block once a
-    pass, and counts the rows of each."""
+    """A run of several passes through windows of three blocks takes the same steps, to the bit, opens each block once
+    per pass, and counts the rows of each."""
     settings = {
         "mechanism": mechanism(),
         "initial": np.zeros((1, NUM_COLUMNS)),
@@ -141,8 +140,8 @@ def _run(rows: OpenedRows, **told: Any) -> isolated.IsolatedResult:
 
 
 def test_a_process_asks_for_what_it_needs(data: tuple[Any, Any]) -> None:
-    """A run's process is shown the blocks of its next steps, and counts what it was shown; a run of one step sees the
-    blocks of one batch."""
+    """A run's process gets the blocks of its next steps, and counts what it got; a run of one step gets the blocks of
+    one batch."""
     with held_in_memory(*data) as rows:
         ran = _run(rows, first_step=19, steps=1)
         assert ran.records == data[0][5 * BLOCK_ROWS :].any(axis=1).sum()
@@ -152,7 +151,7 @@ def test_a_process_asks_for_what_it_needs(data: tuple[Any, Any]) -> None:
 
 
 def test_a_batch_that_does_not_fit_is_refused(data: tuple[Any, Any]) -> None:
-    """A run whose single steps read more than there is room for is refused before it has begun."""
+    """A run whose single steps read more than there is room for is refused before it begins."""
     with held_in_memory(*data) as rows:
         rows.most_bytes = 2 * BLOCK_BYTES - 1
         with pytest.raises(DatasetTooLarge, match="smaller batch_size"):
@@ -179,7 +178,7 @@ def test_a_step_outside_its_window_ends_the_run(missing: str, data: tuple[Any, A
 
 
 def test_a_run_that_counts_other_rows_fails(data: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that read other rows than it was shown is no run."""
+    """A process that reports other rows than it was given fails its run."""
     show = OpenedRows.show
     monkeypatch.setattr(
         OpenedRows, "show", lambda *given, **named: {n: count - 1 for n, count in show(*given, **named).items()}
@@ -205,7 +204,8 @@ def test_only_rows_that_are_read_are_checked(data: tuple[Any, Any]) -> None:
 
 
 def test_opened_blocks_are_reported_as_progress(data: tuple[Any, Any]) -> None:
-    """Each block opened for a run is reported, so that the run does not seem to stand still; an exception ends it."""
+    """Each block opened for a run is reported as progress, so that the run does not seem to stall; an exception ends
+    it."""
     opened: list[int] = []
 
     class Enough(Exception):

@@ -76,7 +76,8 @@ def forgotten(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[list[str]], Counted]:
-    """Return a function that asks to forget people of a live model in one call, and counts the run that does."""
+    """Return a function that requests the deletion of people of a live model in one call, and counts the work of the
+    run."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
 
@@ -105,8 +106,8 @@ def test_requests_do_not_lengthen_write_transactions(forgotten: Callable[[list[s
 
 
 def test_certificates_are_signed_outside_write_transactions(forgotten: Callable[[list[str]], Counted]) -> None:
-    """A run signs many certificates, and the head of the ledger, while other writers can write; of a few it signs
-    each in the one transaction that stores them."""
+    """A run signs many certificates, and the head of the ledger, while other writers can write; a few it signs in the
+    transaction that stores them."""
     counts = forgotten(["p0"] * 9)
     assert (counts.signed_inside, counts.signed_outside) == (0, 10)
     counts = forgotten(["p1"])
@@ -116,8 +117,8 @@ def test_certificates_are_signed_outside_write_transactions(forgotten: Callable[
 def test_a_request_that_joins_after_signing_is_certified(
     gateway: TestClient, installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A request that joins a run after its certificates were signed gets one of its own: what was signed before is not
-    stored, because it names another entry of the ledger."""
+    """A request that joins a run after its certificates were signed gets its own: the signed one is not stored, because
+    it names another entry of the ledger."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     ask = functools.partial(gateway.post, "/v1/deletion-requests", json={"subject_id": "p0"})
@@ -145,7 +146,7 @@ def test_a_request_that_joins_after_signing_is_certified(
 
 
 def test_signatures_of_other_facts_are_not_used() -> None:
-    """A signature is used for the facts that it states alone; with `at_once` what lacks is made in place."""
+    """A signature is used only for the facts that it states; with `at_once` a missing one is made in place."""
     ahead = SignedAhead(few=0)
     with pytest.raises(NotSigned):
         ahead.of({"a": (1, lambda: "signed 1")})

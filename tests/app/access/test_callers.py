@@ -20,7 +20,7 @@ Add = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def add(installation: Installation, by: Actor) -> Add:
-    """Add a key; returns it and its id."""
+    """Return a function that adds a key and returns it and its id."""
 
     def make(**limits: datetime.datetime) -> tuple[str, str]:
         key = access.new_key()
@@ -32,7 +32,7 @@ def add(installation: Installation, by: Actor) -> Add:
 
 @pytest.fixture
 def uses(installation: Installation) -> LastUses:
-    """Writer of last uses; its thread sleeps longer than any test takes."""
+    """Return a writer of last uses whose thread sleeps longer than any test takes."""
     return LastUses(installation.database)
 
 
@@ -42,7 +42,7 @@ def _last_used(installation: Installation, key_id: str) -> datetime.datetime | N
 
 
 def test_a_key_is_believed_for_a_second(installation: Installation, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that another process revokes works for a second at most, and is then unknown again."""
+    """A key that another process revokes works for at most a second, and is then unknown."""
     key, key_id = add()
     assert believing._BELIEVED_SECONDS == 1.0
     monkeypatch.setattr(believing, "_BELIEVED_SECONDS", 60.0)  # the machine may be slow
@@ -83,7 +83,7 @@ def test_changes_of_this_process_apply_at_once(
 
 
 def test_a_key_expires(installation: Installation, add: Add) -> None:
-    """A key lets nobody in from the moment at which it expires."""
+    """A key is refused from the moment at which it expires."""
     with installation.database.reading() as session:
         key, key_id = add(expires_at=now(session) + datetime.timedelta(hours=1))
     Callers(installation.database).authenticate(key)
@@ -95,7 +95,7 @@ def test_a_key_expires(installation: Installation, add: Add) -> None:
 
 
 def test_without_a_key_nothing_is_asked(installation: Installation) -> None:
-    """A call without a key is refused without the database."""
+    """A call without a key is refused without a query of the database."""
     callers = Callers(installation.database)
     installation.database.close()
     installation.database.engine.dispose()
@@ -105,7 +105,7 @@ def test_without_a_key_nothing_is_asked(installation: Installation) -> None:
 
 
 def test_uses_are_written_once_a_minute(installation: Installation, add: Add, uses: LastUses) -> None:
-    """Any number of uses of keys is one write of all of them, and none more within the minute."""
+    """Any number of uses of keys are one write, and cause no other within the minute."""
     keys = [add() for _ in range(3)]
     callers = Callers(installation.database, used=uses.note)
     statements: list[str] = []
@@ -130,7 +130,7 @@ def test_uses_are_written_once_a_minute(installation: Installation, add: Add, us
 
 
 def test_what_another_gateway_wrote_stays(installation: Installation, add: Add, uses: LastUses) -> None:
-    """Of two gateways that noted the same use, the second writes nothing; after a minute it does."""
+    """A second gateway that noted the same use writes nothing, unless a minute has passed."""
     key, key_id = add()
     other = LastUses(installation.database)
     for one in (uses, other):
@@ -152,7 +152,7 @@ def test_what_another_gateway_wrote_stays(installation: Installation, add: Add, 
 
 
 def test_uses_outlive_an_outage(installation: Installation, add: Add, uses: LastUses) -> None:
-    """While the database refuses to be written to, what was noted is kept and written later."""
+    """Noted uses are kept while the database refuses writes, and written later."""
     key, key_id = add()
     Callers(installation.database, used=uses.note).authenticate(key)
     broken = sa.exc.OperationalError("UPDATE", {}, Exception("away"))
@@ -169,7 +169,7 @@ def test_uses_outlive_an_outage(installation: Installation, add: Add, uses: Last
 
 
 def test_uses_outlive_another_schema(installation: Installation, add: Add, uses: LastUses) -> None:
-    """While the database has not been migrated, or has been taken back, what was noted is kept, and nothing fails."""
+    """Noted uses are kept without an error while the database has an older schema."""
     key, key_id = add()
     Callers(installation.database, used=uses.note).authenticate(key)
     with installation.database.engine.begin() as connection:

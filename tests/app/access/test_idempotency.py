@@ -25,7 +25,7 @@ def database(installation: Installation) -> Database:
 
 
 def test_the_first_answer_is_given_again(database: Database) -> None:
-    """A call that was made before is answered as it was then; one that was not has no answer."""
+    """A repeated call gets the stored answer; a new call has none."""
     with database.writing() as session:
         assert idempotency.replay(session, ONCE) is None
         assert idempotency.perform(session, ONCE, make) == ANSWER
@@ -34,7 +34,7 @@ def test_the_first_answer_is_given_again(database: Database) -> None:
 
 
 def test_another_call_with_the_same_key_is_a_conflict(database: Database) -> None:
-    """A key that came with another body is refused."""
+    """An idempotency key that was used with another body is refused."""
     other = Once(name="k", fingerprint="g")
     with database.writing() as session:
         idempotency.perform(session, ONCE, make)
@@ -43,7 +43,7 @@ def test_another_call_with_the_same_key_is_a_conflict(database: Database) -> Non
 
 
 def test_without_a_key_nothing_is_kept(database: Database) -> None:
-    """A call without an idempotency key is made as often as it comes."""
+    """A call without an idempotency key is executed every time."""
     call = Once(name=None, fingerprint="f")
     with database.writing() as session:
         assert idempotency.perform(session, call, make) == ANSWER
@@ -51,7 +51,7 @@ def test_without_a_key_nothing_is_kept(database: Database) -> None:
 
 
 def test_an_answer_goes_with_what_it_answers(database: Database) -> None:
-    """When the call fails after all, its answer was never given."""
+    """The stored answer of a call that fails after all is rolled back with it."""
 
     def fail() -> None:
         with database.writing() as session:

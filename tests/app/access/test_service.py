@@ -17,7 +17,7 @@ from tests.tables import each
 
 
 def test_a_key_lets_its_holder_in(installation: Installation, by: Actor) -> None:
-    """A key that was added authenticates with its scopes, until it is revoked."""
+    """An added key authenticates with its scopes until it is revoked."""
     key = access.new_key()
     with installation.database.writing(by=by) as session:
         row = access.add_key(session, name="a", key=key, scopes=[Scope.MODELS_READ, Scope.ACCOUNTING_READ])
@@ -66,7 +66,7 @@ def test_only_the_hash_is_stored(installation: Installation, by: Actor) -> None:
 
 
 def test_ensuring_a_key_twice_adds_it_once(installation: Installation, by: Actor) -> None:
-    """Every start lets the admin key in; it is one key all the same."""
+    """Ensuring the admin key at every start adds it once."""
     with installation.database.writing(by=by) as session:
         for _ in range(2):
             access.ensure_key(session, name="again", key="k", scopes=[Scope.ADMIN])
@@ -77,8 +77,8 @@ def test_ensuring_a_key_twice_adds_it_once(installation: Installation, by: Actor
 @each("held", Scope)
 @each("needed", Scope)
 def test_a_scope_is_enough_for_itself(held: Scope, needed: Scope) -> None:
-    """A scope opens what needs it and nothing else; admin opens everything but the tenants, and the metrics, which tell
-    of all of them; they are the operator's. To decide about requests takes accounting:read too."""
+    """A scope permits what needs it and nothing else. Admin permits everything except tenants and the metrics, which
+    cover all tenants and are the operator's. Deciding about requests needs accounting:read too."""
     scopes = frozenset({held})
     caller = Caller(id="key_1", tenant_id="ten_1", scopes=scopes, policy=Policy(), calls_per_minute=None)
     of_all_tenants = {Scope.OPERATOR, Scope.METRICS_READ}
@@ -100,7 +100,7 @@ def _of(installation: Installation, key: str) -> Caller:
 
 
 def test_a_rotated_key_overlaps_with_the_new_one(installation: Installation, by: Actor) -> None:
-    """The new key may do what the old one may; the old one ends with the overlap, or earlier if it would anyway."""
+    """The new key has the old one's permissions; the old key ends with the overlap, or earlier if it expires before."""
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="admin", key="a", scopes=[Scope.ADMIN])
         old = access.add_key(session, name="crm", key="old", scopes=[Scope.REQUESTS_WRITE], calls_per_minute=7)
@@ -124,7 +124,7 @@ def test_a_rotated_key_overlaps_with_the_new_one(installation: Installation, by:
 
 
 def test_a_rotated_key_lives_as_long(installation: Installation, by: Actor) -> None:
-    """The successor of a key that was made for a month expires in a month, unless another time is asked for."""
+    """The successor of a key that was made for a month expires in a month, unless another expiry is given."""
     month = datetime.timedelta(days=30)
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="admin", key="a", scopes=[Scope.ADMIN])
@@ -172,6 +172,6 @@ def test_the_last_permanent_admin_key_stays(installation: Installation, by: Acto
 
 
 def test_a_key_does_not_begin_expired(installation: Installation, by: Actor) -> None:
-    """A key whose time is over before it begins is refused."""
+    """A key that would expire before it is created is refused."""
     with pytest.raises(InputInvalid), installation.database.writing(by=by) as session:
         access.add_key(session, name="a", key="k", scopes=[], expires_at=now(session))

@@ -24,12 +24,12 @@ COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"
     ],
 )
 def test_a_rule_says_who_is_one_person(rule: SubjectRule, same: list[str], other: list[str]) -> None:
-    """Ids that a rule takes for one person have one form, any others have forms of their own."""
+    """Ids that a rule assigns to one person have the same form, and all others have different forms."""
     (form,) = {normal(one, rule) for one in same}
     assert form not in {normal(one, rule) for one in other}
 
 
 @given(st.text(), st.sampled_from(RULES))
 def test_a_form_is_its_own(subject_id: str, rule: SubjectRule) -> None:
-    """What has been brought to its form stays as it is, so that a hash of it can be taken anywhere."""
+    """Normalizing a normalized subject id does not change it, so that its hash can be computed anywhere."""
     assert normal(normal(subject_id, rule), rule) == normal(subject_id, rule)

@@ -17,7 +17,7 @@ from lethe.contract.tenants import Policy
 
 
 def test_a_tenant_begins_with_an_admin(installation: Installation, by: Actor) -> None:
-    """A new tenant has its name, its policy and one key, which is an admin's and no operator's."""
+    """A new tenant has its name, its policy and one key, which is an admin's and not an operator's."""
     key = access.new_key()
     with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="shop", policy=Policy(time_zone="Europe/Berlin"), admin_key=key)
@@ -32,7 +32,8 @@ def test_a_tenant_begins_with_an_admin(installation: Installation, by: Actor) ->
 
 
 def test_both_logs_know_of_a_tenant(installation: Installation, by: Actor) -> None:
-    """Who made a tenant is in the log of the operator; the tenant's own begins with it, and both are whole."""
+    """The operator's log records who created a tenant; the tenant's own log begins with its creation, and both
+    verify."""
     with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="shop", policy=Policy(), admin_key="k")
     with installation.database.reading() as session:
@@ -48,7 +49,7 @@ def test_both_logs_know_of_a_tenant(installation: Installation, by: Actor) -> No
 
 
 def test_names_are_unique(installation: Installation, by: Actor) -> None:
-    """A name that a tenant has is refused, and nothing is made."""
+    """A name that another tenant has is refused."""
     with installation.database.writing(by=by) as session:
         tenants.create(session, name="shop", policy=Policy(), admin_key="k1")
     with pytest.raises(TenantExists), installation.database.writing(by=by) as session:
@@ -56,7 +57,7 @@ def test_names_are_unique(installation: Installation, by: Actor) -> None:
 
 
 def test_a_policy_changes_by_field(installation: Installation, by: Actor) -> None:
-    """What is given is set, what is not given stays, and what is no policy changes nothing."""
+    """A policy change sets the given fields and keeps the others; an invalid change is refused as a whole."""
     with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"grace_seconds": 60})
         tenants.change_policy(session, {"regulations": {"lgpd": {"days": 15}}})
@@ -72,7 +73,8 @@ def test_a_policy_changes_by_field(installation: Installation, by: Actor) -> Non
 def test_a_business_states_the_claim_that_is_its_subject_id(
     installation: Installation, by: Actor, claim: Literal["email", "phone_number", "customer_id"]
 ) -> None:
-    """Agents are not served by a default claim, by which nobody would be found at a tenant that keeps another id."""
+    """A policy with a business id but without a claim is refused, as a default claim would find no person at a tenant
+    with other subject ids."""
     wrong: list[dict[str, Any]] = [{"drp_business_id": "SHOP"}, {"drp_business_id": "SHOP", "drp_claim": None}]
     for policy in wrong:
         with pytest.raises(InputInvalid) as refusal, installation.database.writing(by=by) as session:
@@ -88,7 +90,7 @@ def test_a_business_states_the_claim_that_is_its_subject_id(
 
 
 def test_no_two_tenants_are_one_business(installation: Installation, by: Actor) -> None:
-    """No tenant takes the id by which agents address another one: what is meant for that one would come to it."""
+    """A tenant cannot take the business id of another tenant, whose messages from agents it would get."""
     with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"drp_business_id": "SHOP", "drp_claim": "email"})
         tenants.change_policy(session, {"drp_business_id": "SHOP", "grace_seconds": 5})

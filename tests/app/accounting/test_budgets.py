@@ -1,4 +1,4 @@
-"""Datasets with a budget: what all their versions together may ever tell, whatever happens."""
+"""Datasets with a budget for everything that all their versions together may ever reveal."""
 
 import functools
 import json
@@ -30,13 +30,13 @@ DELTA = 1e-5
 
 @pytest.fixture
 def budgeted(new_dataset: Make) -> Budgeted:
-    """Upload made-up people under a budget; returns the dataset."""
+    """Return a function that uploads made-up people under a budget and returns the dataset."""
     return lambda epsilon: new_dataset(form={"adaptive_epsilon": str(epsilon), "adaptive_delta": str(DELTA)})
 
 
 @pytest.fixture
 def epsilon_of(new_dataset: Make, new_model: Make, forget: Make, work: Work, get: Get) -> Callable[[int], float]:
-    """The budget of which learning and so many versions by which one is forgotten are just within."""
+    """Return the budget that exactly covers learning and so many versions that forget one person each."""
 
     def found(releases: int) -> float:
         dataset = new_dataset()
@@ -60,8 +60,8 @@ def test_a_certificate_signs_the_bound(
     get: Get,
     epsilon_of: Callable[[int], float],
 ) -> None:
-    """Under a budget `adaptive` is the budget, not the sum; the certificate recomputes offline, and says that no
-    version was published beyond it."""
+    """Under a budget `adaptive` is the budget, not the sum; the certificate recomputes offline and states that no
+    version was published beyond the budget."""
     dataset = budgeted(epsilon := epsilon_of(3))
     assert dataset["adaptive_budget"] == {"epsilon": epsilon, "delta": DELTA}
     model = new_model(dataset["id"], noise_scale=0.05)
@@ -90,7 +90,7 @@ def get_keys(gateway: TestClient) -> dict[str, Any]:
 def test_a_budget_that_was_made_up_afterwards(
     installation: Installation, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Work
 ) -> None:
-    """A statement whose budget is smaller than what it says was published is refused by whoever recomputes it."""
+    """Verification refuses a statement whose budget is smaller than its published versions."""
     new_model(new_dataset()["id"], noise_scale=0.05)
     work()
     request = forget("p1")
@@ -113,8 +113,8 @@ def test_nothing_is_published_beyond_it(
     get: Get,
     epsilon_of: Callable[[int], float],
 ) -> None:
-    """Once a version would exceed the budget, rows are still erased, and the request waits for its model, which says
-    why; nobody learns from the dataset; when the model is retired, and nothing is left of it, the request is done."""
+    """If a version would exceed the budget, rows are still erased, and the request waits for its model, which reports
+    why; no model learns from the dataset. Retiring the model, of which nothing is left, completes the request."""
     dataset = budgeted(epsilon_of(1))
     model = new_model(dataset["id"], noise_scale=0.05)
     work()
@@ -152,7 +152,7 @@ def test_room_that_was_taken_meanwhile(
     work: Work,
     epsilon_of: Callable[[int], float],
 ) -> None:
-    """What was planned while there was room is not published if there is none any more when it is done."""
+    """A run that was planned within the budget is not published if the budget is spent when it ends."""
     dataset = budgeted(epsilon_of(1))
     new_model(dataset["id"], noise_scale=0.05, audit={"lanes": 0})
     work()
@@ -189,7 +189,7 @@ def test_room_that_was_taken_meanwhile(
     ],
 )
 def test_a_malformed_budget_is_refused(gateway: TestClient, form: dict[str, str]) -> None:
-    """Half a budget, and numbers that are no bound, are refused by name, and nothing is stored."""
+    """An incomplete budget and numbers that are not a bound are refused by name, and nothing is stored."""
     answer = gateway.post("/v1/datasets", data=FORM | form, files={"file": ("people.npz", npz())})
     assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
     assert "adaptive_" in json.dumps(answer.json()["errors"])

@@ -1,4 +1,4 @@
-"""Ledgers of models with long histories: the verifier recomputes what the accountant posted."""
+"""Ledgers of models with long histories: the verifier recomputes what the accountant recorded."""
 
 import datetime
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How long runs take: a line through what was measured."""
+"""Runtime estimates: a line fitted to the measured runs."""
 
 import datetime
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from app.installations import Installation
 
 @given(per_run=st.floats(0, 100), per_step=st.floats(1e-6, 1), steps=st.lists(st.integers(1, 10**5), min_size=2))
 def test_a_line_is_found_again(per_run: float, per_step: float, steps: list[int]) -> None:
-    """Runs that take a constant and so much per step give both back; of one length, the same time for that length."""
+    """Runs that take a constant and a time per step yield both; runs of one length yield the time for that length."""
     found = RuntimeEstimate.through([(taken, per_run + per_step * taken) for taken in steps])
     assert found is not None
     assert found.runs == len(steps)
@@ -26,14 +26,14 @@ def test_a_line_is_found_again(per_run: float, per_step: float, steps: list[int]
 
 @given(measured=st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 10**6)), min_size=1))
 def test_nothing_takes_less_than_nothing(measured: list[tuple[int, float]]) -> None:
-    """Whatever was measured, no run and no step has negative seconds."""
+    """The estimated seconds per run and per step are never negative."""
     found = RuntimeEstimate.through(measured)
     assert found is not None
     assert min(found.seconds_per_run, found.seconds_per_step) >= 0
 
 
 def test_a_batch_of_runs_pays_for_each() -> None:
-    """The time that a run takes whatever its length is paid for every run."""
+    """The constant time of a run is counted for every run of a batch."""
     assert RuntimeEstimate(seconds_per_run=2.0, seconds_per_step=0.5, runs=3).seconds(10, runs=4) == 13.0
 
 
@@ -43,7 +43,7 @@ def test_nothing_is_known_before_a_version(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """A model that has never run has no pace, and one that has has that of its runs."""
+    """A model that has never run has no estimate, and any other has that of its runs."""
     model = new_model(new_dataset()["id"])
     with installation.database.reading() as session:
         assert runtime_estimates.of_model(session, session.get_one(Model, model["id"])) is None
@@ -61,8 +61,8 @@ def test_a_run_under_way_says_how_long_it_still_takes(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """Without past runs its own pace tells, once it has a step; with them they tell before, and ever less from then on;
-    of canary tests and of what has ended nothing is said."""
+    """Without past runs the time left is estimated from the run's own speed after its first step; with past runs it is
+    known at once and shrinks from then on. Canary tests and ended runs have no estimate."""
     model = new_model(new_dataset()["id"])
     began = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     after_ten = began + datetime.timedelta(seconds=10)

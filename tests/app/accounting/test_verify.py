@@ -1,4 +1,4 @@
-"""A real ledger, verified; then copies of it with one thing altered, each refused."""
+"""A real ledger that verifies, and copies of it with one alteration each, which are refused."""
 
 import copy
 import json
@@ -21,7 +21,7 @@ Make = Callable[..., dict[str, Any]]
 
 @dataclass
 class Story:
-    """Stored entries, by model and sequence, and versions of two models of one dataset."""
+    """Stored ledger entries, by model and sequence, and versions of two models of one dataset."""
 
     entries: list[LedgerEntry]
     versions: list[Version]
@@ -31,7 +31,7 @@ class Story:
         return body
 
     def rewrite(self, index: int, **changed: Any) -> None:
-        """Replace parts of a body, and hash it and all that follow anew, as somebody with the database could."""
+        """Replace parts of a body and recompute its hash and all later ones, as an attacker with the database could."""
         of_model = [entry for entry in self.entries if entry.model_id == self.entries[index].model_id]
         self.entries[index].body = canonical(self.body(index) | changed)
         previous = GENESIS
@@ -41,7 +41,7 @@ class Story:
 
 
 def copied(row: Any) -> Any:
-    """The same row, in no session."""
+    """Return a copy of the row outside any session."""
     return type(row)(**{column.key: getattr(row, column.key) for column in sa.inspect(type(row)).column_attrs})
 
 
@@ -60,7 +60,7 @@ def kept() -> list[Story]:
 
 @pytest.fixture
 def story(kept: list[Story], request: pytest.FixtureRequest) -> Story:
-    """Two models learn, forget two people one after another, and one of them learns again; told once, then copied."""
+    """Two models learn and forget two people one after another, and one of them relearns; run once, then copied."""
     if not kept:
         # Of the fixtures below, the dataset is an npz file.
         pytest.importorskip("app.features.npz")
@@ -137,7 +137,7 @@ def test_a_missing_last_entry_is_refused(story: Story) -> None:
 
 
 def test_entries_in_another_order_are_refused(story: Story) -> None:
-    """Reordered entries are refused, even if they are renumbered and hashed anew."""
+    """Reordered entries are refused, even if they are renumbered and rehashed."""
     story.entries[1], story.entries[2] = story.entries[2], story.entries[1]
     assert f"Model {story.entries[1].model_id}, ledger entry 3: entry 2 is missing before it." == refusal(story)
     story.entries[1].sequence, story.entries[2].sequence = 2, 3
@@ -146,7 +146,7 @@ def test_entries_in_another_order_are_refused(story: Story) -> None:
 
 
 def test_an_entry_of_another_model_is_refused(story: Story) -> None:
-    """An entry moved to another model is refused, even if it is hashed anew."""
+    """An entry moved to another model is refused, even if it is rehashed."""
     ours, theirs = story.entries[0], story.entries[-1]
     assert ours.model_id != theirs.model_id
     story.entries[0].body = canonical(story.body(0) | {"model_id": theirs.model_id})
@@ -158,7 +158,7 @@ def test_an_entry_of_another_model_is_refused(story: Story) -> None:
 
 
 def test_rehashing_changes_nothing(story: Story) -> None:
-    """The helper that hashes entries anew changes nothing by itself."""
+    """The helper that rehashes entries changes nothing by itself."""
     before = [entry.hash for entry in story.entries]
     story.rewrite(1)
     assert [entry.hash for entry in story.entries] == before
@@ -220,7 +220,7 @@ def test_altered_runs_are_refused(story: Story, changed: dict[str, Any], named: 
 
 
 def test_a_missing_guarantee_is_refused(story: Story) -> None:
-    """An entry must state every notion that holds for everybody exactly once."""
+    """An entry must state every notion that holds for all people exactly once."""
     claimed = story.body(1)["guarantees"]
     for stated in (claimed[:1], claimed * 2, claimed[::-1]):
         story.rewrite(1, guarantees=stated)
@@ -229,7 +229,7 @@ def test_a_missing_guarantee_is_refused(story: Story) -> None:
 
 @pytest.mark.parametrize("name", ["noise_scale", "num_slots", "l2", "contraction"])
 def test_another_mechanism_is_refused(story: Story, name: str) -> None:
-    """An entry that names another mechanism than the chain it continues is refused."""
+    """An entry that names another mechanism than the chain that it continues is refused."""
     mechanism = story.body(1)["mechanism"]
     story.rewrite(1, mechanism=mechanism | {name: mechanism[name] * 2})
     assert "ledger entry 2: its numbers cannot be recomputed" in refusal(story)
@@ -253,20 +253,20 @@ def test_a_version_with_other_weights_is_refused(story: Story) -> None:
 
 
 def test_a_ledger_that_names_other_weights_is_refused(story: Story) -> None:
-    """An entry with other weights than its version is refused, even if it is hashed anew."""
+    """An entry with other weights than its version is refused, even if it is rehashed."""
     story.rewrite(1, weights_sha256="0" * 64)
     assert refusal(story) == f"Version 2 of model {story.entries[1].model_id} is not the one in the ledger."
 
 
 def test_a_removed_version_is_refused(story: Story) -> None:
-    """A version that is in the ledger but not in the database is named."""
+    """A version that is in the ledger and missing from the database is named."""
     gone = story.versions.pop(0)
     said = refusal(story)
     assert said == f"The ledger accounts for version {gone.number} of model {gone.model_id}, which does not exist."
 
 
 def test_an_added_version_is_refused(story: Story) -> None:
-    """A version that is in the database but not in the ledger is named."""
+    """A version that is in the database and missing from the ledger is named."""
     added = copied(story.versions[0])
     added.number = 99
     story.versions.append(added)

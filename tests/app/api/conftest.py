@@ -1,4 +1,4 @@
-"""Fixtures for the endpoints: uploads, keys of any scopes, callers of every kind, refusals, what is stored and told."""
+"""Fixtures for the endpoints: uploads, keys of any scopes, callers of every kind, refusals, and stored objects."""
 
 import io
 from collections.abc import Callable
@@ -28,7 +28,7 @@ Get = Callable[[str], Any]
 
 @pytest.fixture(scope="session")
 def npz_of() -> Callable[..., bytes]:
-    """The bytes of an npz file of twenty made-up people, with any of its arrays replaced."""
+    """Return the bytes of an npz file of twenty made-up people, with any of its arrays replaced."""
 
     def build(**replaced: Any) -> bytes:
         x = np.random.default_rng(0).normal(size=(20, 3))
@@ -42,7 +42,7 @@ def npz_of() -> Callable[..., bytes]:
 
 @pytest.fixture
 def upload(gateway: TestClient, npz_of: Callable[..., bytes]) -> Callable[..., httpx.Response]:
-    """POST a file as a dataset, whatever comes of it; further arguments are fields of the form."""
+    """POST a file as a dataset and return the response; further arguments are fields of the form."""
 
     def send(
         content: bytes | None = None,
@@ -61,7 +61,7 @@ def upload(gateway: TestClient, npz_of: Callable[..., bytes]) -> Callable[..., h
 
 @pytest.fixture
 def key_with(installation: Installation, by: Actor) -> Callable[..., dict[str, str]]:
-    """The header of a new API key with these scopes."""
+    """Return the header of a new API key with these scopes."""
 
     def make(*scopes: Scope) -> dict[str, str]:
         key = access.new_key()
@@ -74,7 +74,7 @@ def key_with(installation: Installation, by: Actor) -> Callable[..., dict[str, s
 
 @pytest.fixture
 def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """A model with a live version."""
+    """Return a model with a live version."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     return model
@@ -82,7 +82,7 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
 
 @pytest.fixture
 def refused() -> Callable[[httpx.Response, int, str], dict[str, Any]]:
-    """Assert that an answer is a problem with this status and code, in full form; returns its JSON."""
+    """Assert that an answer is a complete problem with this status and code, and return its JSON."""
 
     def check(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
         problem: dict[str, Any] = answer.json()
@@ -101,7 +101,7 @@ def refused() -> Callable[[httpx.Response, int, str], dict[str, Any]]:
 
 @pytest.fixture
 def stored(installation: Installation) -> Callable[[], dict[str, int]]:
-    """How many datasets, models and deletion requests there are, and files with rows or uploads in them."""
+    """Count the datasets, models and deletion requests, and the files with rows or uploads."""
 
     def count() -> dict[str, int]:
         with installation.database.reading() as session:
@@ -123,7 +123,7 @@ def nothing() -> dict[str, int]:
 
 @pytest.fixture
 def claim(installation: Installation) -> Callable[[], ClaimedRun]:
-    """Take the next run as a worker does that then falls silent."""
+    """Claim the next run like a worker that then falls silent."""
 
     def take() -> ClaimedRun:
         with installation.database.writing() as session:
@@ -136,7 +136,7 @@ def claim(installation: Installation) -> Callable[[], ClaimedRun]:
 
 @pytest.fixture
 def give_up(installation: Installation) -> Callable[[], None]:
-    """Hand back what the silent worker holds."""
+    """Hand back the claimed run of the silent worker."""
 
     def take_back() -> None:
         with installation.database.writing() as session:
@@ -147,7 +147,7 @@ def give_up(installation: Installation) -> Callable[[], None]:
 
 @pytest.fixture
 def shown(get: Get) -> Make:
-    """A request as it is now."""
+    """Return the current state of a request."""
     return lambda request: get(f"/deletion-requests/{request['id']}")
 
 
@@ -159,7 +159,7 @@ def statuses(get: Get) -> Callable[[dict[str, Any]], list[str]]:
 
 @pytest.fixture
 def statements(get: Get) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
-    """The statements of a request's certificates."""
+    """Return the statements of a request's certificates."""
 
     def of(request: dict[str, Any]) -> list[dict[str, Any]]:
         found = get(f"/deletion-requests/{request['id']}/certificate")
@@ -182,7 +182,7 @@ def policy(gateway: TestClient) -> Callable[..., None]:
 
 @pytest.fixture
 def sample(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
-    """The value of a metric as it is now; 0 if there is no such sample."""
+    """Return the current value of a metric, or 0 if there is no such sample."""
     monkeypatch.setattr("app.features.monitoring.metrics._FRESH_SECONDS", -1.0)
 
     def read(name: str, **labels: str) -> float:

@@ -1,4 +1,4 @@
-"""Every route of the API and what it needs: a route that is not here fails `test_authorisation.py`."""
+"""Every route of the API and the scope it needs: a route missing here fails `test_authorisation.py`."""
 
 from lethe.contract.sets import Scope
 
@@ -175,5 +175,5 @@ NEEDS = {
     "GET /v1/audit-log/checkpoints": Scope.REQUESTS_REVIEW,
     "POST /v1/audit-log:verify": Scope.REQUESTS_REVIEW,
 }
-"""The one scope that opens a route; an admin's opens all but the operator's."""
+"""Scope that a route needs; an admin's key may call all routes except the operator's."""
 OPEN_TO_ALL = {"GET /healthz", "GET /readyz", "GET /.well-known/jwks.json"}

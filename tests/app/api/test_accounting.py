@@ -21,7 +21,7 @@ Refused = Callable[..., dict[str, Any]]
 def test_the_ledger_is_a_chain(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """Entries come oldest first, page by page, and each hashes the one before it."""
+    """Ledger entries are listed oldest first, page by page, and each hashes the one before it."""
     for person in range(1, 4):
         forget(f"p{person}")
         work()
@@ -45,7 +45,7 @@ def test_the_ledger_is_a_chain(
 def test_a_ledger_is_recomputed(
     live: dict[str, Any], get: Get, installation: Installation, by: Actor, forget: Make, work: Work
 ) -> None:
-    """The verdict has the hash of the last entry while all of it follows; else it names the entry that does not."""
+    """The verdict has the hash of the last entry if the whole ledger verifies; otherwise it names the faulty entry."""
     forget("p1")
     work()
     path = f"/accounting/models/{live['id']}/ledger"

@@ -1,4 +1,5 @@
-"""The endpoints below `/v1/api-keys`. What a scope opens is in `test_authorisation.py`, by the table of `routes.py`."""
+"""The endpoints below `/v1/api-keys`. Permissions by scope are tested in `test_authorisation.py`, by the table of
+`routes.py`."""
 
 import datetime
 import time
@@ -91,7 +92,7 @@ def test_the_last_admin_stays(gateway: TestClient, get: Get, refused: Refused, a
 
 
 def test_a_key_expires(gateway: TestClient, refused: Refused, installation: Installation) -> None:
-    """A key may have an expiry in the future, and gives no access after it."""
+    """A key may have an expiry in the future, and is refused after it."""
     now = datetime.datetime.now(datetime.UTC)
     asked = {"name": "a", "scopes": ["models:read"], "expires_at": (now + datetime.timedelta(hours=1)).isoformat()}
     made = gateway.post("/v1/api-keys", json=asked).json()
@@ -115,7 +116,8 @@ def test_the_list_says_when_a_key_was_used(settings: Settings, admin_key: str) -
 
 @pytest.mark.usefixtures("minute")
 def test_a_key_has_a_rate_limit(gateway: TestClient, refused: Refused) -> None:
-    """Each answer has the calls that a key has left; above the limit it is a 429 with the time of the next call."""
+    """Each answer has the number of calls that a key has left; above the limit it is a 429 with the time of the next
+    call."""
     asked = {"name": "a", "scopes": ["models:read"], "calls_per_minute": 3}
     key = gateway.post("/v1/api-keys", json=asked).json()["key"]
     left = [gateway.get("/v1/models", headers=_as(key)).headers for _ in range(3)]
@@ -129,7 +131,7 @@ def test_a_key_has_a_rate_limit(gateway: TestClient, refused: Refused) -> None:
 
 @pytest.fixture
 def at_the_door(settings: Settings) -> Iterator[TestClient]:
-    """A gateway that forgives three wrong keys."""
+    """Start a gateway that tolerates three wrong keys."""
     with TestClient(create_app(settings.model_copy(update={"failed_calls_per_minute": 3}))) as client:
         yield client
 
@@ -151,7 +153,7 @@ def test_wrong_keys_block_an_address(at_the_door: TestClient, admin_key: str, re
 @pytest.mark.redis
 @pytest.mark.usefixtures("minute")
 def test_gateways_share_a_limit(settings: Settings, admin_key: str, tmp_path: Path) -> None:
-    """Two gateways with one Redis share the limit of a key; when Redis fails, each of them enforces the limit alone."""
+    """Two gateways with one Redis share the limit of a key; if Redis fails, each of them enforces the limit alone."""
     minute = int(time.time()) // 60
     server = processes.Redis(tmp_path)
     shared = settings.model_copy(update={"broker_url": SecretStr(server.url), "calls_per_minute": 10})

@@ -1,4 +1,4 @@
-"""Canary tests over HTTP: the option of a model, and what its runs show."""
+"""Canary tests over HTTP: the option of a model, and the results of its runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,8 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_every_run_is_tested(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """A run tells what its lanes showed; the model repeats the last, and the certificate says it of its run."""
+    """A run reports what its lanes observed; the model repeats the last result, and the certificate states that of its
+    run."""
     request = forget("p1")
     work()
     unlearned, learned = get("/runs")["items"]
@@ -42,7 +43,7 @@ def test_every_run_is_tested(live: dict[str, Any], forget: Make, get: Get, work:
 def test_lanes_and_chains_are_settled_when_the_model_is_made(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """A model has as many lanes as it was asked for, and a canary test that is asked for as many chains of them."""
+    """A model has the requested number of lanes, and a requested canary test has as many chains of them."""
     model = new_model(new_dataset()["id"], audit={"lanes": 4, "chains": 3})
     assert model["audit"] == {"lanes": 4, "chains": 3, "asked_at": None, "last": None, "last_run_id": None}
     work()
@@ -83,8 +84,8 @@ def test_a_malformed_canary_test_is_refused(
 def test_a_model_without_lanes(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """Runs of a model without lanes are published untested, as their certificates say; a canary test cannot be
-    asked."""
+    """Runs of a model without lanes are published untested, which their certificates state; a canary test of it is
+    refused."""
     model = new_model(new_dataset()["id"], audit={"lanes": 0})
     work()
     request = forget("p1")

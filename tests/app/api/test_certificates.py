@@ -1,4 +1,4 @@
-"""The endpoints below `/v1/certificates`, and the public key that goes with them."""
+"""The endpoints below `/v1/certificates`, and the public keys."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ Refused = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def certificate(live: dict[str, Any], forget: Callable[..., Any], get: Get, work: Callable[[], int]) -> dict[str, Any]:
-    """The certificate of somebody who was forgotten."""
+    """Return the certificate of a forgotten person."""
     request = forget("p1")
     work()
     found: dict[str, Any] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"][0]
@@ -27,7 +27,7 @@ def certificate(live: dict[str, Any], forget: Callable[..., Any], get: Get, work
 
 
 def test_a_certificate_says_what_was_done(certificate: dict[str, Any], live: dict[str, Any], get: Get) -> None:
-    """A certificate is the same wherever it is asked for, and states request, model, ledger entry and guarantees."""
+    """A certificate is the same on every endpoint, and states request, model, ledger entry and guarantees."""
     assert get(f"/certificates/{certificate['id']}") == certificate
     request = get(f"/deletion-requests/{certificate['request_id']}")
     assert request["models"][0]["certificate_id"] == certificate["id"]
@@ -44,7 +44,7 @@ def test_a_certificate_says_what_was_done(certificate: dict[str, Any], live: dic
 
 
 def test_a_certificate_verifies(gateway: TestClient, certificate: dict[str, Any]) -> None:
-    """What was signed is verified over HTTP, and by anybody who has nothing but the public key."""
+    """A certificate verifies over HTTP and offline with only the public key."""
     verdict = gateway.post("/v1/certificates:verify", json={"jws": certificate["jws"]}).json()
     assert verdict["valid"] is True
     assert verdict["statement"] == certificate["statement"]
@@ -57,7 +57,7 @@ def test_a_certificate_verifies(gateway: TestClient, certificate: dict[str, Any]
 def test_a_changed_certificate_does_not_verify(
     gateway: TestClient, certificate: dict[str, Any], refused: Refused
 ) -> None:
-    """A certificate whose statement or signature was touched, or that is none at all, is refused."""
+    """A certificate is refused if its statement or signature was changed or it is malformed."""
     header, _, signature = certificate["jws"].split(".")
     better = certificate["statement"] | {"target": {"epsilon": 0.001, "delta": 1e-9}}
     payload = base64.urlsafe_b64encode(json.dumps(better).encode()).decode().rstrip("=")
@@ -69,7 +69,7 @@ def test_a_changed_certificate_does_not_verify(
 def test_a_signature_over_wrong_numbers_does_not_verify(
     certificate: dict[str, Any], settings: Any, gateway: TestClient, refused: Refused
 ) -> None:
-    """Even with the right key a statement is refused when a number in it does not follow from the others."""
+    """A statement with a number that does not follow from the others is refused even if the right key signed it."""
     statement = certificate["statement"]
     statement["guarantees"][0]["epsilon"] /= 2
     forged = certificates.sign(Keys(settings.data_dir / "keys"), statement)
@@ -77,11 +77,11 @@ def test_a_signature_over_wrong_numbers_does_not_verify(
 
 
 def test_another_installation_did_not_sign_it(certificate: dict[str, Any], tmp_path: Any) -> None:
-    """A certificate does not verify with anybody else's key."""
+    """A certificate does not verify with another installation's key."""
     with pytest.raises(CertificateInvalid):
         verification.verify(certificate["jws"], certificates.public_keys(Keys(tmp_path / "elsewhere").create()))
 
 
 def test_an_unknown_certificate_is_not_found(gateway: TestClient, refused: Refused) -> None:
-    """A certificate that was never issued is a 404 of its own code."""
+    """An unknown certificate returns 404 with its own code."""
     refused(gateway.get("/v1/certificates/crt_0"), 404, "certificate_unknown")

@@ -1,4 +1,4 @@
-"""Models whose classes count differently, through the gateway."""
+"""Models with class weights, through the gateway."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +17,8 @@ Refused = Callable[..., dict[str, Any]]
 def test_a_class_that_counts_less_is_predicted_less(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Weights by name are normalised and stated; a model whose first class hardly counts predicts the other one more
-    often, and forgets with a certificate that states them."""
+    """Weights by class name are normalised and stated. A model whose first class has almost no weight predicts the
+    other one more often, and forgets with a certificate that states the weights."""
     dataset = new_dataset(rows=400)["id"]
     records = np.random.default_rng(5).normal(size=(200, 3)).tolist()
     found = []
@@ -38,8 +38,8 @@ def test_a_class_that_counts_less_is_predicted_less(
 
 
 def test_malformed_weights_are_refused(new_dataset: Make, gateway: TestClient, refused: Refused) -> None:
-    """A name that is not a class is refused with the names of the classes; so are invalid weights, and weights of a
-    target."""
+    """A weight for an unknown class is refused with the names of the classes; so are invalid weights, and weights for a
+    numeric target."""
     dataset = new_dataset()["id"]
 
     def asked(weights: dict[str, float], dataset_id: str = dataset) -> Any:

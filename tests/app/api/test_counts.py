@@ -1,4 +1,4 @@
-"""Counts, end to end: how often something happened to people is learned, predicted, measured and forgotten."""
+"""Counts end to end: the number of events per person is learned, predicted, measured and forgotten."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def table(*, people: int = 400, seed: int = 0, first: int = 0, **changed: Any) -> bytes:
-    """A file of people who see a doctor the more often the older they are, and far more often if they are ill."""
+    """Return a file of people whose number of doctor's visits rises with age, and far more with illness."""
     generator = np.random.default_rng(seed)
     age, ill = generator.integers(0, 101, people), generator.integers(0, 2, people)
     visits = np.minimum(generator.poisson(np.exp(0.2 + age / 100 + 1.2 * ill)), 30)
@@ -52,7 +52,7 @@ def uploaded(gateway: TestClient) -> Callable[..., httpx.Response]:
 
 @pytest.fixture
 def visits(uploaded: Callable[..., httpx.Response]) -> dict[str, Any]:
-    """A dataset of counts."""
+    """Upload a dataset of counts."""
     answer = uploaded()
     assert answer.status_code == 201, answer.text
     made: dict[str, Any] = answer.json()
@@ -68,9 +68,8 @@ def test_counts_are_learned_predicted_and_forgotten(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """From the table to the certificate: Poisson regression is the default of counts, its predictions are rates, and
-    the certificate of somebody who was forgotten states the loss and where it bends, from which a verifier computes
-    the constants again."""
+    """Poisson regression is the default for counts and predicts rates. The certificate of a forgotten person states the
+    loss and where it bends, from which a verifier recomputes the constants."""
     assert visits["target"] == {"min": 0, "max": 30, "outside": "error", "counts": True}
     held_out = uploaded(table(seed=1, first=1000)).json()
     gate = {"metric": "mean_poisson_deviance", "threshold": 2.0}
@@ -126,7 +125,7 @@ def test_a_malformed_count_is_refused(
 def test_a_count_beyond_its_bound_may_be_clipped(
     gateway: TestClient, uploaded: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """With `clip` a larger count is the bound. A file of it is taken."""
+    """With `outside: clip` an upload accepts a count above the bound."""
     assert uploaded(table(people=5, p3="31"), {"outside": "clip"}).status_code == 201
 
 
@@ -143,7 +142,7 @@ def test_a_count_beyond_its_bound_may_be_clipped(
 def test_a_bound_that_counts_cannot_have_is_refused(
     uploaded: Callable[..., httpx.Response], refused: Refused, of_target: dict[str, Any], path: str, said: str
 ) -> None:
-    """Counts go from 0 to a whole number that the schema states."""
+    """The bound of counts must be a whole number that the schema states."""
     errors = refused(uploaded(None, of_target), 422, "schema_invalid")["errors"]
     assert (f"columns.visits.{path}", said) in [(fault["path"], fault["message"]) for fault in errors]
 
@@ -155,7 +154,8 @@ def test_poisson_regression_learns_counts_alone(
     new_model: Make,
     refused: Refused,
 ) -> None:
-    """A target that is not stated to be counts has no Poisson regression; counts may have any other regression too."""
+    """Poisson regression is refused for a target that is not declared as counts; counts may have any other regression
+    too."""
     plain = uploaded(None, {"counts": False}).json()
     assert plain["target"] == {"min": 0, "max": 30, "outside": "error"}
     body = {"name": "m", "dataset_id": plain["id"], "objective": "poisson_regression"}
@@ -174,7 +174,7 @@ def test_poisson_regression_learns_counts_alone(
 def test_only_poisson_regression_has_a_deviance(
     gateway: TestClient, uploaded: Callable[..., httpx.Response], visits: dict[str, Any], refused: Refused
 ) -> None:
-    """A gate of the deviance is refused where it is not measured."""
+    """A quality gate on the deviance is refused for an objective that does not measure it."""
     held_out = uploaded(table(seed=1, first=1000)).json()
     body = {"name": "m", "dataset_id": visits["id"], "evaluation_dataset_id": held_out["id"]}
     body |= {"objective": "huber_regression", "quality": {"metric": "mean_poisson_deviance", "threshold": 2.0}}
@@ -183,7 +183,7 @@ def test_only_poisson_regression_has_a_deviance(
 
 
 def test_the_plan_of_counts_is_one_of_their_rates(gateway: TestClient, visits: dict[str, Any], get: Get) -> None:
-    """What public numbers say of a model that does not exist yet is of Poisson regression."""
+    """The plan of a dataset of counts, which has no model yet, is that of Poisson regression."""
     plan = get(f"/accounting/datasets/{visits['id']}/plan")
     assert plan["objective"] == "poisson_regression"
     assert {cost["l2"] for cost in plan["costs"] if cost["epsilon"] == 1} == {0.00125, 0.005, 0.02}
@@ -192,8 +192,7 @@ def test_the_plan_of_counts_is_one_of_their_rates(gateway: TestClient, visits: d
 def test_a_canary_test_and_rows_that_are_added(
     gateway: TestClient, visits: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Canaries are learned and forgotten by the mechanism of counts as by any other; rows for slots of forgotten
-    people are counts as well."""
+    """A canary test of counts passes like any other; rows for slots of forgotten people are counts as well."""
     model = new_model(visits["id"], audit={"lanes": 64, "chains": 2}, loss_width=1.0)
     work()
     assert gateway.post(f"/v1/models/{model['id']}/audit").status_code == 202
@@ -211,7 +210,7 @@ def test_a_canary_test_and_rows_that_are_added(
 def test_a_rehearsal_of_counts(
     gateway: TestClient, visits: dict[str, Any], new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A rehearsal measures rates in units of the counts, before and after."""
+    """A rehearsal of counts measures rates in units of the counts, before and after."""
     model = new_model(visits["id"], l2=0.003, noise_scale=0.002)
     work()
     asked = gateway.post(f"/v1/models/{model['id']}/rehearsals", json={"people": 40}).json()
@@ -226,7 +225,7 @@ def test_a_rehearsal_of_counts(
 def test_vectors_have_counts_where_the_form_says_so(
     gateway: TestClient, new_model: Make, get: Get, work: Callable[[], int], refused: Refused
 ) -> None:
-    """An npz file has counts for y where the form has their bound."""
+    """An npz file has counts for y if the form has their bound."""
     generator = np.random.default_rng(0)
     x = generator.normal(size=(200, 3))
     y = np.minimum(generator.poisson(np.exp(1 + x[:, 0])), 20)

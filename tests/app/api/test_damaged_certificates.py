@@ -1,4 +1,4 @@
-"""A certificate of which one letter in the database is another: named, and never handed out as if it were signed."""
+"""A certificate with one changed character in the database is named, and never returned as if it were signed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def damage(installation: Installation, certificate_id: str, place: int = 400) -> None:
-    """Change a letter of the stored certificate."""
+    """Change a character of the stored certificate."""
     with installation.database.writing() as session:
         stored = session.get_one(Certificate, certificate_id)
         stored.jws = flipped(stored.jws.encode(), place).decode()
@@ -37,8 +37,9 @@ def test_a_damaged_certificate_is_named(
     get: Get,
     refused: Refused,
 ) -> None:
-    """It is refused by its own code, in header, statement and signature alike; the proof names it and has the others,
-    without a joint guarantee, and is no whole proof offline; the request and its account are still answered."""
+    """A damaged certificate is refused with its own code, whether header, statement or signature is damaged. The proof
+    names it, contains the others without a joint guarantee and does not verify as a whole offline; the request and its
+    account are still readable."""
     dataset = new_dataset(rows=60)["id"]
     for name in ("one", "two"):
         new_model(dataset, name=name, noise_scale=0.02)

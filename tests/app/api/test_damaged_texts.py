@@ -1,4 +1,4 @@
-"""A text about a request whose key or ciphertext is not what was stored: a state of that request, and of no other."""
+"""A text about a request whose key or ciphertext was changed: damage to that request and to no other."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ DETAILS = {"external_id": "case-7", "metadata": {"desk": "three"}}
 
 
 def page_of(installation: Installation, request_id: str) -> tuple[Path, int]:
-    """The page that has the key of a request's details, and where in it the key begins."""
+    """Return the page with the key of a request's details, and the offset of the key."""
     with installation.database.reading() as session:
         return line_of(installation, session.get_one(DeletionRequest, request_id).particulars.key)
 
@@ -63,8 +63,8 @@ def _damage(installation: Installation, request_id: str, what: str) -> None:
 def test_details_are_damaged(
     what: str, installation: Installation, settings: Settings, gateway: TestClient, forget: Make, get: Get
 ) -> None:
-    """The damaged request says so, alone and in lists and exports; requests with other keys say what they said. It is
-    as it was when the right file is back."""
+    """A damaged request is marked as damaged, in its own answer and in lists and exports; requests with other keys are
+    unchanged. Putting the right file back restores it."""
     with TestClient(create_app(settings), headers=gateway.headers) as beside:
         other = beside.post("/v1/deletion-requests", json={"subject_id": "p2"} | DETAILS).json()["id"]
     mine = forget("p1", **DETAILS)["id"]
@@ -92,7 +92,8 @@ def test_a_person_with_damaged_details_is_forgotten(
     get: Get,
     work: Any,
 ) -> None:
-    """Rows are found by the hash of the id and not by the details, so the person is forgotten all the same."""
+    """A person with damaged details is still forgotten, as rows are found by the hash of the id and not by the
+    details."""
     new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
     assert work() == 1
     mine = forget("p3", **DETAILS)["id"]
@@ -106,7 +107,8 @@ def test_a_person_with_damaged_details_is_forgotten(
 def test_nothing_is_written_over_damaged_details(
     installation: Installation, gateway: TestClient, forget: Make, get: Get, refused: Refused
 ) -> None:
-    """An explanation would be stored with the details, so a rejection waits for them; without one it is withdrawn."""
+    """A rejection, whose explanation is stored with the details, is refused while they are damaged, and accepted once
+    the file is back."""
     mine = forget("p1", identity_verified=False, **DETAILS)["id"]
     page, _ = page_of(installation, mine)
     right = page.read_bytes()
@@ -123,7 +125,8 @@ def test_nothing_is_written_over_damaged_details(
 def test_damaged_details_are_erased_in_time(
     what: str, installation: Installation, gateway: TestClient, forget: Make, get: Get, policy: Callable[..., None]
 ) -> None:
-    """What the policy lets go goes, whether it can be read or not, and keeps nobody else's from going."""
+    """Details whose retention has ended are erased even if they cannot be read, and do not keep other details from
+    being erased."""
     policy(retain_details_days=0)
     mine = forget("p1", identity_verified=False, **DETAILS)["id"]
     assert gateway.post(f"/v1/deletion-requests/{mine}/cancel").json()["status"] == "cancelled"
@@ -136,8 +139,8 @@ def test_damaged_details_are_erased_in_time(
 def test_erasing_damaged_details_leaves_those_of_others_alone(
     place: int, installation: Installation, gateway: TestClient, forget: Make, get: Get, policy: Callable[..., None]
 ) -> None:
-    """Where a bit of the name of a key is another, so that it names nobody's key or somebody else's, the key that is
-    destroyed is still that of the text that the policy lets go."""
+    """A bit flip in the name of a key, which then names no key or another request's, does not change which key is
+    destroyed when the policy erases the details."""
     asked = [forget(f"p{number}", identity_verified=False, **DETAILS)["id"] for number in range(4)]
     with installation.database.reading() as session:
         keys = {one: session.get_one(DeletionRequest, one).particulars.key for one in asked}
@@ -164,7 +167,7 @@ def test_damage_is_found_before_anybody_asks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A gateway verifies every text at its start and on schedule: readiness and a metric have the number of damaged
-    ones, and the log the page, and nothing of the person. The number is 0 again when the page is back."""
+    ones, and the log names the page but not the person. The number is 0 again when the page is back."""
     mine = [forget(f"p{number}", **DETAILS)["id"] for number in range(30)]
     page, place = page_of(installation, mine[-1])
     right = page.read_bytes()

@@ -38,7 +38,7 @@ CSV = "person,age,work,income,note\nann,31,state,low,x\nbob,42,private,high,y\na
 def test_an_npz_upload_becomes_a_dataset(
     upload: Callable[..., httpx.Response], get: Callable[[str], Any], npz_of: Callable[..., bytes]
 ) -> None:
-    """An upload is answered with 201, its place, and public facts that are the same when asked for again."""
+    """An upload returns 201 with a location and public facts, which a later GET repeats."""
     answer = upload(npz_of(subject=np.array([f"p{row // 2}" for row in range(20)])))
     created = answer.json()
     assert created.pop("num_suppressed") == 0
@@ -54,8 +54,8 @@ def test_an_npz_upload_becomes_a_dataset(
 
 
 def test_an_npz_file_may_have_a_schema(upload: Callable[..., httpx.Response], npz_of: Callable[..., bytes]) -> None:
-    """With a schema the arrays of an npz file are its columns, scaled as it says; rows that lose what they say when
-    each is scaled come with a warning that names the column and the remedy."""
+    """A schema makes the arrays of an npz file columns and scales them; a warning names the column and the remedy if
+    scaling each row would lose information."""
     x = {"kind": "vector", "length": 3, "center": [0.0, 0.0, 1000.0], "scale": [1.0, 1.0, 10.0], "clip": 3.0}
     columns = {"x": x, "y": {"role": "label", "values": ["0", "1"]}, "subject": {"role": "subject"}}
     large = np.random.default_rng(0).normal(size=(20, 3)) * [1, 1, 10] + [0, 0, 1000]
@@ -77,7 +77,8 @@ def parquet(text: str) -> bytes:
 
 @pytest.mark.parametrize(("filename", "content"), [("rows.csv", CSV.encode()), ("rows.parquet", parquet(CSV))])
 def test_a_table_is_read_by_its_schema(upload: Callable[..., httpx.Response], filename: str, content: bytes) -> None:
-    """Csv and parquet come with a public schema, which says how wide a row is, what the classes are and who is who."""
+    """A csv or parquet file comes with a public schema, which defines the width of a row, the classes and the subject
+    column."""
     created = upload(content, filename=filename, schema=json.dumps(SCHEMA)).json()
     assert created["classes"] == ["low", "high"]
     assert (created["num_features"], created["num_records"], created["num_subjects"]) == (3, 3, 2)
@@ -90,7 +91,8 @@ def test_random_features_are_learned_from(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """Rows of random features are learned like others, and records to predict become the same by the stored schema."""
+    """Rows of random features are learned like others, and records to predict are encoded the same way by the stored
+    schema."""
     random = SCHEMA | {"random_features": {"features": 20, "seed": 9}}
     created = upload(CSV.encode(), filename="rows.csv", schema=json.dumps(random)).json()
     assert created["num_features"] == 20
@@ -103,7 +105,7 @@ def test_random_features_are_learned_from(
 
 
 def test_classes_are_those_that_were_declared(upload: Callable[..., httpx.Response]) -> None:
-    """The classes of an npz file are those of its form, and a schema that does not list the labels takes them too."""
+    """The classes of an npz file are those of the form, also if its schema does not list the labels."""
     assert upload(classes='["no", "yes"]').json()["classes"] == ["no", "yes"]
     unlisted = {"columns": SCHEMA["columns"] | {"income": {"role": "label"}}}
     sent = {"content": CSV.encode(), "filename": "rows.csv", "schema": json.dumps(unlisted)}
@@ -166,7 +168,7 @@ def test_a_bad_upload_leaves_nothing(
     nothing: dict[str, int],
     case: str,
 ) -> None:
-    """What cannot be learned from is a 422 that names the place at fault, and neither rows nor files remain."""
+    """An upload that cannot be learned from returns 422, names the fault's place and leaves neither rows nor files."""
     sent, code, path = (REFUSED | ARRAYS)[case]
     problem = refused(upload(npz_of(**sent)) if case in ARRAYS else upload(**sent), 422, code)
     assert [fault["path"] for fault in problem["errors"]][:1] == ([path] if path else [])
@@ -175,14 +177,14 @@ def test_a_bad_upload_leaves_nothing(
 
 @pytest.fixture
 def small(settings: Settings, admin_key: str) -> Iterator[TestClient]:
-    """A gateway that accepts ten thousand bytes."""
+    """Start a gateway that accepts ten thousand bytes."""
     app = create_app(settings.model_copy(update={"max_upload_bytes": 10_000}))
     with TestClient(app, headers={"Authorization": f"Bearer {admin_key}"}) as client:
         yield client
 
 
 def chunked(request: httpx.Request) -> dict[str, Any]:
-    """The same call without a declared length."""
+    """Return the arguments of the same upload in pieces, without a declared length."""
     body = request.read()
     pieces = (body[start : start + 1000] for start in range(0, len(body), 1000))
     return {"content": pieces, "headers": {"Content-Type": request.headers["content-type"]}}
@@ -199,7 +201,7 @@ def test_an_upload_above_the_limit_is_refused(
     declared: bool,
     rows: int,
 ) -> None:
-    """A body that is too long is a 413, whether its length is declared or found out, and nothing of it is kept."""
+    """A body that is too long returns 413, whether its length is declared or not, and nothing of it is kept."""
     x = np.random.default_rng(0).normal(size=(rows, 3))
     content = npz_of(x=x, y=np.arange(rows) % 2, subject=np.arange(rows).astype(str))
     request = small.build_request("POST", "/v1/datasets", data=FORM, files={"file": ("people.npz", content)})
@@ -214,7 +216,7 @@ def test_an_upload_above_the_limit_is_refused(
 def test_a_body_without_a_file_is_refused_before_it_is_read_whole(
     small: TestClient, refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """The limit holds for every endpoint: JSON that is too long is a 413 too."""
+    """The body limit holds for every endpoint: JSON that is too long returns 413 too."""
     pieces = (b'{"name": "' if start == 0 else b"a" * 1000 for start in range(20))
     answer = small.post("/v1/models", content=pieces, headers={"Content-Type": "application/json"})
     refused(answer, 413, "upload_too_large")
@@ -226,7 +228,7 @@ def test_the_same_upload_again_is_one_dataset(
     refused: Callable[..., dict[str, Any]],
     stored: Callable[[], dict[str, int]],
 ) -> None:
-    """With one Idempotency-Key the same upload gets the first answer, and another file or name is a conflict."""
+    """The same upload with one Idempotency-Key returns the first response; another file or name is a conflict."""
     once = {"Idempotency-Key": "first"}
     first = upload(headers=once)
     after = stored()
@@ -249,7 +251,7 @@ def test_how_much_is_held_about_a_person(
     refused: Callable[..., dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """An admin learns how many rows are held about a person, nobody else does, and of strangers there are none."""
+    """An admin sees how many rows are held about a person and gets 404 for a stranger; other keys are refused."""
     created = upload(CSV.encode(), filename="rows.csv", schema=json.dumps(SCHEMA)).json()
     place = f"/datasets/{created['id']}/subjects"
     assert get(f"{place}/ann") == {"num_records": 2}
@@ -259,7 +261,7 @@ def test_how_much_is_held_about_a_person(
 
 
 def test_an_unknown_dataset_is_not_found(gateway: TestClient, refused: Callable[..., dict[str, Any]]) -> None:
-    """What is asked about a dataset that does not exist is a 404 of its own code."""
+    """Calls about an unknown dataset return 404 with the code `dataset_unknown`."""
     refused(gateway.get("/v1/datasets/ds_0"), 404, "dataset_unknown")
     refused(gateway.get("/v1/datasets/ds_0/subjects/p1"), 404, "dataset_unknown")
 
@@ -267,8 +269,8 @@ def test_an_unknown_dataset_is_not_found(gateway: TestClient, refused: Callable[
 def test_a_commit_of_which_nobody_heard_keeps_the_rows(
     upload: Callable[..., httpx.Response], gateway: TestClient, installation: Installation
 ) -> None:
-    """Where the database is lost in the middle of a commit, the call is a 503, and a repetition finds the dataset with
-    its rows if the commit was made."""
+    """If the database is lost during a commit, the call returns 503, and a retry finds the dataset with its rows if the
+    commit was made."""
     database = gateway.app.state.installation.database  # type: ignore[attr-defined]
     lost: list[bool] = []
 
@@ -294,8 +296,8 @@ def test_a_commit_of_which_nobody_heard_keeps_the_rows(
 
 
 def test_a_digest_confirms_no_guess(new_dataset: Any, forget: Any, get: Any, work: Callable[[], int]) -> None:
-    """The same rows again have another digest, before and after the same person was forgotten: nobody who knows the
-    others, and guesses one, can see whether they were right."""
+    """The same rows uploaded again have another digest, before and after the same person was forgotten, so a caller who
+    knows the other rows cannot confirm a guess."""
     one, other = new_dataset("one"), new_dataset("other")
     digests = {one["digest"], other["digest"]}
     forget("p3")

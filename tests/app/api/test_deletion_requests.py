@@ -1,4 +1,4 @@
-"""The endpoints below `/v1/deletion-requests`, and what becomes of the requests."""
+"""The endpoints below `/v1/deletion-requests`, and the life of requests."""
 
 import hashlib
 from collections.abc import Callable
@@ -22,7 +22,7 @@ PLACE = "/v1/deletion-requests"
 
 
 def test_a_request_is_accepted(gateway: TestClient, live: dict[str, Any], get: Get) -> None:
-    """A request is answered with 202, its place, its deadline, and what it will take of which models."""
+    """A request is answered with 202, its location, its deadline and an estimate for each model."""
     body = {
         "subject_id": "p1",
         "regulation": "ccpa",
@@ -75,14 +75,14 @@ MALFORMED = {
 def test_a_malformed_request_is_refused(
     gateway: TestClient, refused: Refused, stored: Callable[[], dict[str, int]], case: str
 ) -> None:
-    """A request that does not have the documented form is a 422, repeats nothing of a person, and is not stored."""
+    """A malformed request returns 422, repeats nothing about the person, and is not stored."""
     problem = refused(gateway.post(PLACE, json=MALFORMED[case]), 422, "input_invalid")
     assert "p1" not in str(problem)
     assert stored()["deletion_requests"] == 0
 
 
 def test_many_datasets_are_named(gateway: TestClient, live: dict[str, Any]) -> None:
-    """However many datasets are named that there are not, whoever asks beside that is answered."""
+    """A batch that names 70,000 unknown datasets is answered item by item; its valid request is accepted."""
     asked: list[dict[str, Any]] = [
         {"subject_id": "p1", "dataset_ids": [f"ds_{item}_{number}" for number in range(1000)]} for item in range(70)
     ]
@@ -95,7 +95,7 @@ def test_many_datasets_are_named(gateway: TestClient, live: dict[str, Any]) -> N
 
 
 def test_one_that_cannot_be_read_harms_no_other(gateway: TestClient, live: dict[str, Any]) -> None:
-    """A text that no database stores is refused by itself, wherever it stands in a batch."""
+    """A text that no database can store is refused on its own, wherever it is in a batch."""
     asked = [{"subject_id": "p1"}, {"subject_id": "p2", "refers_to": "\0"}, {"subject_id": "p3"}]
     answer = gateway.post(f"{PLACE}:batch", json={"requests": asked})
     assert [item["status"] for item in answer.json()["items"]] == [202, 422, 202]
@@ -117,7 +117,8 @@ def test_a_remembered_answer_names_no_person(
 def test_asking_twice_is_asking_once(
     gateway: TestClient, live: dict[str, Any], refused: Refused, stored: Callable[[], dict[str, int]], work: Work
 ) -> None:
-    """With one Idempotency-Key the same request is made once, also after it is done; another body is a conflict."""
+    """A request repeated with one Idempotency-Key is created once, even after it is done; another body is a
+    conflict."""
     once = {"Idempotency-Key": "k"}
     first = gateway.post(PLACE, json={"subject_id": "p1"}, headers=once)
     work()
@@ -135,7 +136,7 @@ def test_asking_twice_is_asking_once(
 def test_an_idempotency_key_belongs_to_its_api_key(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], stored: Callable[[], dict[str, int]]
 ) -> None:
-    """Two callers who happen to choose the same Idempotency-Key do not get each other's answers."""
+    """Two callers with the same Idempotency-Key do not get each other's answers."""
     for caller in (key_with(Scope.REQUESTS_WRITE), key_with(Scope.REQUESTS_WRITE)):
         answer = gateway.post(
             PLACE, json={"subject_id": caller["Authorization"]}, headers=caller | {"Idempotency-Key": "k"}
@@ -147,7 +148,7 @@ def test_an_idempotency_key_belongs_to_its_api_key(
 def test_nothing_is_held_about_a_stranger(
     gateway: TestClient, live: dict[str, Any], forget: Make, statuses: Callable[..., list[str]], work: Work
 ) -> None:
-    """A request about somebody unknown completes at once, looks like any other, and starts no run."""
+    """A request about an unknown person completes at once, looks like any other, and starts no run."""
     request = forget("stranger")
     assert (request["status"], request["outcome"], request["models"]) == ("completed", "nothing_held", [])
     assert request["completed_at"]
@@ -162,7 +163,8 @@ def test_strict_tells_an_admin_that_nothing_is_held(
     refused: Refused,
     stored: Callable[[], dict[str, int]],
 ) -> None:
-    """With strict=true an admin gets 404 for a stranger and no request is made; without the scope it is a 403."""
+    """With strict=true an admin gets 404 for an unknown person and no request is made; without the scope the call
+    returns 403."""
     refused(gateway.post(f"{PLACE}?strict=true", json={"subject_id": "stranger"}), 404, "subject_unknown")
     writer = key_with(Scope.REQUESTS_WRITE)
     for subject_id in ("stranger", "p1"):
@@ -181,7 +183,7 @@ def test_a_request_is_cancelled_before_a_worker_takes_it(
     work: Work,
     refused: Refused,
 ) -> None:
-    """A request that still waits can be withdrawn, once; then nothing is erased."""
+    """A waiting request can be cancelled once, and then nothing is erased."""
     request = forget("p1")
     place = f"{PLACE}/{request['id']}/cancel"
     assert gateway.post(place).json()["status"] == "cancelled"
@@ -200,7 +202,8 @@ def test_a_request_cannot_be_cancelled_once_its_rows_are_claimed(
     work: Work,
     refused: Refused,
 ) -> None:
-    """Erasing has no way back: neither while it runs, nor when its worker died, nor when it is done."""
+    """A request cannot be cancelled once its rows are claimed: neither during the run, nor after its worker died, nor
+    when it is done."""
     place = f"{PLACE}/{forget('p1')['id']}/cancel"
     claim()
     refused(gateway.post(place), 409, "transition_forbidden")
@@ -213,7 +216,7 @@ def test_a_request_cannot_be_cancelled_once_its_rows_are_claimed(
 def test_lists_are_filtered(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """Lists are filtered by status, person, model and the caller's own id."""
+    """Lists are filtered by status, person, model and external id."""
     done = forget("p1", external_id="case 7")["id"]
     work()
     stranger, waiting = forget("stranger")["id"], forget("p2")["id"]
@@ -231,7 +234,7 @@ def test_lists_are_filtered(
 
 
 def test_an_unknown_request_is_not_found(gateway: TestClient, refused: Refused) -> None:
-    """What is asked about a request that does not exist is a 404 of its own code."""
+    """Calls about an unknown request return 404 with the code `request_unknown`."""
     for path in ("", "/events", "/certificate"):
         refused(gateway.get(f"{PLACE}/dr_0{path}"), 404, "request_unknown")
     refused(gateway.post(f"{PLACE}/dr_0/cancel"), 404, "request_unknown")
@@ -240,8 +243,8 @@ def test_an_unknown_request_is_not_found(gateway: TestClient, refused: Refused) 
 def test_a_request_follows_an_earlier_one(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, refused: Refused
 ) -> None:
-    """A request may follow an ended one about the same person; an open one is a conflict, and one about another person
-    is unknown."""
+    """A request may refer to an ended one about the same person; an open one is a conflict, and one about another
+    person is unknown."""
     open_, ended = forget("p1")["id"], forget("stranger")["id"]
     follower = forget("stranger", refers_to=ended)
     assert follower["refers_to"] == ended
@@ -252,7 +255,7 @@ def test_a_request_follows_an_earlier_one(
 
 
 def test_a_subject_by_its_hash(gateway: TestClient, live: dict[str, Any], get: Get, refused: Refused) -> None:
-    """Who has only the SHA-256 of a subject id asks by that, about the same person; one of both, and not both."""
+    """A caller may give the SHA-256 of a subject id in place of the id, but exactly one of the two."""
     sha256 = hashlib.sha256(b"p1").hexdigest()
     made = gateway.post(PLACE, json={"subject_sha256": sha256}).json()
     assert [owed["model_id"] for owed in made["models"]] == [live["id"]]
@@ -290,7 +293,7 @@ def test_lists_are_filtered_by_regulation_and_dates(live: dict[str, Any], forget
 
 
 def test_where_to_report(gateway: TestClient, refused: Refused) -> None:
-    """A callback URL is checked when it is given, and is in no answer."""
+    """A callback URL is checked on submission, and is in no answer."""
     url = "https://example.org/hook?secret=7"
     answer = gateway.post(PLACE, json={"subject_id": "p1", "callback_url": url})
     assert answer.status_code == 202

@@ -23,7 +23,8 @@ def test_two_requests_for_one_person(
     get: Get,
     work: Work,
 ) -> None:
-    """Both complete with one run, each with a certificate of its own, and the rows are nulled once."""
+    """Two requests for one person complete with one run, each with its own certificate, and the rows are nulled
+    once."""
     requests = [forget("p1"), forget("p1")]
     assert work() == 1
     certified = [statements(request)[0] for request in requests]
@@ -45,7 +46,7 @@ def test_a_second_request_follows_an_erasure_under_way(
     give_up: Callable[[], None],
     work: Work,
 ) -> None:
-    """A request that arrives when the rows are already claimed waits for the same run and gets its own certificate."""
+    """A request that arrives after the rows were claimed waits for the same run and gets its own certificate."""
     first = forget("p1")
     claim()
     second = forget("p1")
@@ -69,7 +70,7 @@ def test_a_second_request_for_a_person_in_two_datasets(
     give_up: Callable[[], None],
     work: Work,
 ) -> None:
-    """A request that finds a person's rows claimed in one dataset and not in another completes for both."""
+    """A request for a person whose rows are claimed in one of two datasets completes for both."""
     models = [new_model(new_dataset(seed=seed)["id"])["id"] for seed in range(2)]
     work()
     requests = [forget("p1")]
@@ -95,7 +96,8 @@ def test_a_request_while_the_model_is_learning(
     work: Work,
     learning: str,
 ) -> None:
-    """A request waits for a model that has no version yet; the first one never saw the person, and says so."""
+    """A request waits for a model without a version; its first version never saw the person, which the certificate
+    states."""
     model = new_model(new_dataset()["id"])
     if learning == "under way":
         claim()
@@ -121,7 +123,7 @@ def test_a_person_in_two_datasets(
     get: Get,
     work: Work,
 ) -> None:
-    """A request reaches every dataset and model that holds the person, and each certificate tells of both models."""
+    """A request reaches every dataset and model that holds the person, and each certificate states both models."""
     datasets = [new_dataset(seed=seed)["id"] for seed in range(2)]
     models = {new_model(dataset)["id"] for dataset in datasets}
     work()
@@ -135,7 +137,7 @@ def test_a_person_in_two_datasets(
 def test_a_request_may_name_its_datasets(
     gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A person is forgotten only where the request says; a dataset that does not exist is a 404."""
+    """A person is forgotten only in the datasets that a request names; an unknown dataset returns 404."""
     kept, emptied = (new_dataset(seed=seed)["id"] for seed in range(2))
     forget("p1", dataset_ids=[emptied, emptied])
     assert work() == 1

@@ -1,4 +1,4 @@
-"""The page `/docs`, whose every part comes from the service itself."""
+"""The page `/docs`, of which every part is served by the service itself."""
 
 import base64
 import hashlib
@@ -20,7 +20,7 @@ def service(request: pytest.FixtureRequest, settings: Settings) -> FastAPI:
 
 
 def test_it_needs_no_internet(service: FastAPI) -> None:
-    """Whatever the page loads is served here, below whatever path the service is reached at."""
+    """The service itself serves everything that the page loads, below any path that it is reached at."""
     client = TestClient(service)
     page = client.get("/docs").text
     loaded = re.findall(r'(?:src|href)="([^"]*)"', page) + re.findall(r"url: '([^']*)'", page)
@@ -32,7 +32,7 @@ def test_it_needs_no_internet(service: FastAPI) -> None:
 
 
 def test_it_runs_no_other_script(service: FastAPI) -> None:
-    """Its policy allows the scripts of the service and the one in the page, by its hash, and no others."""
+    """The content security policy allows only the service's scripts and the one in the page, by its hash."""
     answer = TestClient(service).get("/docs")
     policy = answer.headers["content-security-policy"]
     [script] = re.findall(r"<script>(.*?)</script>", answer.text, re.DOTALL)

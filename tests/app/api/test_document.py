@@ -1,4 +1,4 @@
-"""The OpenAPI document as somebody new reads it."""
+"""The OpenAPI document as a new reader sees it."""
 
 import importlib
 import json
@@ -20,12 +20,13 @@ from tests.tables import each
 
 
 def test_every_body_and_answer_has_a_name_of_its_own() -> None:
-    """No two share one, which the document would tell apart by the modules that they are in."""
+    """No two schemas of the document share a name, which FastAPI would make unique by module paths."""
     assert [name for name in document()["components"]["schemas"] if "__" in name] == []
 
 
 def test_the_document_is_encoded_once(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A caller without a key makes the gateway encode its megabyte once, and is sent nothing that they have already."""
+    """The gateway encodes the document of a megabyte once for callers without a key, and answers 304 if they have it
+    already."""
     first = gateway.get("/openapi.json")
     monkeypatch.setattr(json, "dumps", None)
     assert gateway.get("/openapi.json").content == first.content
@@ -36,7 +37,7 @@ def test_the_document_is_encoded_once(gateway: TestClient, monkeypatch: pytest.M
 
 @each("route", operations)
 def test_every_operation_says_what_it_does(route: str) -> None:
-    """Every operation has a title, a sentence of its own, and one of the tags that order the page."""
+    """Every operation has a title, its own sentence, and one of the tags that order the page."""
     operation = operations()[route]
     assert operation["summary"]
     assert len(operation["description"].split("\n\n")) > 1
@@ -46,7 +47,7 @@ def test_every_operation_says_what_it_does(route: str) -> None:
 
 @each("route", operations)
 def test_ids_and_idempotency_keys_are_described(route: str) -> None:
-    """An id in the path and the header Idempotency-Key have a sentence that stands alone."""
+    """Ids in paths and the header Idempotency-Key have a description that can be read alone."""
     for parameter in operations()[route].get("parameters", ()):
         if parameter["name"].endswith(("_id", "idempotency-key")) and parameter["in"] != "query":
             assert parameter["description"].endswith(".")
@@ -72,7 +73,7 @@ def test_operations_are_named_after_their_endpoints() -> None:
 
 
 def test_tags_are_in_order() -> None:
-    """The tags that are used are described, in the order of the page; none is described that is not used."""
+    """All used tags are described, in the order of the page, and no unused tag is."""
     used = {operation["tags"][0] for operation in operations().values()}
     assert [tag["name"] for tag in document()["tags"]] == [name for name in TAGS if name in used]
     alone = accounting_main.create_app(Settings()).openapi()
@@ -121,7 +122,7 @@ def described() -> list[type[BaseModel]]:
 
 @pytest.mark.parametrize("body", [one for one in described() if "json_schema_extra" in one.model_config])
 def test_examples_hold(body: type[Body]) -> None:
-    """What the page shows as an example of a body is one."""
+    """Every example of a body in the OpenAPI document is valid."""
     extra = body.model_config["json_schema_extra"]
     assert isinstance(extra, dict)
     examples = extra["examples"]

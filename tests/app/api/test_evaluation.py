@@ -1,4 +1,4 @@
-"""Nobody whom a model learns from is measured on, neither from its beginning nor later."""
+"""A model is never evaluated on people it learns from, neither when it is created nor later."""
 
 import io
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Add = Callable[..., httpx.Response]
 
 
 def changed(content: bytes, *, subjects: str = "{}", row: int | None = None) -> bytes:
-    """The same file with other names, and another row in place of one."""
+    """Return the same file with other names, and another row in place of one."""
     arrays = dict(np.load(io.BytesIO(content)))
     arrays["subject"] = np.array([subjects.format(one) for one in arrays["subject"]])
     if row is not None:
@@ -44,7 +44,7 @@ def some(content: bytes, rows: slice) -> bytes:
 
 @pytest.fixture
 def ask(gateway: TestClient) -> Callable[..., httpx.Response]:
-    """POST a model of one dataset, measured on another."""
+    """POST a model that learns from one dataset and is measured on another."""
 
     def post(learned: str, measured: str, **sent: Any) -> httpx.Response:
         body = {"name": "m", "dataset_id": learned, "l2": 0.05, "evaluation_dataset_id": measured}
@@ -55,7 +55,7 @@ def ask(gateway: TestClient) -> Callable[..., httpx.Response]:
 
 @pytest.fixture
 def sent(gateway: TestClient) -> Callable[[bytes], str]:
-    """Upload rows; returns the dataset's id."""
+    """Return a function that uploads rows and returns the dataset's id."""
 
     def post(content: bytes) -> str:
         answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("p.npz", content)})
@@ -92,7 +92,7 @@ def test_a_model_is_not_measured_on_whom_it_learned_from(
     measured: bytes,
     said: str,
 ) -> None:
-    """Evaluation data with a person of the dataset, or one of its rows under another name, are refused by name."""
+    """Evaluation data with a person of the dataset, or one of its rows under another name, is refused by name."""
     problem = refused(ask(sent(npz()), sent(measured)), 409, "evaluation_overlaps")
     assert problem["detail"].startswith(said)
     assert "p3" not in problem["detail"]
@@ -102,7 +102,7 @@ def test_a_model_is_not_measured_on_whom_it_learned_from(
 def test_a_dataset_is_no_evaluation_data_of_its_own(
     sent: Callable[[bytes], str], ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """Rows whose people are not known are the learned ones where the dataset is the same."""
+    """A dataset is refused as its own evaluation data even if the people of its rows are not known."""
     dataset = sent(npz())
     refused(ask(dataset, dataset), 409, "evaluation_overlaps")
 
@@ -113,7 +113,7 @@ def test_how_many_are_shared_is_told_to_whom_it_may_be(
     refused: Refused,
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """A key that may not learn who is in the data is refused without a number."""
+    """The refusal of overlapping evaluation data has no number for a key that may not learn who is in the data."""
     key = key_with(Scope.MODELS_READ, Scope.MODELS_WRITE)
     problem = refused(ask(sent(npz()), sent(npz(seed=1)), headers=key), 409, "evaluation_overlaps")
     assert problem["detail"].startswith("Some people")
@@ -122,7 +122,7 @@ def test_how_many_are_shared_is_told_to_whom_it_may_be(
 def test_rows_that_are_equal_by_chance_are_let_pass(
     upload: Upload, ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """Where the encoding makes many rows equal, as many as that are no sign of the same people."""
+    """Rows that are often equal because of their encoding do not count as the same people."""
     generator = np.random.default_rng(0)
     ids = []
     for name in "ab":
@@ -141,7 +141,8 @@ def pair(
     forget: Make,
     work: Callable[[], int],
 ) -> dict[str, str]:
-    """A model that learned from p0 ..., measured on p100 ...; each dataset has room for three."""
+    """Return a model that learns from p0 ... and is measured on p100 ...; each dataset has room for three more
+    people."""
     found = {"learned": sent(npz()), "measured": sent(npz(seed=1, first=100))}
     assert ask(found["learned"], found["measured"]).status_code == 202
     for person in (1, 2, 3, 101, 102, 103):
@@ -166,7 +167,7 @@ def test_rows_that_come_later_are_apart_too(
 def test_rows_that_wait_for_their_slots_count(
     pair: dict[str, str], add: Add, ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """What was promised to a dataset and is not written yet is compared as well."""
+    """Rows that were accepted for a dataset and are not written yet are compared as well."""
     new = some(npz(seed=2, first=300), slice(0, 2))
     assert add(pair["learned"], new).status_code == 202
     refused(add(pair["measured"], new), 409, "evaluation_overlaps")
@@ -178,7 +179,7 @@ def test_rows_that_wait_for_their_slots_count(
 def test_rows_come_to_a_dataset_whose_counterpart_was_retired(
     installation: Installation, pair: dict[str, str], add: Add, gateway: TestClient, get: Get, to: str
 ) -> None:
-    """Nothing is compared with what a retired model learned from, or was measured on: its rows are destroyed."""
+    """Added rows are not compared with the datasets of a retired model, whose rows are destroyed."""
     (model,) = get("/models")["items"]
     (other,) = (dataset_id for name, dataset_id in pair.items() if name != to)
     assert gateway.delete(f"/v1/models/{model['id']}").is_success
@@ -191,7 +192,7 @@ def test_rows_come_to_a_dataset_whose_counterpart_was_retired(
 def test_rows_that_change_meanwhile_are_compared_again(
     installation: Installation, sent: Callable[[bytes], str], by: Any
 ) -> None:
-    """What is to be compared is not the same any more once rows came or went."""
+    """A comparison is repeated once rows were added to or erased from either dataset."""
     learned, measured = sent(npz()), sent(npz(seed=1, first=100))
     with installation.database.reading(by=by) as session:
         one, other = datasets.get(session, learned), datasets.get(session, measured)
@@ -211,7 +212,7 @@ def test_nobody_is_measured_who_was_forgotten_during_the_run(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A version whose evaluation was read before somebody's rows in it went says nothing about accuracy."""
+    """A version has no accuracy if rows of its evaluation data were erased after they were read."""
     model_id = get("/models")["items"][0]["id"]
     gateway.post(f"/v1/models/{model_id}/relearn")
     record = tombstones.record

@@ -1,4 +1,4 @@
-"""Likely mistakes, and what is said of them: what was expected, where only what was not could be named."""
+"""Messages for likely mistakes, which state what was expected and not only what was wrong."""
 
 import io
 import json
@@ -101,7 +101,7 @@ def arrays(**changed: Any) -> bytes:
     ],
 )
 def test_arrays_are_named_by_what_they_should_be(gateway: TestClient, content: bytes, path: str, expected: str) -> None:
-    """An array of another name, shape or type is refused with what was expected and what was found."""
+    """An array of another name, shape or type is refused with the expected and the actual one."""
     answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("rows.npz", content)})
     said = {fault["path"]: fault["message"] for fault in answer.json()["errors"]}
     assert expected in said[path]
@@ -159,7 +159,7 @@ def test_a_list_is_told_what_its_columns_are(gateway: TestClient) -> None:
 
 
 def test_a_record_is_told_its_columns(gateway: TestClient, work: Callable[[], int], new_model: Any) -> None:
-    """A record to predict that has another column is told those of the schema."""
+    """A record to predict with an unknown column is refused with the columns of the schema."""
     form = {"name": "people", "schema": json.dumps({"columns": COLUMNS})}
     made = gateway.post("/v1/datasets", data=form, files={"file": ("rows.csv", CSV)}).json()
     model = new_model(made["id"])
@@ -181,5 +181,5 @@ def test_a_record_is_told_its_columns(gateway: TestClient, work: Callable[[], in
     ],
 )
 def test_the_nearest_name(found: object, meant: str | None) -> None:
-    """What is alike but for a few letters, for case and for punctuation was meant; nothing is guessed otherwise."""
+    """The nearest name is suggested if it differs only by a few characters, case or punctuation; otherwise none is."""
     assert fields.nearest(found, ["subject_id", "regulation", "ground"]) == meant

@@ -1,4 +1,4 @@
-"""Forms with files, which are read here: as the framework reads them, but for where the files lie meanwhile."""
+"""Multipart forms, which the service parses like the framework, but with files spooled elsewhere."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,7 @@ MANY = [("a", "b")] * 9
 
 @pytest.fixture
 def readers(gateway: TestClient) -> tuple[TestClient, TestClient]:
-    """Endpoints that say what is in a form: as our endpoints read it, and as the framework does."""
+    """Start endpoints that return the content of a form, parsed by our reader and by the framework."""
     found = []
     for route in (forms.SpooledRoute, None):
         router = APIRouter(route_class=route) if route else APIRouter()
@@ -68,7 +68,7 @@ def test_a_form_is_what_it_is_to_the_framework(
     files: list[tuple[str, tuple[str, bytes]]],
     length: int,
 ) -> None:
-    """Fields, names, sizes and contents are the same, in whatever pieces the form comes."""
+    """Fields, names, sizes and contents are the framework's, in whatever pieces the form arrives."""
     given_fields: dict[str, Any] = {}
     for name, value in fields:
         given_fields.setdefault(name, []).append(value)
@@ -118,7 +118,7 @@ def test_a_malformed_form_is_refused(
     content: bytes,
     detail: str,
 ) -> None:
-    """The answer is 400 and says what is wrong; no file stays open."""
+    """A malformed form returns 400 with the fault, and no file stays open."""
     answer = readers[0].post("/", content=content, headers={"content-type": content_type})
     assert (answer.status_code, answer.json()) == (400, {"detail": detail})
     assert open_files(forms.folder(settings)) == []
@@ -147,12 +147,12 @@ def sent(gateway: TestClient, disposition: str) -> httpx.Response:
     ],
 )
 def test_a_file_name_is_read_as_clients_write_it(gateway: TestClient, disposition: str) -> None:
-    """An extended file name counts where a plain one is missing or is an encoded word, and suffixes in any case."""
+    """An extended file name is used if the plain one is missing or an encoded word; suffixes may be in any case."""
     assert sent(gateway, disposition).status_code == 201
 
 
 def test_a_file_without_a_name_is_refused_with_what_to_send(gateway: TestClient) -> None:
-    """A part without a file name is a field to every reader of forms; the refusal says how a file is sent."""
+    """A part without a file name is refused as a field, with advice on how to send a file."""
     answer = sent(gateway, "")
     assert answer.status_code == 422
     expected = "expected a file with a file name (curl -F file=@rows.csv)"
@@ -160,8 +160,8 @@ def test_a_file_without_a_name_is_refused_with_what_to_send(gateway: TestClient)
 
 
 def test_forms_are_worked_on_in_turn_by_tenant(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many files of a tenant have come in, those beyond its share wait without a thread, and other calls and
-    the files of another tenant do not wait behind them."""
+    """Files of a tenant beyond its share wait without a thread, and neither other calls nor files of another tenant
+    wait behind them."""
     turns = Turns(2, of_one=1)
     monkeypatch.setattr(forms, "_TURNS", turns)
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]

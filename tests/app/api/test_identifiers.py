@@ -1,4 +1,4 @@
-"""One person by several spellings and by several identifiers: every way in finds them."""
+"""One person with several spellings and several identifiers is found by each of them."""
 
 import hashlib
 from collections.abc import Callable
@@ -39,14 +39,14 @@ def rule(gateway: TestClient, name: str) -> httpx.Response:
 
 
 def held_of(installation: Installation) -> dict[str, int]:
-    """How many rows each reference has."""
+    """Count the rows of each subject reference."""
     with installation.database.reading() as session:
         query = sa.select(Record.subject_ref, sa.func.count()).group_by(Record.subject_ref)
         return {str(ref): count for ref, count in session.execute(query)}
 
 
 def by_opendsr(gateway: TestClient, who: str) -> httpx.Response:
-    """Ask as a controller whose customers' ids are the subject ids."""
+    """Submit a request as a controller whose customer ids are the subject ids."""
     kind = "controller_customer_id"
     assert gateway.patch("/v1/tenant", json={"policy": {"opendsr_identities": [kind]}}).is_success
     asked = {
@@ -78,7 +78,8 @@ WAYS: dict[str, Callable[[TestClient, str], httpx.Response]] = {
 def test_characters_that_nobody_sees_are_no_difference(
     gateway: TestClient, upload: Upload, work: Callable[[], int], refused: Refused, way: str
 ) -> None:
-    """What a copied id brings along, such as a zero-width space, hides nobody; an id of nothing else is refused."""
+    """Invisible characters in an id, such as a zero-width space, do not hide a person; an id of nothing else is
+    refused."""
     dataset = upload(people("p0", "p1", "p\u200b2", "\ufeffp3")).json()["id"]
     assert WAYS[way](gateway, "p2\u200e").is_success
     assert work() == 1
@@ -90,7 +91,8 @@ def test_characters_that_nobody_sees_are_no_difference(
 @pytest.mark.parametrize("name", ["text", "exact"])
 @pytest.mark.parametrize("way", sorted(WAYS.keys() - {"hash", "hash in capitals"}))
 def test_an_id_rewritten_as_a_number_is_refused(gateway: TestClient, way: str, name: str) -> None:
-    """An id that a spreadsheet wrote as a number, and that no upload takes, is refused by every way in and rule."""
+    """An id that a spreadsheet rewrote as a number, and that no upload accepts, is refused on every path and by every
+    rule."""
     assert rule(gateway, name).is_success
     for written in ("4.86E+16", "4712.0", " 4712,0\u200b"):
         answer = WAYS[way](gateway, written)
@@ -103,8 +105,8 @@ def test_an_id_rewritten_as_a_number_is_refused(gateway: TestClient, way: str, n
 def test_a_person_is_found_however_they_are_spelled(
     gateway: TestClient, installation: Installation, upload: Upload, work: Callable[[], int], way: str
 ) -> None:
-    """Rows that were uploaded under one spelling go when another one asks, by every way in; a hash is taken to be of
-    the spelling's form."""
+    """Rows that were uploaded under one spelling are erased by a request under another, on every path; a hash is
+    assumed to be of the normal form."""
     assert upload(people("p0", "p1", "p2", "p3", *SPELLINGS[:2])).json()["num_subjects"] == 5
     assert WAYS[way](gateway, SPELLINGS[1]).is_success
     assert work() == 1
@@ -112,7 +114,8 @@ def test_a_person_is_found_however_they_are_spelled(
 
 
 def test_lookups_go_by_the_rule(gateway: TestClient, upload: Upload, get: Get, refused: Refused) -> None:
-    """Who is held, who asked and who is suppressed is found under any spelling, and taken in again under none."""
+    """Held people, requests and suppressions are found under every spelling, and a suppressed person is not added again
+    under any of them."""
     dataset = upload(people("p0", "p1", "p2", "p3", COMPOSED)).json()["id"]
     assert get(f"/datasets/{dataset}/subjects/{DECOMPOSED}%20") == {"num_records": 1}
     assert gateway.post("/v1/lineage", json={"subject_id": DECOMPOSED}).json()["datasets"] != []
@@ -128,7 +131,7 @@ def test_lookups_go_by_the_rule(gateway: TestClient, upload: Upload, get: Get, r
 @pytest.mark.parametrize("body", [{"subject_id": " "}, {"subject_id": "p1", "aliases": ["p2", "\t\u200b "]}])
 @pytest.mark.parametrize("rule", ["text", "exact"])
 def test_white_space_is_nobody(gateway: TestClient, refused: Refused, body: dict[str, Any], rule: str) -> None:
-    """An id of white space alone is refused at its place, also by the rule that compares byte for byte."""
+    """An id of only white space is refused at its place, even by the rule that compares byte for byte."""
     assert gateway.patch("/v1/tenant", json={"policy": {"subject_rule": rule}}).is_success
     problem = refused(gateway.post("/v1/deletion-requests", json=body), 422, "input_invalid")
     assert problem["errors"][0]["path"] == ("aliases.1" if "aliases" in body else "subject_id")
@@ -136,7 +139,7 @@ def test_white_space_is_nobody(gateway: TestClient, refused: Refused, body: dict
 
 @pytest.mark.parametrize("who", ["ann+news@example.org", "+4915112345678", "Ann Smith", "4711+B C"])
 def test_a_plus_sign_in_a_query_is_no_space(gateway: TestClient, forget: Make, refused: Refused, who: str) -> None:
-    """A bare + in a query's subject id is refused, as it may be a space; both are looked up by their percent-codes."""
+    """A bare + in a query's subject id is refused, as it may mean a space; both are accepted percent-encoded."""
     made = forget(who)["id"]
     for path in ("deletion-requests", "suppressions"):
         percent_coded = gateway.get(f"/v1/{path}?limit=9&subject_id={quote(who, safe='')}").json()["items"]
@@ -153,8 +156,8 @@ def test_a_plus_sign_in_a_query_is_no_space(gateway: TestClient, forget: Make, r
 def test_an_id_that_no_record_can_have_is_refused(
     gateway: TestClient, installation: Installation, way: str, rule_name: str
 ) -> None:
-    """A request for two lines within a pair of quotes, or for the end mark of an old text file, is refused: no row has
-    such a subject, and the request would complete with nothing forgotten."""
+    """A request for an id with a line break, or with the end mark of old text files, is refused: no row has such a
+    subject, and the request would complete with nothing forgotten."""
     assert rule(gateway, rule_name).status_code == 200
     answers = [WAYS[way](gateway, who) for who in ("ann\nbob", "\x1a")]
     assert {answer.status_code for answer in answers} == {400 if way == "opendsr" else 422}
@@ -171,7 +174,7 @@ def test_a_rule_is_chosen_once(
     work: Callable[[], int],
     refused: Refused,
 ) -> None:
-    """The rule can be changed while nobody is known, and not once there are datasets or requests."""
+    """The subject rule can be changed while no person is known, and not once there are datasets or requests."""
     assert rule(gateway, "email").is_success
     upload(people("p0", "p1", "p2", "Ann@Example.com"))
     forget("ann@EXAMPLE.com")
@@ -183,7 +186,7 @@ def test_a_rule_is_chosen_once(
 
 
 def test_a_request_fixes_the_rule_too(gateway: TestClient, forget: Make, refused: Refused) -> None:
-    """Where somebody asked to be forgotten, and is suppressed, no other rule would find them."""
+    """The subject rule cannot change after a request, because the person would not be found under another rule."""
     forget("p1")
     refused(rule(gateway, "caseless"), 409, "subject_rule_fixed")
 
@@ -195,7 +198,7 @@ def test_what_was_read_by_another_rule_is_not_stored(
     refused: Refused,
     stored: Callable[[], dict[str, int]],
 ) -> None:
-    """A gateway that has not heard yet that the rule was changed stores neither rows nor requests by the old one."""
+    """A gateway with an outdated subject rule stores neither rows nor requests."""
     assert gateway.get("/v1/tenant").json()["policy"]["subject_rule"] == "text"
     with installation.database.writing() as session:  # as another gateway does it
         tenant = session.get_one(Tenant, DEFAULT_TENANT)
@@ -219,7 +222,7 @@ def test_what_was_read_by_another_rule_is_not_stored(
 
 @pytest.fixture
 def crowd(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """A dataset of p0 ... p19, two rows each, and a live model."""
+    """Create a dataset of p0 ... p19, two rows each, and a live model."""
     dataset = new_dataset(rows=40, rows_each=2)
     new_model(dataset["id"])
     assert work() == 1
@@ -234,7 +237,7 @@ def test_all_of_a_person_is_forgotten_in_one_request(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A request with aliases erases the rows of each, completes once, and has one certificate about all of them."""
+    """A request with aliases erases the rows of each, completes once, and has one certificate for all of them."""
     made = forget("p1", aliases=["p2", "p3", "p1", " p2 ", "nobody"])
     assert len(made["alias_refs"]) == len(set(made["alias_refs"]) - {made["subject_ref"]}) == 3
     assert work() == 1
@@ -252,7 +255,8 @@ def test_all_of_a_person_is_forgotten_in_one_request(
 def test_a_person_who_is_being_forgotten_is_followed(
     installation: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int], first: str
 ) -> None:
-    """Requests that share an identifier, whichever came first and while the other waits, all complete as forgotten."""
+    """Requests that share an identifier all complete as forgotten, whichever came first and although the other still
+    waits."""
     requests = [forget(first), forget("p1", aliases=["p2", "p3"]), forget("p3"), forget("p9", aliases=["p1"])]
     assert work() >= 1
     for made in requests:
@@ -264,8 +268,8 @@ def test_a_person_who_is_being_forgotten_is_followed(
 def test_requests_that_share_a_person_are_claimed_in_turn(
     crowd: dict[str, Any], forget: Make, get: Get, installation: Installation, work: Callable[[], int]
 ) -> None:
-    """However few requests a run takes, whoever comes second under another identifier is served by what is left, and
-    told which request erased the rows if nothing is."""
+    """Requests that share a person are served in order even if a run takes only one; a request whose rows are gone
+    names the request that erased them."""
     installation.settings.max_requests_per_run = 1
     requests = [forget("p1"), forget("p5"), forget("p2", aliases=["p1", "p3"]), forget("p3")]
     assert work() >= 3
@@ -276,7 +280,7 @@ def test_requests_that_share_a_person_are_claimed_in_turn(
 
 
 def _die_after_claiming(installation: Installation) -> None:
-    """A worker claims what is due, and is found dead."""
+    """Claim the due work as a worker that is then found dead."""
     with installation.database.writing() as session:
         assert queue.claim(session, worker="w", lease_seconds=60, max_requests=100)
     with installation.database.writing() as session:
@@ -306,7 +310,7 @@ def test_requests_of_several_revisions_are_joined(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A request that joins a partly honoured request and a later one is completed."""
+    """A request that joins a partly completed request and a later one completes."""
     new_model(crowd["id"])
     assert work() == 1
     made = [forget("p1")]
@@ -319,7 +323,7 @@ def test_requests_of_several_revisions_are_joined(
 
 
 def test_no_statement_names_more_people_than_a_database_takes(installation: Installation) -> None:
-    """However many identifiers those have who come together or wait, they are looked up, and found in the queue."""
+    """Requests with 130,000 aliases can be looked up and are found in the queue."""
     aliases = [f"sub_{number}" for number in range(130_000)]
     with installation.database.writing() as session:
         hold(session, ["sub_held"])
@@ -348,7 +352,7 @@ def test_withdrawing_a_request_lets_its_aliases_in(
 def test_aliases_tell_nobody_who_is_held(
     gateway: TestClient, crowd: dict[str, Any], key_with: Callable[..., dict[str, str]], work: Callable[[], int]
 ) -> None:
-    """A key that may not know sees the same whether an alias is held or not, before and after."""
+    """A key that may not know who is held sees the same for a held alias as for an unknown one, before and after."""
     key = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
 
     def seen(*aliases: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -363,7 +367,7 @@ def test_aliases_tell_nobody_who_is_held(
 
 
 def test_a_statement_is_about_one_identifier(gateway: TestClient, refused: Refused) -> None:
-    """Where each request must carry a statement about its subject, nobody is forgotten as somebody's alias."""
+    """A tenant that requires identity statements, each about one subject, refuses requests with aliases."""
     gateway.patch("/v1/tenant", json={"policy": {"identity": "statement"}})
     body = {"subject_id": "p1", "aliases": ["p2"], "identity_statement": "a.b.c"}
     problem = refused(gateway.post("/v1/deletion-requests", json=body), 422, "identity_statement_required")
@@ -382,7 +386,7 @@ def test_a_batch_takes_aliases(gateway: TestClient, get: Get) -> None:
 
 
 def test_aliases_go_with_whom_a_request_was_about(installation: Installation, forget: Make, get: Get) -> None:
-    """When it is no longer kept whom a request was about, none of their identifiers is."""
+    """When the subject of a request is no longer kept, none of its aliases is kept either."""
     made = forget("p1", aliases=["p2"])
     with installation.database.writing() as session:
         search_repository.erase_details(session, request_ids=[made["id"]], trace_only=True)
@@ -396,8 +400,8 @@ def test_aliases_go_with_whom_a_request_was_about(installation: Installation, fo
 def test_an_admin_hears_of_a_person_whose_id_differs_by_case(
     gateway: TestClient, upload: Upload, refused: Refused, asked: str
 ) -> None:
-    """Where nothing is held of an id, a look-up and a strict request count the people held whose ids are equal without
-    regard to case, in the datasets that are asked about alone, and make no request."""
+    """If no rows are held of an id, a look-up and a strict request count the held people whose ids are equal without
+    regard to case, only in the datasets of the call, and make no request."""
     other = upload(people("p0", "p1", "p2")).json()["id"]
     dataset = upload(people("p0", "p1", "p2", "Ada.L@example.org")).json()["id"]
     one = "one person is held whose id is equal without regard to case."
@@ -418,7 +422,7 @@ def test_an_admin_hears_of_a_person_whose_id_differs_by_case(
 
 
 def test_people_in_several_cases_are_counted(gateway: TestClient, upload: Upload, refused: Refused) -> None:
-    """Several people whose ids differ by case alone are counted, each once."""
+    """Several people whose ids differ only by case are each counted once."""
     upload(people("p0", "p1", "ada@example.org", "ADA@example.org", "Ada@example.org"))
     answer = gateway.post("/v1/deletion-requests?strict=true", json={"subject_id": "aDa@EXAMPLE.org"})
     detail = refused(answer, 404, "subject_unknown")["detail"]
@@ -429,7 +433,7 @@ def test_people_in_several_cases_are_counted(gateway: TestClient, upload: Upload
     ("name", "asked", "status"), [("exact", "ADA", 404), ("email", "ADA", 404), ("caseless", "ADA", 202)]
 )
 def test_other_cases_follow_the_rule(gateway: TestClient, upload: Upload, name: str, asked: str, status: int) -> None:
-    """Under every rule that regards case people in other cases are counted; by one that ignores it they are found."""
+    """Every rule that regards case counts people in other cases; the rule that ignores case finds them."""
     assert rule(gateway, name).is_success
     upload(people("p0", "p1", "p2", "Ada"))
     answer = gateway.post("/v1/deletion-requests?strict=true", json={"subject_id": asked})

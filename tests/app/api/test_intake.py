@@ -1,4 +1,4 @@
-"""Many deletion requests at once, at one gateway."""
+"""Many concurrent deletion requests at one gateway."""
 
 import itertools
 import time
@@ -29,7 +29,7 @@ def at_once(gateway: TestClient, calls: list[dict[str, Any]]) -> list[httpx.Resp
 
 
 def test_one_that_is_refused_does_not_concern_the_others(gateway: TestClient, new_dataset: Make) -> None:
-    """Of calls that are stored together each gets its own answer: a request, or why there is none."""
+    """Calls that are stored together each get their own answer: a request or the reason of its refusal."""
     dataset_id = new_dataset()["id"]
     good = [{"json": {"subject_id": f"p{number}", "dataset_ids": [dataset_id]}} for number in range(10)]
     unknown = [{"json": {"subject_id": "p1", "dataset_ids": [f"ds_{number}"]}} for number in range(5)]
@@ -43,7 +43,8 @@ def test_one_that_is_refused_does_not_concern_the_others(gateway: TestClient, ne
 
 
 def test_one_key_at_once(gateway: TestClient, installation: Installation, new_dataset: Make) -> None:
-    """The same call with one Idempotency-Key, made many times at once, is one request; another body is a conflict."""
+    """The same call with one Idempotency-Key, made many times at once, creates one request; another body is a
+    conflict."""
     new_dataset()
     same = [{"json": {"subject_id": "p1"}, "headers": {"Idempotency-Key": "k"}}] * 12
     answers = at_once(gateway, same)
@@ -79,7 +80,7 @@ def test_a_page_takes_as_many_statements_as_one_request(
     get: Callable[[str], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However long a page is, what its requests ask of models is read at once."""
+    """A page of requests reads its models in as many statements as a single request does."""
     monkeypatch.setattr(intake, "_FRESH_SECONDS", 3600.0)  # nothing is estimated beside it
     engine = gateway.app.state.installation.database.engine  # type: ignore[attr-defined]
     for number in range(5):
@@ -102,14 +103,14 @@ def test_a_page_takes_as_many_statements_as_one_request(
 
 
 def test_an_estimate_is_renewed_beside_the_calls(live: dict[str, Any], forget: Make) -> None:
-    """What is answered to a caller may be some seconds old, but counts those who asked before."""
+    """An estimate may be some seconds old, but includes earlier requests."""
     first = forget("p0")["estimate"]["steps"]
     people = (f"p{number}" for number in itertools.count(1))
     wait_until(lambda: time.sleep(0.3) or forget(next(people))["estimate"]["steps"] > first)
 
 
 def test_tenants_are_stored_in_turn(gateway: TestClient, installation: Installation, by: Actor) -> None:
-    """While a tenant posts hard, with batches and one by one, the requests of another tenant are stored in the first
+    """While a tenant posts heavily, in batches and singly, the requests of another tenant are stored in the first
     transactions, and before all but one batch."""
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]
     database = gateway.app.state.installation.database  # type: ignore[attr-defined]

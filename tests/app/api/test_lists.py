@@ -1,4 +1,4 @@
-"""What all lists have in common: newest first, page by page, the same while rows are added."""
+"""All lists return the newest entries first, in pages that stay the same while rows are added."""
 
 import base64
 import datetime
@@ -26,7 +26,7 @@ JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwI
 
 @pytest.fixture
 def add(gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make) -> Callable[[str], str]:
-    """Add one thing to a list; returns its id."""
+    """Add an object to a list and return its id."""
     makers: dict[str, Callable[[], dict[str, Any]]] = {
         "/datasets": lambda: new_dataset(rows=4),
         "/models": lambda: new_model(new_dataset(rows=4)["id"]),
@@ -72,13 +72,13 @@ def test_a_list_stays_the_same_while_rows_are_added(add: Callable[[str], str], g
 def test_a_malformed_page_is_refused(
     gateway: TestClient, refused: Callable[..., dict[str, Any]], path: str, query: str
 ) -> None:
-    """A limit out of range and an unknown cursor are a 422 that names the parameter."""
+    """A limit out of range and an unknown cursor return 422 with the parameter's name."""
     problem = refused(gateway.get(f"/v1{path}?{query}"), 422, "input_invalid")
     assert [fault["path"] for fault in problem["errors"]] == [query.split("=")[0]]
 
 
 class Lists:
-    """Every list of the API, with what makes rows in it, and changes one, so that it may be in the list no more."""
+    """Stateful test of every list of the API: rows are added, and changed so that they may leave the list."""
 
     def __init__(
         self, gateway: TestClient, installation: Installation, work: Callable[[], int], npz_of: Callable[..., bytes]
@@ -144,7 +144,7 @@ class Lists:
         self.done("POST", "/identity-issuers", json=body)
 
     def forgotten(self) -> None:
-        """Make a request about a person with rows."""
+        """Submit a request about a person with rows."""
         people = [f"q{next(self.numbers)}", *(f"r{next(self.numbers)}" for _ in range(19))]
         files = {"file": ("people.npz", self.npz_of(subject=np.array(people)))}
         self.done("POST", "/datasets", data=FORM, files=files)
@@ -162,7 +162,7 @@ class Lists:
             checkpoints.checkpoint(session, self.at.keys, checkpoints.due(session, every_seconds=0))
 
     def listed(self, name: str) -> tuple[str, Callable[[], Any], Callable[[dict[str, Any]], Any] | None]:
-        """The path, and what adds to and what changes one of what is there."""
+        """Return the path of a list, a function that adds an object, and one that changes an existing object."""
 
         def delete(path: str) -> Callable[[dict[str, Any]], Any]:
             return lambda one: self.gateway.delete(f"/v1{path}/{one['id']}")
@@ -255,8 +255,8 @@ def test_all_that_stays_comes_once(
     limit: int,
     which: int,
 ) -> None:
-    """While rows arrive and change between pages, what was there before the first one and still belongs into the list
-    comes exactly once, newest first."""
+    """While rows are added and changed between pages, every row that existed before the first page and still belongs to
+    the list comes exactly once, newest first."""
     path, add, change = listed
     for _ in range(5 - len(lists.everything(path))):
         add()

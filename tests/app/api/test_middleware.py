@@ -1,4 +1,4 @@
-"""The headers of every answer, and which web pages may call."""
+"""Headers of every answer, and cross-origin calls."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -33,7 +33,8 @@ STRICT = {
     ],
 )
 def test_every_answer_is_closed_to_browsers(gateway: TestClient, path: str) -> None:
-    """Every answer tells browsers to guess, load, frame and refer nothing, and to keep nothing but what is public."""
+    """Every answer forbids browsers to guess types, load, frame or send a referrer, and to cache anything that is not
+    public."""
     headers = gateway.get(path).headers
     assert STRICT.items() <= dict(headers).items()
     assert headers.get("cache-control") == (None if path in ("/openapi.json", "/.well-known/jwks.json") else "no-store")
@@ -41,7 +42,7 @@ def test_every_answer_is_closed_to_browsers(gateway: TestClient, path: str) -> N
 
 
 def test_a_defect_is_closed_too(gateway: TestClient) -> None:
-    """An answer to a call that failed has the same headers."""
+    """The answer to a call that failed has the same headers."""
     gateway.app.state.known = None  # type: ignore[attr-defined]
     answer = gateway.get("/v1/models")
     assert answer.status_code == 500
@@ -49,14 +50,14 @@ def test_a_defect_is_closed_too(gateway: TestClient) -> None:
 
 
 def test_https_stays_https(settings: Settings) -> None:
-    """What came by https says that the next call must too."""
+    """A response over HTTPS has a Strict-Transport-Security header of one year."""
     with TestClient(create_app(settings), base_url="https://lethe.example") as client:
         assert client.get("/healthz").headers["strict-transport-security"] == "max-age=31536000"
 
 
 @pytest.fixture(params=[create_app, accounting_main.create_app])
 def open_to_pages(request: pytest.FixtureRequest, settings: Settings, admin_key: str) -> Iterator[TestClient]:
-    """Either service, which two origins may call."""
+    """Start either service with two permitted origins."""
     origins = "https://privacy.example, https://crm.example:8443"
     service = request.param(settings.model_copy(update={"cors_origins": origins}))
     with TestClient(service, headers={"Authorization": f"Bearer {admin_key}"}) as client:
@@ -68,7 +69,8 @@ PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-He
 
 @pytest.mark.parametrize("origin", ["https://privacy.example", "https://crm.example:8443"])
 def test_named_pages_may_call(open_to_pages: TestClient, origin: str) -> None:
-    """A page of a named origin may send what the API takes, and read the answer with its headers, refusals too."""
+    """A page of a permitted origin may send all documented headers, and read the answer with its headers, refusals
+    too."""
     answer = open_to_pages.options("/v1/accounting/preview", headers={"Origin": origin} | PREFLIGHT)
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == origin
@@ -82,14 +84,14 @@ def test_named_pages_may_call(open_to_pages: TestClient, origin: str) -> None:
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://privacy.example", "null"])
 def test_no_other_page_may_call(open_to_pages: TestClient, origin: str) -> None:
-    """A page of any other origin is told nothing."""
+    """A page of any other origin gets no CORS headers."""
     answer = open_to_pages.options("/v1/accounting/preview", headers={"Origin": origin} | PREFLIGHT)
     assert "access-control-allow-origin" not in answer.headers
     assert "access-control-allow-origin" not in open_to_pages.get("/healthz", headers={"Origin": origin}).headers
 
 
 def test_by_default_no_page_may_call(gateway: TestClient) -> None:
-    """Without the setting no origin is allowed anything."""
+    """No origin may call the API by default."""
     headers = {"Origin": "https://privacy.example"} | PREFLIGHT
     assert "access-control-allow-origin" not in gateway.options("/v1/models", headers=headers).headers
     assert "access-control-allow-origin" not in gateway.get("/v1/models", headers=headers).headers
@@ -142,7 +144,7 @@ def test_large_bodies_need_a_key(gateway: TestClient, key: str | None, path: str
 @pytest.mark.parametrize("coding", ["gzip", "br", "gzip, identity", "aws-chunked"])
 @pytest.mark.parametrize("path", ["/v1/deletion-requests", "/v1/deletion-requests.csv", "/v1/datasets"])
 def test_a_compressed_body_is_refused_by_name(gateway: TestClient, path: str, coding: str) -> None:
-    """A body in any content encoding is a 415 that says how to send it, and is not taken for what it is not."""
+    """A body with any content encoding returns 415 with advice on how to send it."""
     answer = gateway.post(path, content=b'{"subject_id": "p1"}', headers={"Content-Encoding": coding})
     assert (answer.status_code, answer.json()["code"]) == (415, "content_encoding_unsupported")
     assert "without Content-Encoding" in answer.json()["detail"]
@@ -150,7 +152,8 @@ def test_a_compressed_body_is_refused_by_name(gateway: TestClient, path: str, co
 
 @pytest.mark.parametrize("coding", ["identity", "Identity"])
 def test_a_body_without_encoding_is_read(gateway: TestClient, coding: str) -> None:
-    """A body that declares to be as it is is read, and so is a call without a body, whatever encoding it declares."""
+    """A body with the encoding `identity` is read, and a call without a body is accepted whatever encoding it
+    declares."""
     answer = gateway.post("/v1/deletion-requests", json={"subject_id": "p1"}, headers={"Content-Encoding": coding})
     assert answer.status_code == 202
     assert gateway.get("/v1/deletion-requests", headers={"Content-Encoding": "gzip"}).status_code == 200

@@ -22,7 +22,7 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_a_model_is_learned_in_the_background(gateway: TestClient, new_dataset: Make, get: Get, work: Work) -> None:
-    """A model is accepted with 202 and its place, is learning until a worker has run, and is live from then on."""
+    """A model is accepted with 202 and its location, is learning until a worker has run, and is live afterwards."""
     body = {"name": "churn", "dataset_id": new_dataset()["id"], "l2": 0.05, "target": {"epsilon": 2}}
     answer = gateway.post("/v1/models", json=body)
     model = answer.json()
@@ -56,7 +56,7 @@ def test_progress_is_shown_while_a_worker_runs(
     get: Get,
     work: Work,
 ) -> None:
-    """While a run is under way its model shows how far it is: learning at first, unlearning or relearning later."""
+    """A model shows the progress of its run: learning at first, unlearning or relearning later."""
     model = new_model(new_dataset()["id"])
 
     def during_a_run() -> dict[str, Any]:
@@ -118,7 +118,8 @@ REFUSED: dict[str, tuple[str, int, str]] = {
 def test_a_model_that_cannot_be_certified_is_refused(
     gateway: TestClient, new_dataset: Make, refused: Refused, stored: Callable[[], dict[str, int]], case: str
 ) -> None:
-    """Settings that are malformed, without a guarantee or out of reach are refused by name, and no model is made."""
+    """Settings that are malformed, have no guarantee or are out of reach are refused by name, and no model is
+    created."""
     changed, status, code = REFUSED[case]
     fields = json.dumps({"name": "m", "dataset_id": new_dataset(rows=20)["id"], "l2": 0.05})
     body = f"{fields[:-1]}, {changed}}}"  # of two equal names in JSON the last one counts
@@ -145,7 +146,8 @@ def test_evaluation_is_on_other_data_of_the_same_shape(
 def test_versions_follow_each_other(
     gateway: TestClient, live: dict[str, Any], get: Get, work: Work, refused: Refused
 ) -> None:
-    """Learning again makes a new version, newest first; the weights of the old one are gone and say so."""
+    """Relearning creates a new version, and versions are listed newest first; the weights of the old one are destroyed,
+    which the answer states."""
     place = f"/v1/models/{live['id']}"
     answer = gateway.post(f"{place}/relearn")
     assert (answer.status_code, answer.headers["location"]) == (202, place)
@@ -169,7 +171,7 @@ def test_versions_follow_each_other(
 
 
 def test_asking_twice_is_asking_once(gateway: TestClient, new_dataset: Make, work: Work, refused: Refused) -> None:
-    """With one Idempotency-Key the same model, or the same relearning, is made once; another body is a conflict."""
+    """A model or relearning repeated with one Idempotency-Key is created once; another body is a conflict."""
     body = {"name": "m", "dataset_id": new_dataset()["id"], "l2": 0.05}
     once = {"Idempotency-Key": "k"}
     first, again = (gateway.post("/v1/models", json=body, headers=once) for _ in range(2))
@@ -187,8 +189,8 @@ def test_asking_twice_is_asking_once(gateway: TestClient, new_dataset: Make, wor
 
 
 def test_models_of_one_dataset_are_listed(gateway: TestClient, new_dataset: Make) -> None:
-    """A list by dataset has the models that learn from it, newest first, whatever else is asked; those that are only
-    measured on it are not among them."""
+    """A list by dataset contains the models that learn from it, newest first, in combination with any other filter, and
+    not the models that are only measured on it."""
     mine, others = new_dataset()["id"], new_dataset(seed=1, first=200)["id"]
 
     def made(name: str, **body: Any) -> Any:
@@ -209,14 +211,14 @@ def test_models_of_one_dataset_are_listed(gateway: TestClient, new_dataset: Make
 def test_a_model_that_is_still_learning_is_asked_to_learn_once(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """Asking a model to learn again before it has learned at all changes nothing."""
+    """Requesting a relearning before the model has learned at all is a no-op."""
     model = new_model(new_dataset()["id"])
     assert gateway.post(f"/v1/models/{model['id']}/relearn").json()["status"] == "learning"
     assert work() == 1
 
 
 def test_an_unknown_model_is_not_found(gateway: TestClient, refused: Refused) -> None:
-    """What is asked about a model that does not exist is a 404 of its own code."""
+    """Calls about an unknown model return 404 with the code `model_unknown`."""
     for path in ("", "/versions", "/versions/1", "/versions/1/weights"):
         refused(gateway.get(f"/v1/models/mdl_0{path}"), 404, "model_unknown")
     refused(gateway.post("/v1/models/mdl_0/relearn"), 404, "model_unknown")
@@ -226,7 +228,8 @@ def test_an_unknown_model_is_not_found(gateway: TestClient, refused: Refused) ->
 def test_a_key_that_may_not_account_learns_of_nobody(
     live: dict[str, Any], forget: Make, gateway: TestClient, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """Who makes requests and looks at models cannot tell by the count whether somebody was held."""
+    """A key that may make requests and read models does not see the number of waiting requests, which would reveal who
+    is held."""
     key = key_with(Scope.MODELS_READ, Scope.REQUESTS_WRITE)
     forget("p1")
     for path in (f"/v1/models/{live['id']}", "/v1/models"):

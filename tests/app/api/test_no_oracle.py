@@ -1,4 +1,5 @@
-"""What a discreet caller could measure: how much the service does for somebody who is held, and for a stranger."""
+"""Timing side channels: the work of the service for a held person and for a stranger, as a discreet caller can measure
+it."""
 
 import random
 import threading
@@ -32,7 +33,8 @@ CALLS: dict[str, Ask] = {
 }
 ROW = {"records": [[0.1, 0.2, 0.3]]}
 ONLY_IF_HELD = ("FROM models ", "INSERT INTO erasures ", "INSERT INTO request_models ")
-"""What is asked of the datasets and models that hold somebody is stored with the request: for a stranger, nothing."""
+"""Statements about the datasets and models that hold a person, which are stored with the request; a stranger has
+none."""
 
 
 @contextmanager
@@ -56,8 +58,8 @@ def statements() -> Iterator[list[str]]:
 def test_a_stranger_is_answered_like_somebody_held(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], name: str
 ) -> None:
-    """A discreet call gets an answer of the same length and headers, after the same statements but for the three that
-    store what somebody held is to be forgotten by."""
+    """A discreet call gets an answer of the same length and headers for a held person and a stranger, after the same
+    statements, apart from the three that store the models that owe a version."""
     gateway.headers.update(key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
 
     def call(who: str) -> httpx.Response:
@@ -81,8 +83,8 @@ def test_a_stranger_is_answered_like_somebody_held(
 def test_the_time_of_an_answer_does_not_tell_what_it_waited_for(
     gateway: TestClient, installation: Installation, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A discreet caller cannot tell calls that waited for another transaction from calls that did not: the AUC of the
-    times of their answers is 0.5 within four standard errors, and no answer is quicker than the interval."""
+    """A discreet caller cannot distinguish calls that waited for another transaction: the AUC of their response times
+    is 0.5 within four standard errors, and no answer is quicker than the interval."""
     gateway.headers.update(key_with(Scope.REQUESTS_WRITE))
     dice = random.Random(0)
     arms = [True, False] * 40

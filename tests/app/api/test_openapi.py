@@ -1,8 +1,8 @@
-"""The OpenAPI document against its gateway: whatever it allows or forbids is sent, and the answer must be in it.
+"""The OpenAPI document against its gateway: calls that it allows or forbids are sent, and their answers must be
+documented.
 
-The routes of `/opendsr` and `/drp` are not in it: specifications of their own describe them, and this document would be
-wrong about them (malformed input is 400 there). Their tests are `test_opendsr.py`, `test_drp.py`, `test_dialects.py`.
-"""
+The routes of `/opendsr` and `/drp` are not in the document: they have their own specifications, which it would
+contradict (malformed input is 400 there). Their tests are `test_opendsr.py`, `test_drp.py`, `test_dialects.py`."""
 
 import contextlib
 import functools
@@ -45,13 +45,14 @@ ONE_ANSWER = [
     checks.missing_required_header,
     checks.ignored_auth,
 ]
-"""`positive_data_acceptance` is not among them: no schema says which ids exist, or what can be learned."""
+"""Checks of one answer. `positive_data_acceptance` is not among them: no schema states which ids exist, or what can be
+learned."""
 SEVERAL_ANSWERS = [*ONE_ANSWER, checks.use_after_free, checks.ensure_resource_availability]
 REAL = re.compile("[a-z]+_[0-9a-f]{20}")
-"""An id that an answer gave."""
+"""Pattern of an id from an answer."""
 
 OF_PROBES = {"GET /healthz", "GET /readyz", "GET /metrics"}
-"""Operations of the document that no client has."""
+"""Operations of the document that no client offers."""
 CALLED = sorted(OF_PROBES | {str(operation) for operation in OPERATIONS})
 
 on_every_run = hypothesis_settings(max_examples=2, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -61,13 +62,14 @@ at_length = hypothesis_settings(
 
 
 def but(answer: Any) -> list[Any]:
-    """Of a batch each request is judged alone: a malformed one is refused in an answer that is not a refusal."""
+    """Return the check to skip for a 207 answer: a batch judges each request alone, and a malformed one does not fail
+    it."""
     return [checks.negative_data_rejection] if answer.status_code == 207 else []
 
 
 @functools.cache
 def document() -> BaseSchema:
-    """Schema of this process's gateway. It is built by the first test and not at collection: the cases that
+    """Return the schema of this process's gateway. The first test builds it, not collection: the cases that
     schemathesis generates for each operation take seconds in every process."""
     found = schemathesis.openapi.from_dict(create_app(Settings()).openapi())
     found.config.generation.with_security_parameters = False  # every call has a key; `ignored_auth` takes it away
@@ -81,7 +83,7 @@ def call(
     settings: hypothesis_settings,
     modes: Sequence[HypothesisTestMode],
 ) -> None:
-    """Call an operation by what the document allows or forbids."""
+    """Call an operation with arguments that the document allows or forbids."""
     method, path = label.split()
     operation = document()[path][method]
 
@@ -108,7 +110,7 @@ KEPT = ("{model_id}", "{dataset_id}")
 STAYS = {"model_id", "dataset_id", "key_id", "user_id", "system_id", "dp_model_id", "table_id", "trainer_id"} | {
     "attested_trainer_id"
 }
-"""What is retired, revoked or disabled can be looked at."""
+"""Fields of objects that can still be read after they are retired, revoked or disabled."""
 CHANGING = {"request_id", "key_id", "issuer_id", "id"}
 VERIFY_KEY = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
 JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "1"}
@@ -116,7 +118,7 @@ JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A gateway in which everything exists; `ids`, by the names of parameters."""
+    """A gateway with an object of every kind; `ids` by parameter name."""
 
     url: str
     settings: Settings
@@ -136,7 +138,7 @@ class Service:
                 pass
 
     def populate(self) -> None:
-        """Make everything once."""
+        """Create an object of every kind."""
         files = {"file": ("people.csv", "\n".join(["person,age,work,income", *PEOPLE]))}
         form = {"name": "people", "schema": json.dumps({"columns": COLUMNS})}
         dataset = self.call("POST", "/datasets", data=form, files=files)
@@ -167,7 +169,7 @@ class Service:
         )
 
     def new(self, parameter: str) -> str:
-        """The id of a new one of what changes, or of what there is."""
+        """Return the id of a new object if calls change it, or else of the existing one."""
         number = next(self.numbers)
         match parameter:
             case "request_id" if number % 2:
@@ -194,8 +196,8 @@ class Service:
         case.validate_response(answer, checks=ONE_ANSWER, excluded_checks=but(answer), headers=self.admin)
 
     def make_real(self, case: schemathesis.Case) -> None:
-        """Put what there is in the place of half of what was made up in the path, of all ids in the body, and of most
-        keys that say that a call is a repetition."""
+        """Put existing ids in place of half of the invented ones in the path and of all in the body, and numbered keys,
+        each used twice, in place of invented idempotency keys."""
         keeps = case.method == "DELETE" and case.path.endswith(KEPT)  # what is retired would be missing in other calls
         if not is_wrong(case, ParameterLocation.PATH) and not keeps:
             for name, found in (case.path_parameters or {}).items():
@@ -210,13 +212,13 @@ class Service:
 
 
 def is_wrong(case: schemathesis.Case, part: ParameterLocation) -> bool:
-    """Whether this part of the call was made up against the document."""
+    """Return True if this part of the call was generated to violate the document."""
     return case.meta is not None and case.meta.is_negative_at(part)
 
 
 @pytest.fixture(scope="module")
 def service(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """One for all operations: their examples run into each other as real calls do."""
+    """Start one service for all operations, so that their examples affect each other as real calls do."""
     folder = tmp_path_factory.mktemp("openapi") / "data"
     shutil.copytree(set_up_once, folder)
     settings = Settings(data_dir=folder, max_steps=2000, failed_calls_per_minute=0)
@@ -229,20 +231,20 @@ def service(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def working(service: Service) -> Iterator[processes.Child]:
-    """A worker for all operations: starting one for each takes as long as the calls of some."""
+    """Start one worker for all operations: starting one for each takes as long as the calls of some."""
     with processes.worker(service.settings) as worker:
         yield worker
 
 
 @pytest.fixture
 def served(service: Service, working: processes.Child) -> Iterator[Service]:
-    """The same with a worker."""
+    """Return the service together with a worker."""
     yield service
     assert working.process.is_alive(), working.log.read_text()
 
 
 def follow_links(service: Service, *, rounds: int, steps: int) -> None:
-    """Calls that follow the links of answers, each checked against those before it."""
+    """Stateful test that follows the links of answers and checks each answer against those before it."""
     failures: list[Exception] = []
     rotated: set[str | None] = set()  # keys that expire, though nothing deletes them
 
@@ -282,21 +284,20 @@ def follow_links(service: Service, *, rounds: int, steps: int) -> None:
 
 @pytest.mark.slow
 def test_every_operation_is_called() -> None:
-    """The operations that are called here are those of the document."""
+    """The tests call exactly the operations of the document."""
     assert sorted(result.ok().label for result in document().get_all_operations()) == CALLED
 
 
 @pytest.mark.parametrize("operation", CALLED)
 def test_every_answer_is_in_the_document(operation: str, service: Service) -> None:
-    """Examples of the document, its limits and requests made up from it get no answer that it does not announce, and
-    none above 499."""
+    """Examples of the document, its limits and generated requests get only documented answers, and none above 499."""
     call(operation, service.check, on_every_run, tuple(HypothesisTestMode))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("operation", CALLED)
 def test_every_answer_is_in_the_document_while_work_is_done(operation: str, served: Service) -> None:
-    """Requests made up from the document, at length, get no other answers while a worker changes what there is."""
+    """A long series of generated requests gets only documented answers while a worker changes objects."""
     call(operation, served.check, at_length, [HypothesisTestMode.FUZZING])
 
 
@@ -307,5 +308,6 @@ def test_links_lead_to_what_was_made(service: Service) -> None:
 
 @pytest.mark.soak
 def test_links_lead_to_what_was_made_while_work_is_done(served: Service) -> None:
-    """The same, at length, and while a worker changes what there is."""
+    """Following the links of answers finds created objects and no deleted ones in a long series, while a worker changes
+    objects."""
     follow_links(served, rounds=15, steps=20)

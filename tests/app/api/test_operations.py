@@ -1,4 +1,4 @@
-"""What operators and their tools look at: health, requests that wait, workers and runs."""
+"""Operations endpoints: health, waiting requests, workers and runs."""
 
 import datetime
 import itertools
@@ -36,7 +36,7 @@ def now() -> datetime.datetime:
 
 
 def add_runs(installation: Installation, *statuses: str, ago: datetime.timedelta = datetime.timedelta(0)) -> None:
-    """Runs of one second that ended in these states, one after the other."""
+    """Create runs of one second that ended in these states, one after the other."""
     with installation.database.writing() as session:
         dataset = session.scalars(sa.select(Dataset)).one()
         for number, status in enumerate(statuses):
@@ -48,7 +48,7 @@ def add_runs(installation: Installation, *statuses: str, ago: datetime.timedelta
 
 
 def test_the_process_is_alive_whatever_the_database_does(gateway: TestClient, installation: Installation) -> None:
-    """Health asks nothing but whether the process answers; readiness asks for the present schema."""
+    """Health only reports that the process answers; readiness needs the current schema."""
     assert gateway.get("/healthz").json() == {"status": "ok"}
     assert gateway.get("/readyz").json() == {
         "status": "ready",
@@ -67,8 +67,8 @@ def test_the_process_is_alive_whatever_the_database_does(gateway: TestClient, in
 
 
 def test_a_newer_release_migrates_a_running_gateway(gateway: TestClient, installation: Installation) -> None:
-    """A running gateway stays ready and serves while the migrations of a newer release state that they leave its schema
-    usable; where they do not, and where the schema is older or unknown, it is not ready and serves nobody."""
+    """A running gateway stays ready while the migrations of a newer release declare its schema usable; otherwise, and
+    if the schema is older or unknown, it is not ready and refuses calls."""
 
     def migrated(core: str) -> tuple[int, str, int]:
         with installation.database.engine.begin() as connection:
@@ -90,13 +90,14 @@ def test_a_newer_release_migrates_a_running_gateway(gateway: TestClient, install
 
 
 def test_readiness_does_not_wait_for_writers(gateway: TestClient, installation: Installation) -> None:
-    """A writer at work does not keep the gateway from telling that it is ready."""
+    """Readiness does not wait for a writer."""
     with installation.database.writing():
         assert gateway.get("/readyz").status_code == 200
 
 
 def test_readiness_takes_a_tenth_of_the_time_at_most(gateway: TestClient) -> None:
-    """After a check the next begins nine times its duration later, however often callers without a key ask."""
+    """After a readiness check the next one begins nine times its duration later, however often callers without a key
+    call it."""
     statements: list[float] = []
     installed: Installation = gateway.app.state.installation  # type: ignore[attr-defined]
 
@@ -118,7 +119,7 @@ def test_readiness_takes_a_tenth_of_the_time_at_most(gateway: TestClient) -> Non
 
 
 def test_the_age_of_the_queue(gateway: TestClient, new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
-    """Readiness tells how long the oldest open request has waited, and nothing when none does."""
+    """Readiness reports how long the oldest open request has waited, or null if none waits."""
     new_dataset()
     forget("p1")
     assert gateway.get("/readyz").json()["queue_age_seconds"] > 0
@@ -129,7 +130,8 @@ def test_the_age_of_the_queue(gateway: TestClient, new_dataset: Make, forget: Ma
 def test_requests_that_are_late_or_soon_will_be(
     gateway: TestClient, sample: Sample, installation: Installation, new_dataset: Make, forget: Make
 ) -> None:
-    """Overdue and due within the week are told apart, by regulation; an extended deadline is the one that counts."""
+    """Overdue requests and those due within the week are counted separately, by regulation; an extended deadline
+    counts."""
     new_dataset()
     made = [forget(f"p{number}", regulation=("gdpr", "ccpa")[number % 2])["id"] for number in range(6)]
     due = [-DAY, -DAY, 6 * DAY, 8 * DAY, -DAY, 3 * DAY]
@@ -150,7 +152,7 @@ def test_requests_that_are_late_or_soon_will_be(
 def test_what_no_worker_may_take_does_not_age_the_queue(
     gateway: TestClient, sample: Sample, installation: Installation, new_dataset: Make, forget: Make
 ) -> None:
-    """A request in review, or in its grace time, is open and makes the queue no older; a paused clock is never late."""
+    """A request in review or in its grace period is open but does not age the queue; a paused clock is never late."""
     new_dataset()
     in_review, held = forget("p1")["id"], forget("p2")["id"]
     with installation.database.writing() as session:
@@ -169,7 +171,7 @@ def test_what_no_worker_may_take_does_not_age_the_queue(
 
 
 def test_a_worker_that_lives(gateway: TestClient, settings: Settings, sample: Sample) -> None:
-    """A sign of life in the data folder is enough, until it is a minute old; readiness stays 200 without."""
+    """A worker's sign of life in the data folder counts for a minute; readiness stays 200 without one."""
     assert sample("lethe_worker_silence_seconds") == float("inf")
     alive(settings)
     assert gateway.get("/readyz").json()["workers"] == "alive"
@@ -182,7 +184,7 @@ def test_a_worker_that_lives(gateway: TestClient, settings: Settings, sample: Sa
 def test_a_worker_that_shares_no_folder(
     gateway: TestClient, new_dataset: Make, new_model: Make, installation: Installation
 ) -> None:
-    """The lease of a run under way is a sign of life too."""
+    """The lease of a current run is a sign of life too."""
     new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         lease_seconds = installation.settings.lease_seconds
@@ -210,7 +212,7 @@ def test_a_worker_that_dies_again_and_again(
     ago: datetime.timedelta,
     workers: str,
 ) -> None:
-    """Three runs in a row that came to nothing, lately, are seen although the worker was alive a moment ago."""
+    """Three recent runs in a row without a result are reported although the worker gave a sign of life a moment ago."""
     new_dataset()
     alive(settings)
     add_runs(installation, *statuses, ago=ago)
@@ -233,7 +235,7 @@ def test_readiness_tells_strangers_nothing_else(
     forget: Make,
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Without a key the answer is the same whether there is work to do or not; a key that may not know gets none."""
+    """Readiness without a key is the same whether there is work or not; a key without the scope is refused."""
     admin = gateway.headers.pop("Authorization")
     idle = gateway.get("/readyz")
     assert {name for name, value in idle.json().items() if value is not None} == {"status"}

@@ -1,4 +1,4 @@
-"""Ordinary calls that make a request are not resolved by FastAPI, and are answered as those that are."""
+"""Ordinary calls that make a request bypass FastAPI's resolution, and are answered like others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,8 @@ _OF_THE_CALL = {"id", "created_at", "submitted_at", "due_at", "clock", "estimate
 def test_both_ways_give_one_answer(
     gateway: TestClient, new_dataset: Callable[..., dict[str, Any]], target: str, content_type: str
 ) -> None:
-    """A call that FastAPI resolves, because it has a query or another content type, is answered as an ordinary one."""
+    """A call that FastAPI resolves, because it has a query or another content type, gets the same answer as an ordinary
+    one."""
     new_dataset()
     ordinary = gateway.post(PLACE, content=BODY, headers=ORDINARY)
     resolved = gateway.post(PLACE + target, content=BODY, headers={"content-type": content_type})
@@ -46,7 +47,7 @@ def test_both_ways_give_one_answer(
 def test_faults_are_told_as_of_any_call(
     gateway: TestClient, body: bytes, headers: dict[str, str], paths: list[str]
 ) -> None:
-    """A call with a fault is answered 422 with its places, and nothing is made."""
+    """A faulty ordinary call returns 422 with the places of its faults, and nothing is created."""
     answer = gateway.post(PLACE, content=body, headers=ORDINARY | headers)
     assert answer.status_code == 422
     assert answer.json()["code"] == "input_invalid"

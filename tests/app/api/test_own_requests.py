@@ -1,4 +1,4 @@
-"""Apps of one tenant: a key that sees its own requests only."""
+"""Keys of several apps of a tenant that see only their own requests."""
 
 import datetime
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Refused = Callable[..., Any]
 
 @pytest.fixture
 def key(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Make a key over HTTP; its answer."""
+    """Create a key over HTTP and return the answer."""
 
     def make(*scopes: str, **asked: Any) -> dict[str, Any]:
         answer = gateway.post("/v1/api-keys", json={"name": "app", "scopes": scopes} | asked)
@@ -50,7 +50,7 @@ def _ids(gateway: TestClient, path: str, key: dict[str, Any]) -> list[str]:
     ],
 )
 def test_the_default(key: Callable[..., dict[str, Any]], gateway: TestClient, scopes: list[str], is_own: bool) -> None:
-    """A key that makes requests and may do nothing else sees its own, unless it is asked otherwise."""
+    """A key that may only make requests sees only its own, unless it is created otherwise."""
     assert key(*scopes)["own_requests_only"] is is_own
     assert key("requests:write", own_requests_only=False)["own_requests_only"] is False
     assert {one["own_requests_only"] for one in gateway.get("/v1/api-keys").json()["items"]} >= {False}
@@ -65,8 +65,8 @@ def test_an_admins_key_sees_all_requests(gateway: TestClient, refused: Refused) 
 def test_an_app_does_not_see_another_ones(
     gateway: TestClient, key: Callable[..., dict[str, Any]], refused: Refused
 ) -> None:
-    """To a key with its own requests only, another app's are unknown: in lists, searches, exports, events, callbacks,
-    by their id, to cancel and to refer to; an admin sees both."""
+    """A key limited to its own requests cannot find another app's in lists, searches, exports, events, callbacks or by
+    id, nor cancel or refer to them; an admin sees both."""
     gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}}).raise_for_status()
     apps = [key("requests:read", "requests:write") for _ in range(2)]
     bodies: list[dict[str, Any]] = [
@@ -107,7 +107,7 @@ def test_certificates_of_others_are_unknown(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """A key that may read certificates and sees its own requests only reads those of its own."""
+    """A key that may read certificates and is limited to its own requests reads only their certificates."""
     dataset = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())}).json()
     new_model(dataset["id"])
     work()
@@ -138,7 +138,7 @@ def test_requests_without_a_recorded_key(
     key: Callable[..., dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """A request from before keys were recorded is seen only by keys that see the whole tenant."""
+    """Requests from before keys were recorded are seen only by keys that see the whole tenant."""
     app = key("requests:read", "requests:write")
     made = gateway.post(PLACE, json={"subject_id": "p1"}, headers=_of(app)).json()["id"]
     with installation.database.writing() as session:

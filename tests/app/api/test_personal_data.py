@@ -1,4 +1,4 @@
-"""Nothing of a person gets out: not into answers, logs or files, and not into what remains when they are forgotten."""
+"""Personal data does not appear in answers, logs or files, nor in what remains after a person is forgotten."""
 
 import io
 import json
@@ -32,19 +32,19 @@ CSV = f"age,income,person,note\n{AGE},low,{SUBJECT},{NOTE}\n{ROWS}"
 
 @pytest.fixture
 def log() -> io.StringIO:
-    """Log of the gateway and of its worker."""
+    """Return the log of the gateway and of its worker."""
     return io.StringIO()
 
 
 @pytest.fixture
 def heard() -> list[str]:
-    """All answers so far, headers and bodies."""
+    """Return all answers so far, headers and bodies."""
     return []
 
 
 @pytest.fixture
 def gateway(settings: Settings, admin_key: str, heard: list[str], log: io.StringIO) -> Iterator[TestClient]:
-    """The gateway with its log wide open, and every answer kept."""
+    """Start the gateway with its log at debug level, and record every answer."""
 
     def keep(answer: httpx.Response) -> None:
         heard.append(f"{answer.headers} {answer.read()!r}")
@@ -58,7 +58,7 @@ def gateway(settings: Settings, admin_key: str, heard: list[str], log: io.String
 
 @pytest.fixture
 def model(gateway: TestClient, new_model: Callable[..., Any], work: Callable[[], int]) -> dict[str, Any]:
-    """A live model of a dataset in which the person is."""
+    """Return a live model of a dataset with the person."""
     form = {"name": "people", "schema": json.dumps(SCHEMA)}
     headers = {"Idempotency-Key": "upload"}
     answer = gateway.post("/v1/datasets", data=form, files={"file": ("p.csv", CSV)}, headers=headers)
@@ -85,7 +85,7 @@ def test_a_person_is_never_named(
     settings: Settings,
     heard: list[str],
 ) -> None:
-    """From upload to certificate the id and the row are in no answer, no log line and no file of the installation."""
+    """The id and the row are in no answer, log line or file of the installation, from upload to certificate."""
     once = {"Idempotency-Key": "forget"}
     for _ in range(2):
         answer = gateway.post("/v1/deletion-requests", json={"subject_id": SUBJECT}, headers=once)
@@ -155,7 +155,7 @@ def test_a_refusal_repeats_nothing(
     heard: list[str],
     case: str,
 ) -> None:
-    """Whatever is refused, neither the answer nor the log nor a file left behind names the person or the row."""
+    """A refusal names neither the person nor the row, in the response, in the log or in files left behind."""
     assert 400 <= REFUSED[case](gateway, model).status_code < 500
     for secret in (SUBJECT, AGE, NOTE):
         assert secret not in "".join(heard) + log.getvalue()

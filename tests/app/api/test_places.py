@@ -1,4 +1,4 @@
-"""Places for calls in progress: what is refused, what is kept for whom, and who takes no place."""
+"""Places for calls in progress: refusals, reserved places, and calls that take none."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ class Crowd:
         size: int | None = 0,
         parts: list[Message] | None = None,
     ) -> asyncio.Task[tuple[int, str | None]]:
-        """Start a call; its task gives status and code. A `size` of None is not declared."""
+        """Start a call and return its task, which yields status and code. A `size` of None is not declared."""
         length = (b"transfer-encoding", b"chunked") if size is None else (b"content-length", str(size).encode())
         scope = {"type": "http", "method": method, "path": path, "headers": [length], "client": (address, 1)}
         if tenant is not None:
@@ -92,7 +92,8 @@ def run(story: Callable[[Crowd], Awaitable[None]]) -> None:
 
 
 def test_a_tenant_leaves_places_for_others() -> None:
-    """However much one tenant asks for, calls of another are let in; readiness says that calls may be refused."""
+    """A tenant that takes all its places leaves places for other tenants; readiness reports that calls may be
+    refused."""
 
     async def story(crowd: Crowd) -> None:
         for _ in range(CALLS + 30):
@@ -126,7 +127,7 @@ def test_deletion_requests_have_places_of_their_own(path: str) -> None:
 
 
 def test_callers_without_a_key_have_places_of_their_own() -> None:
-    """Callers without a key take no place of those with one, and an address alone not all there are."""
+    """Callers without a key take no place of callers with one, and one address cannot take all of theirs."""
 
     async def story(crowd: Crowd) -> None:
         for _ in range(100):
@@ -145,7 +146,7 @@ def test_callers_without_a_key_have_places_of_their_own() -> None:
 
 
 def test_a_body_is_read_before_a_place_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small bodies that do not come take no place, and are refused when their time is over."""
+    """Small bodies that do not arrive take no place, and are refused after a timeout."""
     monkeypatch.setattr(places, "_READ_SECONDS", 0.5)
     half: list[Message] = [{"type": "http.request", "body": b"{", "more_body": True}]
 
@@ -162,7 +163,7 @@ def test_a_body_is_read_before_a_place_is_taken(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_body_is_given_once_more() -> None:
-    """The application gets the whole body, and is told when the caller goes."""
+    """The application gets the whole body, and is notified when the caller disconnects."""
 
     async def story(crowd: Crowd) -> None:
         messages: list[Message] = [
@@ -185,7 +186,8 @@ def test_the_body_is_given_once_more() -> None:
 
 @pytest.mark.parametrize(("size", "code"), [(65_536, None), (65_537, "upload_too_large"), (None, "upload_too_large")])
 def test_bodies_without_a_key_are_small(size: int | None, code: str | None) -> None:
-    """Without a key a body says how long it is, and is short; pages see to theirs, and a key may send more."""
+    """A body without a key must be short and state its length; a key may send more, and pages check their own
+    bodies."""
 
     async def story(crowd: Crowd) -> None:
         crowd.end.set()

@@ -1,4 +1,4 @@
-"""Every answer that is not a success: an RFC 9457 problem with a stable code that repeats nothing of what was sent."""
+"""Every answer that is not a success is an RFC 9457 problem with a stable code that repeats nothing of the call."""
 
 import difflib
 import io
@@ -37,7 +37,7 @@ def test_the_type_is_named_after_the_code(gateway: TestClient, refused: Refused)
 
 
 def test_what_the_framework_refuses_is_a_problem_too(gateway: TestClient, refused: Refused) -> None:
-    """An unknown path is a 404 and a wrong method a 405 in the same form."""
+    """An unknown path returns 404 and a wrong method 405 in the same form."""
     refused(gateway.get("/v1/nothing"), 404, "not_found")
     refused(gateway.put("/v1/models"), 405, "method_not_allowed")
 
@@ -56,7 +56,7 @@ def test_what_the_framework_refuses_is_a_problem_too(gateway: TestClient, refuse
 def test_a_wrong_method_names_those_that_exist(
     gateway: TestClient, refused: Refused, method: str, path: str, known: str
 ) -> None:
-    """A 405 names every method of the path, of whichever of its routes, in the header Allow and in its detail."""
+    """A 405 lists every method of the path, of any of its routes, in the header Allow and in its detail."""
     answer = gateway.request(method, path)
     problem = refused(answer, 405, "method_not_allowed")
     assert answer.headers["allow"] == known
@@ -84,13 +84,13 @@ FORMS = {
 
 @each(("path", "case"), [("/v1/models", case) for case in UNREADABLE] + [("/v1/datasets", case) for case in FORMS])
 def test_a_body_that_cannot_be_read_is_malformed(gateway: TestClient, refused: Refused, path: str, case: str) -> None:
-    """Whatever is wrong with a body is a 422, also where the framework has an answer of its own."""
+    """An unreadable body returns 422, even where the framework has its own response."""
     content, kind = (UNREADABLE | FORMS)[case]
     refused(gateway.post(path, content=content, headers={"Content-Type": kind}), 422, "input_invalid")
 
 
 def test_a_malformed_field_is_named_and_not_repeated(gateway: TestClient, refused: Refused) -> None:
-    """A 422 says where and what was expected there; the value itself is nowhere in the answer."""
+    """A 422 names the place and the expected value; the sent value is nowhere in the answer."""
     body = {"name": SECRET * 20, "dataset_id": 1, "l2": SECRET, "target": {"epsilon": SECRET}}
     problem = refused(gateway.post("/v1/models", json=body), 422, "input_invalid")
     assert {fault["path"] for fault in problem["errors"]} == {"name", "dataset_id", "l2", "target.epsilon"}
@@ -100,8 +100,8 @@ def test_a_malformed_field_is_named_and_not_repeated(gateway: TestClient, refuse
 def test_ten_faults_of_a_body_are_listed(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of thousands of unknown fields ten are named. Suggestions are sought for those alone: a body of unknown fields
-    took minutes of a processor when each was compared with each known field."""
+    """A response lists ten of thousands of unknown fields. Suggestions are computed only for these: comparing each with
+    each known field took minutes of processor time."""
     compared: list[str] = []
     nearest = difflib.get_close_matches
     monkeypatch.setattr(
@@ -132,8 +132,8 @@ LARGE: dict[str, tuple[str, dict[str, Any]]] = {
 def test_faults_take_no_memory(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """A large body gives rise to a few hundred faults at most, of which ten are listed: each takes a kilobyte, a
-    thousand times the two bytes that it stands for."""
+    """A large body causes at most a few hundred faults, of which ten are listed: each takes a kilobyte, a thousand
+    times the two bytes that cause it."""
     counts: list[int] = []
     listed = problems.faults
     monkeypatch.setattr(
@@ -159,7 +159,7 @@ VALUES = {
 def test_a_body_has_no_more_values_than_its_operation_needs(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """A body of hundreds of thousands of values is refused before it is parsed, whatever the values are; commas of
+    """A body of hundreds of thousands of values is refused before it is parsed, whatever the values are; commas in
     texts count as well, and a body below the limit is read."""
     parsed: list[int] = []
     loads = json.loads
@@ -181,7 +181,7 @@ def test_a_body_has_no_more_values_than_its_operation_needs(
 def test_a_body_is_no_deeper_than_any_operation_needs(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, path: str, depth: int
 ) -> None:
-    """A body of lists in lists is refused before it is parsed, also if nothing closes them."""
+    """A body of nested lists is refused before it is parsed, even if they are not closed."""
     parsed: list[int] = []
     loads = json.loads
     monkeypatch.setattr(
@@ -196,14 +196,14 @@ def test_a_body_is_no_deeper_than_any_operation_needs(
 
 @each("path", ["/v1/models", "/v1/deletion-requests:batch"])
 def test_a_body_of_32_levels_is_read(gateway: TestClient, refused: Refused, path: str) -> None:
-    """Depth is counted exactly: 32 lists are read, and brackets within texts count for nothing."""
+    """Depth is counted exactly: 32 nested lists are read, and brackets in texts do not count."""
     headers = {"Content-Type": "application/json"}
     for content in ("[" * 32 + "]" * 32, json.dumps({"[" * 500: '\\"' + "[{" * 500})):
         refused(gateway.post(path, content=content, headers=headers), 422, "input_invalid")
 
 
 def test_a_field_of_a_form_is_no_deeper_than_a_body(upload: Callable[..., httpx.Response], refused: Refused) -> None:
-    """JSON in a field of a form has the limit of bodies."""
+    """JSON in a field of a form has the same depth limit as a body."""
     for field, depth in (("classes", 33), ("schema", 100_000)):
         answer = upload(**{field: "[" * depth + "]" * depth})
         assert "32 deep" in refused(answer, 413, "upload_too_large")["detail"]
@@ -211,7 +211,7 @@ def test_a_field_of_a_form_is_no_deeper_than_a_body(upload: Callable[..., httpx.
 
 @given(st.recursive(st.text('[]{}"\\,: a'), lambda inner: st.lists(inner) | st.dictionaries(st.text('[]{}"\\'), inner)))
 def test_depth_is_counted_as_a_parser_would(value: object) -> None:
-    """Lists and objects count, brackets and quotes in texts do not, however they are escaped."""
+    """Nested lists and objects count, brackets and quotes in texts do not, however they are escaped."""
     text = json.dumps(value).encode()
     depth = _depth_of(value)
     for levels in (fields.MAX_DEPTH - depth, fields.MAX_DEPTH - depth + 1):
@@ -240,13 +240,13 @@ def test_a_body_is_no_longer_than_its_operation_needs(
 
 @pytest.fixture
 def log() -> io.StringIO:
-    """Log of the gateway."""
+    """Return the log of the gateway."""
     return io.StringIO()
 
 
 @pytest.fixture
 def defective(settings: Settings, log: io.StringIO) -> Iterator[Callable[[Exception], Any]]:
-    """A gateway with a route that fails as it is told to."""
+    """Start a gateway with a route that raises the given error."""
     app: FastAPI = create_app(settings)
     failures: list[Exception] = []
 
@@ -267,7 +267,7 @@ def defective(settings: Settings, log: io.StringIO) -> Iterator[Callable[[Except
 def test_a_defect_is_answered_and_logged_without_its_text(
     log: io.StringIO, defective: Callable[[Exception], Any], refused: Refused, error: Exception
 ) -> None:
-    """What nobody foresaw is a 500, and is logged by name and place: its text may quote a record."""
+    """An unexpected error returns 500 and is logged by name and place without its text, which may quote a record."""
     problem = refused(defective(error), 500, getattr(error, "code", "internal_error"))
     assert SECRET not in str(problem) + log.getvalue()
     assert json.loads(log.getvalue())["event"] == "gateway.call_failed"
@@ -275,7 +275,7 @@ def test_a_defect_is_answered_and_logged_without_its_text(
 
 
 def test_an_unusable_database_is_a_503(gateway: TestClient, installation: Installation, refused: Refused) -> None:
-    """A database that cannot answer is a 503 that says when to come back."""
+    """An unavailable database returns 503 with the time of a retry."""
     migrate.downgrade(installation.database.engine)
     answer = gateway.get("/v1/models")
     refused(answer, 503, "unavailable")
@@ -283,7 +283,7 @@ def test_an_unusable_database_is_a_503(gateway: TestClient, installation: Instal
 
 
 def test_routes_document_their_problems(gateway: TestClient) -> None:
-    """In the OpenAPI document every problem has the media type and the members that problems have."""
+    """Every problem in the OpenAPI document has the media type and the members of a problem."""
     document = gateway.get("/openapi.json").json()
     answers = [
         answer

@@ -1,4 +1,4 @@
-"""What proves that a request was served: of several models together, and where nothing was held."""
+"""Proofs that a request was served: of several models together, and of a person of whom nothing was held."""
 
 import json
 import math
@@ -26,7 +26,7 @@ def mu_of(guarantees: list[dict[str, Any]], notion: str) -> float:
 
 @pytest.fixture
 def two_models(new_dataset: Make, new_model: Make, work: Work) -> tuple[str, str]:
-    """Of one dataset, with different noise; the second lets requests wait."""
+    """Create two models of one dataset with different noise; the second lets requests wait."""
     dataset, patient = new_dataset()["id"], {"max_wait_seconds": 86400}
     first = new_model(dataset, name="a", noise_scale=0.05)["id"]
     second = new_model(dataset, name="b", noise_scale=0.2, batching=patient)["id"]
@@ -37,7 +37,7 @@ def two_models(new_dataset: Make, new_model: Make, work: Work) -> tuple[str, str
 def test_several_models_have_a_joint_number(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The mu^2 of the certificates adds up, for the proof of a request and in its account."""
+    """The mu^2 of the certificates add up, in the proof of a request and in its account."""
     dataset = new_dataset()["id"]
     models = sorted(new_model(dataset, name=name, noise_scale=noise)["id"] for name, noise in (("a", 0.05), ("b", 0.2)))
     work()
@@ -59,8 +59,8 @@ def test_several_models_have_a_joint_number(
 def test_there_is_no_joint_number_before_all_have_forgotten(
     gateway: TestClient, two_models: tuple[str, str], forget: Make, get: Get, work: Work
 ) -> None:
-    """While a model still carries the person nothing is said of all; whoever asks again in the meantime is told of both
-    models, though only one owes them a certificate."""
+    """There is no joint number while a model still carries the person; a repeated request in the meantime gets it for
+    both models, though only one owes it a certificate."""
     first = forget("p3")
     work()
     again = forget("p3")
@@ -78,7 +78,8 @@ def test_there_is_no_joint_number_before_all_have_forgotten(
 def test_a_person_whom_no_model_carried_has_no_joint_number(
     new_dataset: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Where rows were erased and no model had learned from them there is no number, which is not the number 0."""
+    """If rows were erased that no model had learned from, the proof has no joint number, which differs from the number
+    0."""
     new_dataset()
     request = forget("p3")
     work()
@@ -93,8 +94,8 @@ def test_a_person_whom_no_model_carried_has_no_joint_number(
 
 
 def test_nothing_held_is_signed(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get) -> None:
-    """A request about somebody who is not held gets a signed statement of exactly that, which verifies offline and over
-    HTTP, and is the same whenever it is asked for."""
+    """A request about a person who is not held gets a signed statement of exactly that, which verifies offline and over
+    HTTP and is the same on every call."""
     request = forget("nobody")
     path = f"/deletion-requests/{request['id']}/certificate"
     proof = get(path)
@@ -117,7 +118,7 @@ def test_nothing_held_is_signed(gateway: TestClient, live: dict[str, Any], forge
 def test_nothing_held_names_where_it_was_looked(
     live: dict[str, Any], new_dataset: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Only datasets that the request asked about, and that there were then, are named."""
+    """The proof names only datasets that the request asked about and that existed then."""
     other = new_dataset()["id"]
     narrow, wide = forget("nobody", dataset_ids=[other]), forget("nobody")
     new_dataset()
@@ -133,7 +134,7 @@ def test_nothing_held_names_where_it_was_looked(
 
 
 def test_of_somebody_held_nothing_like_it_is_signed(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """If data was held, `nothing_held` is null while the request waits and when it is completed."""
+    """`nothing_held` is null for a held person, while the request waits and when it is completed."""
     request = forget("p1")
     path = f"/deletion-requests/{request['id']}/certificate"
     assert get(path)["nothing_held"] is None
@@ -149,7 +150,7 @@ def test_apps_are_told_nothing(
     work: Work,
     refused: Refused,
 ) -> None:
-    """A key that may not know whether somebody is held is refused alike for those who are and those who are not."""
+    """A key that may not know whether a person is held gets the same refusal for a held person and for a stranger."""
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     said = []
     for subject in ("p1", "nobody"):
@@ -165,7 +166,7 @@ def test_apps_are_told_nothing(
 def test_an_absence_that_says_more_does_not_verify(
     installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, more: str
 ) -> None:
-    """Under the installation's own signature too, what says more or says it twice is refused."""
+    """A statement of absence with an additional or repeated field is refused even if the installation signed it."""
     request = forget("nobody")
     absence = get(f"/deletion-requests/{request['id']}/certificate")["nothing_held"]
     text = json.dumps(absence["statement"])[:-1] + f", {more}}}"

@@ -1,4 +1,4 @@
-"""What may stand in the query of a call: what the call knows, once."""
+"""Query parameters: a call accepts only those it defines, each once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ Get = Callable[[str], Any]
 
 
 def queries(route: str) -> dict[str, Any]:
-    """The schemas of the query parameters that the document has for a route."""
+    """Return the schemas of the query parameters that the document has for a route."""
     method, path = route.split()
     parameters = document()["paths"][path][method.lower()].get("parameters", ())
     return {one["name"]: one["schema"] for one in parameters if one["in"] == "query"}
@@ -23,7 +23,7 @@ def queries(route: str) -> dict[str, Any]:
 
 @each("route", [route for route in NEEDS if " /v1/" in route])
 def test_a_parameter_that_is_not_known_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
-    """Whatever else the call has, it is not made: the answer names the parameter, and those that there are."""
+    """A call with an unknown parameter is refused; the answer names it and lists the known parameters."""
     method, path = route.split()
     problem = refused(gateway.request(method, f"{path}?limitt=secret&cursor=x"), 422, "input_invalid")
     faults = {fault["path"]: fault["message"] for fault in problem["errors"]}
@@ -38,7 +38,7 @@ def test_a_parameter_that_is_not_known_is_refused(gateway: TestClient, refused: 
 
 @each("route", lambda: [route for route in NEEDS if queries(route)])
 def test_a_parameter_that_comes_twice_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
-    """Each parameter has one value: of two the call would choose one in silence."""
+    """A repeated parameter is refused: the call would otherwise silently choose one of its values."""
     assert all(schema.get("type") != "array" for schema in queries(route).values())
     method, path = route.split()
     name = next(iter(queries(route)))
@@ -47,7 +47,7 @@ def test_a_parameter_that_comes_twice_is_refused(gateway: TestClient, refused: R
 
 
 def test_a_misspelled_filter_shows_nothing(gateway: TestClient, refused: Refused) -> None:
-    """Neither a list nor an export gives out everything because a filter was not understood."""
+    """Lists and exports refuse a misspelled filter, rather than return everything."""
     for path in ("/v1/deletion-requests", "/v1/deletion-requests.csv"):
         problem = refused(gateway.get(path, params={"statsu": "completed"}), 422, "input_invalid")
         [fault] = problem["errors"]
@@ -56,7 +56,7 @@ def test_a_misspelled_filter_shows_nothing(gateway: TestClient, refused: Refused
 
 
 def test_many_are_not_all_named(gateway: TestClient, refused: Refused) -> None:
-    """An answer does not grow with what was sent."""
+    """An answer does not grow with the number of unknown parameters."""
     query = "&".join(f"q{number}=1" for number in range(2000))
     assert len(refused(gateway.get(f"/v1/models?{query}"), 422, "input_invalid")["errors"]) == 10
 
@@ -83,7 +83,7 @@ def test_the_document_says_so() -> None:
 
 
 def test_short_lists_have_pages_too(gateway: TestClient, get: Get, refused: Refused) -> None:
-    """Theorems and events come in pages like everything else, if somebody asks for fewer than there are."""
+    """Theorems and events are paginated like other lists if a limit is given."""
     request = gateway.post("/v1/deletion-requests", json={"subject_id": "nobody"}).json()
     for path in ("/accounting/bounds", f"/deletion-requests/{request['id']}/events"):
         whole, found, cursor = get(path), [], ""

@@ -1,4 +1,4 @@
-"""Models of a number, of two classes by a hinge, and of several labels: uploaded, learned, asked, forgotten."""
+"""Models of a number, of two classes by a hinge, and of several labels: uploaded, learned, used and forgotten."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ RANGE = json.dumps({"min": -2, "max": 2, "outside": "clip"})
 
 
 def table(*, people: int = 200, seed: int = 0, first: int = 0) -> bytes:
-    """A file of people whose cost depends on their age and visits, and on chance a little."""
+    """Return a file of people whose cost depends on their age and visits, with a little noise."""
     generator = np.random.default_rng(seed)
     age, visits = generator.integers(0, 101, people), generator.integers(0, 11, people)
     cost = 3 * age + 8 * visits + generator.normal(scale=5, size=people)
@@ -58,7 +58,7 @@ def uploaded(gateway: TestClient) -> Callable[..., httpx.Response]:
 
 @pytest.fixture
 def costs(uploaded: Callable[..., httpx.Response]) -> dict[str, Any]:
-    """A dataset with a target."""
+    """Upload a dataset with a numeric target."""
     answer = uploaded()
     assert answer.status_code == 201, answer.text
     made: dict[str, Any] = answer.json()
@@ -75,8 +75,8 @@ def test_a_number_is_learned_predicted_and_forgotten(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """From the table to the certificate: what is learned is measured and predicted in the units of the target, and the
-    certificate of somebody who was forgotten verifies with the public key alone."""
+    """Huber regression learns a number and is measured and predicts in the units of the target; the certificate of a
+    forgotten person verifies with the public key alone."""
     assert (costs["num_classes"], costs["classes"]) == (0, [])
     assert costs["target"] == {"min": 0, "max": 400, "outside": "clip"}
     held_out = uploaded(table(seed=1, first=1000)).json()
@@ -117,8 +117,8 @@ def test_a_number_is_learned_predicted_and_forgotten(
 def test_the_constants_of_what_was_asked_for_are_shown(
     costs: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int], asked: Any, bound: float
 ) -> None:
-    """M of least squares follows from the radius, M of Huber from its width; both forget, and pass their canary
-    tests."""
+    """M of least squares follows from the radius and M of Huber from its width; both models forget, and pass their
+    canary tests."""
     model = new_model(costs["id"], l2=0.05, **asked)
     assert model["mechanism"]["gradient_bound"] == bound
     assert ("loss_width" in model["mechanism"]) == ("loss_width" in asked)
@@ -128,7 +128,7 @@ def test_the_constants_of_what_was_asked_for_are_shown(
 
 
 def test_the_objectives_of_the_contract_are_those_of_the_proof() -> None:
-    """The contract knows nothing of the proof, and names what it proves."""
+    """The contract, which does not import the proof, lists the same objectives."""
     assert list(get_args(contract.Objective)) == [one.value for one in Objective]
 
 
@@ -146,7 +146,7 @@ def test_a_canary_test_of_a_regression_is_one_of_its_steps(
 def test_rows_that_are_added_have_targets_too(
     gateway: TestClient, costs: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Rows for slots of forgotten people are encoded as the dataset is."""
+    """Rows added to slots of forgotten people are encoded like the dataset."""
     model = new_model(costs["id"])
     work()
     forget("p1")
@@ -162,7 +162,7 @@ def test_rows_that_are_added_have_targets_too(
 def test_vectors_learn_a_target_in_a_range_that_is_told(
     gateway: TestClient, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """An npz file has numbers for y where the form has their range, and predictions are in it."""
+    """An npz file has numbers for y if the form has their range, and predictions are within it."""
     x = np.random.default_rng(0).normal(size=(60, 3))
     buffer = io.BytesIO()
     np.savez(buffer, x=x, y=x[:, 0], subject=np.array([f"p{row}" for row in range(60)]))
@@ -190,13 +190,13 @@ def test_vectors_learn_a_target_in_a_range_that_is_told(
 def test_a_range_that_cannot_be_used_is_refused(
     gateway: TestClient, refused: Refused, form: dict[str, str], path: str
 ) -> None:
-    """Vectors have classes or the range of a target, not both and not neither, and what is wrong is named."""
+    """Vectors need either classes or the range of a target, and not both; the fault is named."""
     answer = gateway.post("/v1/datasets", data={"name": "v"} | form, files={"file": ("v.npz", npz())})
     assert path in {fault["path"] for fault in refused(answer, 422, "schema_invalid")["errors"]}
 
 
 def test_a_schema_says_the_range_itself(gateway: TestClient, refused: Refused) -> None:
-    """A range beside a schema is refused: there would be two."""
+    """A range in addition to a schema, which has its own, is refused."""
     form = {"name": "costs", "schema": json.dumps(SCHEMA), "target": RANGE}
     answer = gateway.post("/v1/datasets", data=form, files={"file": ("costs.csv", table())})
     assert [fault["path"] for fault in refused(answer, 422, "schema_invalid")["errors"]] == ["target"]
@@ -229,7 +229,8 @@ def test_an_objective_of_something_else_is_refused(
     said: str,
     expected: str,
 ) -> None:
-    """What a dataset has is what can be learned from it; the refusal names the field and says what would do."""
+    """A model whose objective does not fit the dataset's target is refused; the refusal names the field and the
+    objectives that fit."""
     dataset = costs if of_target else new_dataset()
     answer = gateway.post("/v1/models", json={"name": "m", "dataset_id": dataset["id"]} | asked)
     problem = refused(answer, 422, "precondition_failed")
@@ -240,7 +241,7 @@ def test_an_objective_of_something_else_is_refused(
 def test_a_target_is_not_measured_on_classes(
     gateway: TestClient, costs: dict[str, Any], new_dataset: Make, refused: Refused
 ) -> None:
-    """An evaluation dataset has the same target, with the same range."""
+    """An evaluation dataset must have the same target, with the same range."""
     body = {"name": "m", "dataset_id": costs["id"], "evaluation_dataset_id": new_dataset(first=1000)["id"]}
     assert "target" in refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")["detail"]
 
@@ -251,7 +252,7 @@ def test_a_target_is_not_measured_on_classes(
 def test_a_hinge_learns_two_classes(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A smoothed hinge is learned, measured, and forgets; it answers with labels, and claims no probabilities."""
+    """A smoothed hinge is learned, measured and forgets; its predictions have labels but no probabilities."""
     dataset, held_out = new_dataset(rows=300), new_dataset(rows=100, seed=1, first=900)
     model = new_model(
         dataset["id"], objective="smoothed_hinge", l2=0.01, loss_width=0.5, evaluation_dataset_id=held_out["id"]
@@ -269,7 +270,7 @@ def test_a_hinge_learns_two_classes(
 
 
 def test_a_hinge_has_two_classes(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
-    """Of three classes a hinge is refused by name, and told what would do."""
+    """A hinge loss for three classes is refused by name."""
     body = {"name": "m", "dataset_id": new_dataset(classes=3)["id"], "objective": "smoothed_hinge"}
     said = refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")["detail"]
     assert "has 3 classes, which smoothed_hinge does not learn" in said
@@ -281,8 +282,8 @@ def test_a_hinge_has_two_classes(gateway: TestClient, new_dataset: Make, refused
 def test_several_labels_are_learned_predicted_and_forgotten(
     gateway: TestClient, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A record has any of the labels of its schema, or none; each is learned and predicted by itself, what is measured
-    says how often each and all are right, and the canary test of a run and one that is asked for find nothing."""
+    """A record has any of the labels of its schema, or none. Each label is learned and predicted by itself, the metrics
+    count single labels and whole rows, and neither the run's canary test nor a requested one finds anything."""
     columns = {"age": SCHEMA["columns"]["age"], "likes": {"role": "labels", "values": ["tea", "jazz", "chess"]}}
     schema = {"columns": columns | {"person": {"role": "subject"}}}
 

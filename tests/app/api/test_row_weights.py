@@ -1,4 +1,4 @@
-"""Rows with weights of their own, end to end: stored, learned, added to, rehearsed and forgotten."""
+"""Row weights end to end: stored, learned, added, rehearsed and forgotten."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def table(weights: Any, *, first: int = 0, seed: int = 0) -> bytes:
-    """A file of people of whom the older are ill more often, each with a weight."""
+    """Return a file of people, the older of whom are ill more often, each with a weight."""
     random = np.random.default_rng(seed)
     age = random.integers(0, 101, len(weights))
     ill = np.where(random.random(len(weights)) < age / 100, "yes", "no")
@@ -67,9 +67,8 @@ def test_weights_are_stored_learned_and_forgotten(
     get: Get,
     work: Work,
 ) -> None:
-    """From the table to the certificate: each row's weight over the public bound is stored beside its label and learned
-    with, it becomes 0 when its person is forgotten, and the certificate states the bound and no other constant than
-    that of rows without weights."""
+    """Each row's weight over the public bound is stored with its label, used in learning and set to 0 when its person
+    is forgotten; the certificate states the bound and the same constants as that of rows without weights."""
     made = send(table(drawn()))
     assert made.status_code == 201, made.text
     dataset = made.json()
@@ -117,7 +116,7 @@ def test_heavier_rows_are_learned_more(gateway: TestClient, send: Send, new_mode
 def test_rows_that_come_later_have_weights_too(
     gateway: TestClient, installation: Installation, send: Send, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Rows that are added go into null slots with their weights, and the model learns again with them."""
+    """Added rows go into null slots with their weights, and the model relearns with them."""
     dataset = send(table(np.full(200, 2))).json()["id"]
     model = new_model(dataset, l2=0.05)
     work()
@@ -148,7 +147,7 @@ def test_a_malformed_weight_is_refused(
 
 
 def test_weights_above_the_bound_may_be_clipped(installation: Installation, send: Send) -> None:
-    """With outside: clip a weight above the bound counts as the bound, and one below 0 is still refused."""
+    """With `outside: clip` a weight above the bound counts as the bound; a weight below 0 is still refused."""
     weight = COLUMNS["times"] | {"outside": "clip"}
     dataset = send(table([1, 2, 400, 3, 1, 1, 1, 1]), weight).json()["id"]
     kept = weights_in(rows_of(installation, dataset).labels)
@@ -158,7 +157,7 @@ def test_weights_above_the_bound_may_be_clipped(installation: Installation, send
 
 
 def test_weights_are_rehearsed_with(gateway: TestClient, send: Send, new_model: Make, get: Get, work: Work) -> None:
-    """A rehearsal forgets and learns again with the weights of the rows, and measures every row alike."""
+    """A rehearsal forgets and relearns with the weights of the rows, and measures every row equally."""
     model = new_model(send(table(drawn())).json()["id"], l2=0.05)
     work()
     asked = gateway.post(f"/v1/models/{model['id']}/rehearsals", json={"people": 60})
@@ -176,7 +175,7 @@ def test_a_class_without_weight_is_refused(
     weights: tuple[int, ...],
     places: list[str],
 ) -> None:
-    """A class whose rows all weigh 0 could not be learned, and is refused as one without rows is."""
+    """A class whose rows all weigh 0 is refused like a class without rows."""
     labels = ["yes", "no", "perhaps"]
     lines = [f"p{label},50,{label},{weight}\n" for label, weight in zip(labels, weights, strict=True)]
     columns = COLUMNS | {"ill": {"role": "label", "values": labels}}

@@ -1,4 +1,4 @@
-"""The endpoints below `/v1/runs`, and what a run must not publish."""
+"""The endpoints below `/v1/runs`, and runs that must not be published."""
 
 import math
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Work = Callable[[], int]
 def test_runs_tell_what_the_workers_did(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Callable[..., Any]
 ) -> None:
-    """A run tells its kind, steps, worker and times; runs are listed newest first, of all models or of one."""
+    """A run shows its kind, steps, worker and times; runs are listed newest first, of all models or of one."""
     forget("p1")
     work()
     unlearned, learned = get("/runs")["items"]
@@ -46,7 +46,7 @@ def test_runs_tell_what_the_workers_did(
 
 @pytest.fixture
 def claimed(installation: Installation, live: dict[str, Any], forget: Make) -> ClaimedRun:
-    """A run that a worker has claimed to make a live model forget somebody, the rows already erased."""
+    """Return a run that a worker has claimed to make a live model forget a person, with the rows already erased."""
     forget("p1")
     with installation.database.writing() as session:
         run = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
@@ -57,7 +57,7 @@ def claimed(installation: Installation, live: dict[str, Any], forget: Make) -> C
 
 @pytest.fixture
 def publish(installation: Installation, claimed: ClaimedRun) -> Callable[..., None]:
-    """Publish the claimed run as if its chain had run as planned, but for what is changed here."""
+    """Publish the claimed run as if its chain had run as planned, apart from the given changes."""
 
     def call(**changed: Any) -> None:
         ran = {
@@ -76,7 +76,7 @@ def publish(installation: Installation, claimed: ClaimedRun) -> Callable[..., No
 
 @pytest.fixture
 def published(installation: Installation) -> Callable[[], list[int]]:
-    """How many versions, ledger entries and certificates there are."""
+    """Count the versions, ledger entries and certificates."""
 
     def count() -> list[int]:
         with installation.database.reading() as session:
@@ -87,7 +87,7 @@ def published(installation: Installation) -> Callable[[], list[int]]:
 
 
 def test_a_run_as_planned_is_published(publish: Callable[..., None], published: Callable[[], list[int]]) -> None:
-    """What ran as planned becomes a version, a ledger entry and a certificate."""
+    """A run that went as planned publishes a version, a ledger entry and a certificate."""
     publish()
     assert published() == [2, 2, 1]
 
@@ -135,7 +135,8 @@ def test_a_lost_lease_publishes_nothing(
     claimed: ClaimedRun,
     work: Work,
 ) -> None:
-    """A worker whose run was taken away can neither renew it, nor erase, nor publish: whoever took it goes on."""
+    """A worker whose run was taken back can neither renew it, nor erase, nor publish; the worker that took it over
+    continues."""
     with installation.database.writing() as session:
         unlearning.take_back(session, worker="test")
     refuses(publish, LeaseLost)
@@ -153,7 +154,7 @@ def test_a_lost_lease_publishes_nothing(
 
 
 def test_a_run_is_published_once(publish: Callable[..., None], published: Callable[[], list[int]]) -> None:
-    """Publishing again what was published changes nothing."""
+    """Publishing a run again is refused and changes nothing."""
     publish()
     refuses(publish, LeaseLost)
     assert published() == [2, 2, 1]

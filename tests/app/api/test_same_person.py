@@ -1,4 +1,4 @@
-"""Several requests of one person: what each says of rows that another one erased."""
+"""Several requests of one person, and what each reports about rows that another one erased."""
 
 import datetime
 from collections.abc import Callable
@@ -35,8 +35,8 @@ def test_rows_erased_meanwhile_were_not_nothing(
     approve: Callable[[str], dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Of two requests in review the second is approved and erases the rows. The first, approved afterwards, names it
-    and has no statement that nothing was held; discreet callers see neither."""
+    """If two requests are in review and the second is approved and erases the rows, the first, approved afterwards,
+    names the second and has no statement that nothing was held. Discreet callers see neither."""
     new_model(new_dataset()["id"])
     work()
     first, second = (forget("p1", identity_verified=False)["id"] for _ in range(2))
@@ -57,8 +57,8 @@ def test_rows_erased_meanwhile_were_not_nothing(
 def test_a_request_entered_late_is_judged_from_its_receipt(
     new_dataset: Make, forget: Make, work: Callable[[], int], days_ago: int, outcome: str
 ) -> None:
-    """A request received before the erasure, and entered after it, is about rows that were held; one received after it
-    is about nothing."""
+    """A request received before the erasure, and entered after it, counts as about held rows; one received after it is
+    about nothing."""
     new_dataset()
     erased = forget("p1")["id"]
     work()
@@ -68,7 +68,7 @@ def test_a_request_entered_late_is_judged_from_its_receipt(
 
 
 def test_an_alias_leads_to_the_erasure(new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
-    """The other request may have named the person by an alias, and another dataset's erasure is not this one's."""
+    """An erasure counts for a request that it named by an alias, and not for one of another dataset."""
     first, other = new_dataset()["id"], new_dataset()["id"]
     received = datetime.datetime.now(datetime.UTC).isoformat()
     erased = forget("nickname", aliases=["p1"], dataset_ids=[first])["id"]

@@ -1,4 +1,4 @@
-"""Models that state a second moment, through the gateway."""
+"""Models with a second moment, through the gateway."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +17,8 @@ Refused = Callable[..., dict[str, Any]]
 def test_a_model_that_states_one(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """It learns in fewer steps and forgets with a certificate that states the bound and verifies; rows can be added
-    again only when it is retired."""
+    """A model with a second moment learns in fewer steps, and its certificate states the bound and verifies; rows can
+    be added again only after it is retired."""
     dataset = new_dataset(rows=300, features=6)["id"]
     model = new_model(dataset, second_moment=0.9)
     assert model["mechanism"]["learn_steps"] < new_model(dataset)["mechanism"]["learn_steps"]
@@ -41,7 +41,7 @@ def test_a_model_that_states_one(
 
 
 def test_rows_that_exceed_it_are_not_learned(new_dataset: Make, new_model: Make, get: Get, work: Work) -> None:
-    """No version is published of a model whose batches exceed what it states, and the run says so."""
+    """A model whose batches exceed its second moment publishes no version, and the run reports the reason."""
     model = new_model(new_dataset()["id"], second_moment=0.05)
     work()
     assert get(f"/models/{model['id']}")["live_version"] is None

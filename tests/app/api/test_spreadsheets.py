@@ -1,4 +1,4 @@
-"""CSV as spreadsheets write it: uploads of rows and batches of deletion requests take it, or name what to change."""
+"""CSV as spreadsheets write it: uploads and batches of deletion requests accept it, or name what to change."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ def test_other_files_than_csv_with_commas_are_refused_by_name(
     nothing: dict[str, int],
     kind: str,
 ) -> None:
-    """A refusal says what the file is and how to save it, and no row and no request of it is stored."""
+    """A file of another format is refused with its format and how to save it, and no row or request of it is stored."""
     write, fault = KINDS[kind]
     problems = [
         refused(upload(write(CSV), filename="rows.csv", schema=json.dumps(SCHEMA)), 422, "input_invalid"),
@@ -78,7 +78,7 @@ def test_text_in_the_code_page_of_windows_is_refused_by_line(
 def test_a_comma_before_decimals_is_refused_by_place(
     upload: Callable[..., httpx.Response], refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """The refusal says that numbers have a point."""
+    """A decimal comma is refused at its place, with advice to use a point."""
     content = CSV.replace("31", '"31,5"').encode()
     problem = refused(upload(content, filename="rows.csv", schema=json.dumps(SCHEMA)), 422, "row_invalid")
     expected = "expected a finite number, with a point before decimals"

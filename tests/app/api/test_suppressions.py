@@ -34,7 +34,7 @@ def test_rows_of_suppressed_people_are_refused(
 def test_at_most_twenty_rows_are_named(
     npz_of: Callable[..., bytes], upload: Upload, forget: Make, refused: Refused
 ) -> None:
-    """However many rows are of the person, the refusal is short."""
+    """The refusal of an upload with 20,000 rows of a suppressed person names at most twenty rows."""
     forget("p1")
     rows = 20_000
     x = np.random.default_rng(0).normal(size=(rows, 3))
@@ -44,7 +44,7 @@ def test_at_most_twenty_rows_are_named(
 
 
 def test_their_rows_may_be_left_out(upload: Upload, forget: Make, get: Get, refused: Refused) -> None:
-    """With suppressed=skip the other rows become a dataset, and it is said how many were left out."""
+    """With suppressed=skip the other rows become a dataset that reports how many were left out."""
     forget("p3")
     answer = upload(suppressed="skip")
     assert answer.status_code == 201
@@ -58,8 +58,8 @@ def test_their_rows_may_be_left_out(upload: Upload, forget: Make, get: Get, refu
 def test_who_may_not_know_is_shown_no_rows(
     upload: Upload, forget: Make, get: Get, refused: Refused, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A key with models:write alone learns neither which rows are of people who asked, nor how many; each match of
-    whatever key is counted in the audit log, where no person is named."""
+    """A key with only models:write learns neither which rows are of suppressed people nor how many; each match by any
+    key is counted in the audit log, which names no person."""
     for person in ("p3", "p11"):
         forget(person)
     app = key_with(Scope.MODELS_WRITE)
@@ -76,7 +76,7 @@ def test_who_may_not_know_is_shown_no_rows(
 def test_a_match_is_recorded_whatever_the_upload_comes_to(
     npz_of: Callable[..., bytes], upload: Upload, forget: Make, get: Get, refused: Refused
 ) -> None:
-    """A fault in a later row does not hide that earlier ones were compared with people who asked."""
+    """A fault in a later row does not prevent the record that earlier rows matched suppressed people."""
     forget("p1")
     rows = 100_000
     x = np.random.default_rng(0).normal(size=(rows, 3))

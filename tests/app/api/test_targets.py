@@ -1,4 +1,4 @@
-"""How weak the target of a model may be, and what is said where a tenant lets it be weaker."""
+"""Bounds on the target of a model, and the warning of a tenant that permits weaker targets."""
 
 from collections.abc import Callable
 from typing import Any
@@ -64,7 +64,7 @@ def test_a_tenant_can_be_stricter(gateway: TestClient, new_dataset: Make, refuse
 
 @pytest.mark.parametrize("policy", [{"max_epsilon": 0}, {"max_epsilon": None}, {"max_delta": 1}, {"max_delta": 0}])
 def test_bounds_that_bound_nothing_are_refused(gateway: TestClient, policy: Any, refused: Refused) -> None:
-    """A policy without effective bounds is refused."""
+    """A policy with a bound of 0, without a bound on epsilon, or with a delta of 1 is refused."""
     refused(gateway.patch("/v1/tenant", json={"policy": policy}), 422, "input_invalid")
 
 
@@ -147,7 +147,7 @@ def test_limits_of_a_verifier(gateway: TestClient, live: dict[str, Any], forget:
 
 
 def test_database_and_certificate_agree_on_the_largest_delta(installation: Installation) -> None:
-    """For every number of slots the database and the certificate compute the same largest delta."""
+    """The database and the certificate compute the same largest delta for every number of slots below 3000."""
     from lethe.proof import target
 
     with installation.database.reading() as session:

@@ -39,7 +39,7 @@ print("purged")
 
 @pytest.fixture
 def other(gateway: TestClient) -> dict[str, str]:
-    """The authorization of the admin of another tenant, which keeps nothing of ended requests."""
+    """Return the authorization of the admin of another tenant, which keeps nothing of ended requests."""
     policy = {"report_seconds": 0, "retain_details_days": 0, "retain_requests_days": 0}
     made = gateway.post("/v1/tenants", json={"name": "shop", "policy": policy}).json()
     return {"Authorization": f"Bearer {made['admin_key']}"}
@@ -71,8 +71,8 @@ def test_an_unknown_zone_concerns_its_tenant_alone(
     refused: Refused,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Where this host does not know the zone of a stored policy, requests of that tenant are refused with the reason,
-    which is logged; other tenants are served, everybody is purged, and the tenant itself can set another zone."""
+    """If this host does not know the time zone of a stored policy, requests of that tenant are refused with the reason,
+    which is logged. Other tenants are served, retention continues for all, and the tenant can set another zone."""
     with installation.database.writing() as session:
         tenant = session.get_one(Tenant, by.tenant_id)
         tenant.policy = tenant.policy | {"time_zone": "Mars/Olympus"}

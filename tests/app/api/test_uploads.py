@@ -1,4 +1,4 @@
-"""Files on their way in: what lies on the disk meanwhile, and that no endpoint takes one in any other way."""
+"""Uploads in progress: their form on disk, and the check that every endpoint uses it."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ BOUNDARY = b"--once\r\n"
 
 
 def form(filename: str, content: bytes, **fields: str) -> Iterator[bytes]:
-    """A form in pieces, its file last."""
+    """Return a form in pieces, with its file last."""
     for name, value in fields.items():
         yield BOUNDARY + f'Content-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
     yield BOUNDARY + f'Content-Disposition: form-data; name="file"; filename="{filename}"\r\n\r\n'.encode()
@@ -45,7 +45,7 @@ def open_files(folder: Path) -> list[bytes]:
 
 
 def test_nothing_of_a_file_lies_on_the_disk_while_it_comes_in(gateway: TestClient, settings: Settings) -> None:
-    """However long the file is, what is on the disk of it has no name and is noise; afterwards there is nothing."""
+    """An upload of any length is stored only encrypted and in unnamed files, and nothing remains afterwards."""
     seen: list[int] = []
     pieces = form("rows.csv", CSV.encode(), name="people", schema=SCHEMA)
     folder = forms.folder(settings)
@@ -83,7 +83,7 @@ def test_nothing_of_a_file_lies_on_the_disk_while_it_comes_in(gateway: TestClien
 
 @pytest.mark.parametrize("parts", [11, 1000])
 def test_a_form_of_many_parts_is_refused(gateway: TestClient, parts: int) -> None:
-    """A form has ten files at most, and ten fields; more would take as many descriptors."""
+    """A form may have at most ten files and ten fields; more would use as many descriptors."""
     few = {"data": {"name": "people"}}
     many = [(f"file{number}", ("rows.npz", npz())) for number in range(parts)]
     assert gateway.post("/v1/datasets", **few, files=many).json()["code"] == "input_invalid"
@@ -93,7 +93,7 @@ def test_a_form_of_many_parts_is_refused(gateway: TestClient, parts: int) -> Non
 
 
 def test_every_form_is_spooled(settings: Settings) -> None:
-    """No endpoint takes a form but by way of a spool."""
+    """Every endpoint with a form uses a spool."""
     endpoints = [route for route in _endpoints(create_app(settings).routes) if _takes_form(route)]
     paths = ["/datasets", "/datasets/{dataset_id}/records", "/deletion-requests/{request_id}/attachments", "/networks"]
     assert sorted(route.path for route in endpoints) == [*paths, "/training-tables"]
@@ -113,6 +113,6 @@ def _takes_form(route: APIRoute) -> bool:
 
 
 def test_a_file_that_was_not_spooled_is_not_read(tmp_path: Path) -> None:
-    """An endpoint that would read a file that lies in clear is a defect, and fails."""
+    """An endpoint that would read a file in clear fails."""
     with (tmp_path / "rows.npz").open("w+b") as file, pytest.raises(TypeError, match="SpooledRoute"):
         uploads.upload(None, file=UploadFile(file), kind="npz", schema=None, classes=())  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The number of people who wait, by SQL whose work is in proportion to them."""
+"""Counts of waiting people, by SQL whose work is proportional to them."""
 
 import sqlalchemy as sa
 
@@ -14,8 +14,8 @@ MOMENTS = ", ".join(["'2026-01-01 00:00:00'"] * 4)
 
 
 def test_requests_in_review_do_not_multiply_with_rows(installation: Installation) -> None:
-    """Two thousand requests in review, some with aliases, over twenty thousand rows: SQLite, which has no statistics,
-    reads each about once. Reading all rows for each request took half a minute of a processor, every two seconds."""
+    """SQLite, which has no statistics, reads two thousand requests in review, some with aliases, and twenty thousand
+    rows about once each. Reading all rows for each request took half a minute of processor time, every two seconds."""
     with installation.database.writing() as session:
         dataset = Dataset(id="ds_1", tenant_id=DEFAULT_TENANT, name="d", classes=[], num_features=1, num_slots=20_000)
         dataset.digest, dataset.revision, dataset.created_at = "", 0, now(session)

@@ -1,4 +1,4 @@
-"""Fixtures: logs with entries in them, and a hand that does what the triggers forbid."""
+"""Fixtures: logs with entries, and tampering that the triggers would forbid."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ Record = Callable[..., None]
 
 @pytest.fixture
 def record(installation: Installation, by: Actor) -> Record:
-    """Add so many entries to a tenant's log."""
+    """Return a function that adds so many entries to a tenant's log."""
 
     def add(number: int, *, actor: Actor = by) -> None:
         with installation.database.writing(by=actor) as session:
@@ -28,7 +28,7 @@ def record(installation: Installation, by: Actor) -> Record:
 
 @pytest.fixture
 def other(installation: Installation, by: Actor) -> Actor:
-    """Another tenant, whose log has two entries."""
+    """Create another tenant, whose log has two entries."""
     with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="other", policy=Policy(), admin_key="other")
     return Actor(tenant_id=tenant.id, name="other")
@@ -36,7 +36,7 @@ def other(installation: Installation, by: Actor) -> Actor:
 
 @pytest.fixture
 def tamper(installation: Installation) -> Callable[..., None]:
-    """Execute SQL as somebody with the password of the database's owner could: without the triggers."""
+    """Execute SQL without the triggers, as an attacker with the database owner's password could."""
 
     def execute(*statements: str) -> None:
         with installation.database.engine.begin() as connection:

@@ -18,7 +18,7 @@ HOUR = 3600.0
 
 @pytest.fixture
 def sign(installation: Installation) -> Callable[..., list[Head]]:
-    """Sign what is due, as a worker does; returns it."""
+    """Return a function that signs what is due, like a worker, and returns it."""
 
     def do(every_seconds: float = HOUR) -> list[Head]:
         with installation.database.reading() as session:
@@ -43,7 +43,7 @@ def _length(installation: Installation, tenant_id: str) -> int:
 def test_every_log_is_signed_that_has_grown(
     installation: Installation, by: Actor, other: Actor, record: Record, sign: Callable[..., list[Head]]
 ) -> None:
-    """Each tenant's head is signed once it has entries, and again when there are more and an hour is over."""
+    """Each tenant's head is signed once it has entries, and again when it has more and an hour has passed."""
     lengths = {tenant_id: _length(installation, tenant_id) for tenant_id in (by.tenant_id, other.tenant_id)}
     assert {head.tenant_id: head.sequence for head in sign()} == lengths
     assert sign(0.0) == []
@@ -56,7 +56,7 @@ def test_every_log_is_signed_that_has_grown(
 
 
 def test_a_thousand_entries_are_signed_at_once(by: Actor, record: Record, sign: Callable[..., list[Head]]) -> None:
-    """A log that has grown by a thousand entries does not wait for the hour."""
+    """A log that has grown by a thousand entries is signed before the hour is over."""
     sign()
     record(checkpoints.GROWTH - 1)
     assert sign() == []
@@ -65,7 +65,7 @@ def test_a_thousand_entries_are_signed_at_once(by: Actor, record: Record, sign: 
 
 
 def test_two_workers_sign_once(installation: Installation, by: Actor, sign: Callable[..., list[Head]]) -> None:
-    """A head that another worker signed meanwhile is not signed again."""
+    """A head that another worker has signed meanwhile is not signed again."""
     heads = sign()
     with installation.database.writing() as session:
         checkpoints.checkpoint(session, installation.keys, heads)
@@ -75,7 +75,7 @@ def test_two_workers_sign_once(installation: Installation, by: Actor, sign: Call
 def test_anybody_can_verify_a_checkpoint(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]]
 ) -> None:
-    """A checkpoint is a JWS of a type of its own, by the key that is published, over tenant, sequence and hash."""
+    """A checkpoint is a JWS of its own type, signed by the published key, over tenant, sequence and hash."""
     [head] = sign()
     [row] = _of(installation, by.tenant_id)
     public = OKPKey.import_key(installation.keys.signing_key.as_dict(private=False))
@@ -99,7 +99,7 @@ def test_anybody_can_verify_a_checkpoint(
 def test_no_other_signature_is_a_checkpoint(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Neither another key's signature nor another type's, nor one over something else, is believed."""
+    """A checkpoint is refused if its signature is by another key, of another type or over another statement."""
     [head] = sign()
     [row] = _of(installation, by.tenant_id)
     keys = KeySet([installation.keys.signing_key])
@@ -154,7 +154,7 @@ def test_what_was_altered_is_not_signed(
     capfd: pytest.CaptureFixture[str],
     statement: str,
 ) -> None:
-    """A log that does not follow from its last checkpoint gets no further one, and the worker's log says so."""
+    """A log that does not follow from its last checkpoint is not signed any more, which the worker logs."""
     sign()
     record(4, actor=other)
     tamper(statement + f" AND tenant_id = '{other.tenant_id}'")

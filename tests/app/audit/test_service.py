@@ -20,7 +20,7 @@ HERE, THERE = Actor(tenant_id="ten_here", name="key_1"), Actor(tenant_id="ten_th
 
 @pytest.fixture
 def database(installation: Installation) -> Database:
-    """Database with two new tenants."""
+    """Return a database with two new tenants."""
     with installation.database.writing() as session:
         for by in (HERE, THERE):
             session.add(Tenant(id=by.tenant_id, name=by.tenant_id, policy={}, created_at=now(session)))
@@ -32,7 +32,8 @@ def deed(by: Actor, action: str = "thing.made", **detail: Any) -> Deed:
 
 
 def chain(database: Database, by: Actor) -> list[AuditEntry]:
-    """The tenant's log as it is stored: without gaps, each entry after the one before, each hash that of its entry."""
+    """Return the tenant's stored log, and check that it has no gaps and that each hash follows from its entry and the
+    one before."""
     with database.reading(by=by) as session:
         entries = list(session.scalars(sa.select(AuditEntry).order_by(AuditEntry.sequence)))
     assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
@@ -42,7 +43,7 @@ def chain(database: Database, by: Actor) -> list[AuditEntry]:
 
 
 def test_who_did_what_is_recorded(database: Database) -> None:
-    """An entry names the actor of the session, the deed, its object and its detail, at the database's time."""
+    """An entry has the actor of the session, the action, its object and its detail, at the database's time."""
     with database.writing(by=HERE) as session:
         before = now(session)
         audit.record(session, "model.created", "mdl_1", epsilon=0.5)
@@ -53,13 +54,13 @@ def test_who_did_what_is_recorded(database: Database) -> None:
 
 
 def test_nobody_records_for_nobody(database: Database) -> None:
-    """A session that acts for no tenant must say whose deed it was."""
+    """Recording in a session without a tenant needs an explicit actor."""
     with database.writing() as session, pytest.raises(RuntimeError):
         audit.record(session, "thing.made", "th_1")
 
 
 def test_each_tenant_has_its_own_chain(database: Database) -> None:
-    """Deeds of several tenants, one after another and in one transaction, each follow the last of the same tenant."""
+    """Entries of several tenants, in separate transactions and in one, each follow the last of the same tenant."""
     for by in (HERE, THERE, THERE, HERE):
         with database.writing(by=by) as session:
             audit.record(session, "thing.made", "th_1")
@@ -69,8 +70,8 @@ def test_each_tenant_has_its_own_chain(database: Database) -> None:
 
 
 def test_many_deeds_in_one_transaction(database: Database) -> None:
-    """Whether recorded together or one by one, flushed in between or not, deeds stand in the order in which they were
-    done."""
+    """Entries are in the order of their actions, whether recorded together or singly, with or without flushes in
+    between."""
     with database.writing(by=HERE) as session:
         audit.record_all(session, [])
         audit.record_all(session, [deed(HERE, number=number) for number in range(150)])
@@ -82,7 +83,7 @@ def test_many_deeds_in_one_transaction(database: Database) -> None:
 
 
 def test_what_was_rolled_back_was_not_done(database: Database) -> None:
-    """Where part of a transaction is undone, its entries go with it, and the next one follows what is left."""
+    """Rolling back a savepoint removes its audit entries, and the next entry follows the last remaining one."""
     with database.writing(by=HERE) as session:
         audit.record(session, "thing.made", "th_1", number=0)
         with session.begin_nested() as savepoint:
@@ -97,7 +98,7 @@ def test_what_was_rolled_back_was_not_done(database: Database) -> None:
 
 
 def test_a_transaction_that_fails_leaves_no_entry(database: Database) -> None:
-    """What is recorded is recorded with what it is about, or not at all."""
+    """A transaction that fails leaves no audit entry."""
 
     def fail_half_way() -> None:
         with database.writing(by=HERE) as session:
@@ -111,7 +112,7 @@ def test_a_transaction_that_fails_leaves_no_entry(database: Database) -> None:
 
 
 def test_writers_at_once_make_one_chain(database: Database) -> None:
-    """Of eight threads that record at the same time none fails, and no two entries follow the same one."""
+    """Eight threads that record at the same time all succeed, and their entries form one chain."""
     start = threading.Barrier(8)
 
     def act(thread: int) -> None:
@@ -134,7 +135,7 @@ def test_writers_at_once_make_one_chain(database: Database) -> None:
     ],
 )
 def test_a_time_comes_back_as_it_was(database: Database, moment: datetime.datetime) -> None:
-    """The hash is over the moment to the microsecond, whatever its zone, and so is what is stored."""
+    """A time is stored and hashed to the microsecond, whatever its zone."""
     with database.writing() as session:
         audit.record_all(session, [deed(HERE)], at=moment)
     [entry] = chain(database, HERE)
@@ -151,7 +152,7 @@ def test_a_time_comes_back_as_it_was(database: Database, moment: datetime.dateti
     ],
 )
 def test_a_detail_comes_back_as_it_was(database: Database, detail: dict[str, Any]) -> None:
-    """Whatever of JSON is in a detail hashes the same after it was stored."""
+    """The detail of an entry, which is any JSON, is read back exactly as it was recorded."""
     with database.writing(by=HERE) as session:
         audit.record(session, "thing.made", "th_1", **detail)
     [entry] = chain(database, HERE)
@@ -160,7 +161,7 @@ def test_a_detail_comes_back_as_it_was(database: Database, detail: dict[str, Any
 
 @pytest.mark.parametrize("name", ["tenant_id", "actor", "action", "object_id", "previous_hash"])
 def test_every_part_counts(name: str) -> None:
-    """An entry of which anything is changed has another hash."""
+    """Changing any part of an entry changes its hash."""
     at = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
     names = ("tenant_id", "actor", "action", "object_id", "previous_hash")
     entry = AuditEntry(sequence=1, at=at, detail={}, **dict.fromkeys(names, "a"))
@@ -175,7 +176,7 @@ def test_every_part_counts(name: str) -> None:
 
 @pytest.mark.parametrize("change", ["UPDATE audit_entries SET actor = 'nobody'", "DELETE FROM audit_entries"])
 def test_the_log_is_append_only(database: Database, change: str) -> None:
-    """The database itself refuses to change or remove an entry."""
+    """The database itself refuses to change or delete an entry."""
     with database.writing(by=HERE) as session:
         audit.record(session, "thing.made", "th_1")
     with pytest.raises(DBAPIError, match="append-only"), database.writing() as session:

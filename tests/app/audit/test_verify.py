@@ -25,7 +25,7 @@ COLUMNS = [column.key for column in sa.inspect(AuditEntry).column_attrs]
 
 @pytest.fixture
 def log(installation: Installation, other: Actor, record: Record) -> tuple[list[AuditEntry], list[Checkpoint]]:
-    """Ten entries of a tenant, of which four and then eight were signed."""
+    """Return ten entries of a tenant, of which four and then eight were signed."""
     for number in (2, 4):
         record(number, actor=other)
         with installation.database.reading() as session:
@@ -53,7 +53,7 @@ def _with(entry: AuditEntry, **changed: Any) -> AuditEntry:
 
 
 def _rechained(entries: Sequence[AuditEntry]) -> list[AuditEntry]:
-    """The entries with every number and hash recomputed, as a thorough forger does."""
+    """Return the entries with every number and hash recomputed, as a thorough forger would."""
     chain: list[AuditEntry] = []
     for sequence, entry in enumerate(entries, start=1):
         chain.append(_with(entry, sequence=sequence, previous_hash=chain[-1].hash if chain else GENESIS))
@@ -64,7 +64,7 @@ def _rechained(entries: Sequence[AuditEntry]) -> list[AuditEntry]:
 def test_a_whole_log_verifies(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified]
 ) -> None:
-    """An untouched log verifies; the report says how long it is and up to where it is signed."""
+    """An untouched log verifies; the report has its length and the last signed entry."""
     entries, _ = log
     assert verified(*log) == Verified(entries=10, checkpoints=2, signed=8, head=entries[-1].hash)
     assert verified(entries, []).signed == 0
@@ -72,7 +72,7 @@ def test_a_whole_log_verifies(
 
 
 def test_an_outsider_computes_the_same_hash(log: tuple[list[AuditEntry], list[Checkpoint]]) -> None:
-    """The hash of an entry is the SHA-256 of its predecessor's and its fields as sorted JSON, and nothing else."""
+    """The hash of an entry is the SHA-256 of its predecessor's hash and its fields as sorted JSON, and nothing else."""
     for entry in log[0]:
         fields = ("tenant_id", "sequence", "actor", "action", "object_id", "detail")
         body = {name: getattr(entry, name) for name in fields} | {"at": entry.at.isoformat()}
@@ -98,7 +98,7 @@ def test_a_changed_entry_is_named(
     change: dict[str, Any],
     fault: str,
 ) -> None:
-    """Whatever is changed in an entry, the reader names it."""
+    """Verification names any changed entry."""
     entries, signed = log
     with pytest.raises(AuditCorrupt, match=fault):
         verified([*entries[:5], _with(entries[5], **change), *entries[6:]], signed)
@@ -107,7 +107,7 @@ def test_a_changed_entry_is_named(
 def test_removed_and_swapped_entries_are_named(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified]
 ) -> None:
-    """An entry that is gone, one that comes twice and two that changed places are named."""
+    """A missing entry, a repeated one and two swapped ones are named."""
     entries, signed = log
     for forged in (
         [*entries[:5], *entries[6:]],
@@ -122,7 +122,8 @@ def test_removed_and_swapped_entries_are_named(
 def test_a_truncated_log_contradicts_its_checkpoint(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified], left: int
 ) -> None:
-    """A log that lost its tail, or everything, still hashes; the checkpoint says that there was more."""
+    """A log that lost its tail, or everything, still hashes but contradicts the checkpoint, which covers more
+    entries."""
     entries, signed = log
     assert verified(entries[:left], [one for one in signed if one.sequence <= left])
     with pytest.raises(AuditCorrupt, match=f"entry {left + 1}: it is missing, and entry [48] was signed"):
@@ -154,7 +155,8 @@ def test_a_forged_checkpoint_is_named(
     verified: Callable[..., Verified],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """A forger without the signing key cannot vouch for a log written anew, and no checkpoint stands in for another."""
+    """A forger without the signing key cannot produce a checkpoint for a rewritten log, and one checkpoint cannot
+    replace another."""
     entries, signed = log
     forged = _rechained([*entries[:5], *entries[6:]])
     head = Head(chain=AUDIT, tenant_id=other.tenant_id, sequence=8, hash=forged[7].hash)
@@ -174,7 +176,7 @@ def test_a_forged_checkpoint_is_named(
 
 
 def test_a_long_log_takes_no_memory(other: Actor, verified: Callable[..., Verified]) -> None:
-    """A log of ten thousand entries is verified in the memory that a short one takes."""
+    """Verifying a log of ten thousand entries takes no more memory than a short one."""
 
     def chain() -> Iterator[AuditEntry]:
         previous = GENESIS

@@ -16,7 +16,7 @@ AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def test_many_rows_are_added(installation: Installation, by: Actor) -> None:
-    """Every row of an iterable that is read once arrives, with what is text, a number or nothing."""
+    """Every row of an iterable that is read once is stored, with texts, numbers and nulls."""
     rows = [("ds_1", slot, None if slot % 7 == 0 else f"sub_\t\\N\n'{slot}é") for slot in range(25_000)]
     with installation.database.writing() as session:
         shape = {"num_features": 1, "num_slots": 25_000, "digest": "", "revision": 0, "classes": [], "schema": None}
@@ -29,7 +29,7 @@ def test_many_rows_are_added(installation: Installation, by: Actor) -> None:
 
 
 def test_what_is_there_stays(installation: Installation) -> None:
-    """Of rows some of which are there, also twice among themselves, the others are added and nothing is changed."""
+    """Storing rows of which some exist already, or repeat within the batch, adds the others and changes nothing."""
     columns = ("id", "subject_ref", "dataset_id", "request_id", "tenant_id")
     with installation.database.writing() as session:
         for batch in (["a", "b"], [], ["b", "c", "c"]):
@@ -45,7 +45,7 @@ def test_what_is_there_stays(installation: Installation) -> None:
 
 
 def test_they_go_with_their_transaction(installation: Installation, by: Actor) -> None:
-    """When a row breaks a rule of its table, the error is the usual one, and nothing of the block was done."""
+    """A row that violates a constraint raises the usual error, and nothing of the block is stored."""
 
     def fail_half_way() -> None:
         with installation.database.writing() as session:
@@ -86,8 +86,8 @@ def test_what_is_stored_together_is_there_after_the_block(
 
 
 def test_many_rows_are_stored_as_few_are(installation: Installation) -> None:
-    """Objects and mappings arrive with their text, lists, truths and times; a column that is not given is NULL; what is
-    written is sealed for each row by itself. One that breaks a rule is the usual error."""
+    """Objects and mappings are stored with their texts, lists, booleans and times; a missing column is NULL, and sealed
+    columns are sealed row by row. A row that violates a constraint raises the usual error."""
     written = Particulars(external_id="\t\\N\n'é")
     times = {"submitted_at": AT, "due_at": AT + datetime.timedelta(days=30), "deadline": AT, "created_at": AT}
     shape = {"tenant_id": DEFAULT_TENANT, "regulation": "gdpr", "time_zone": "UTC"}
@@ -114,7 +114,8 @@ def test_many_rows_are_stored_as_few_are(installation: Installation) -> None:
 
 
 def test_a_block_that_fails_stores_nothing(installation: Installation) -> None:
-    """What one of its rows breaks is raised at its end, as the usual error; an error of its own stores nothing."""
+    """A constraint that a row of the block violates raises the usual error at the end of the block; an error of the
+    block's own stores nothing."""
 
     def twice() -> None:
         with installation.database.writing() as session, bulk.together(session):

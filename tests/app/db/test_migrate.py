@@ -23,7 +23,7 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def database(new_url: str) -> Iterator[Database]:
-    """A database in which there is nothing yet."""
+    """Create an empty database."""
     database = Database(new_url)
     yield database
     database.close()
@@ -34,7 +34,8 @@ def tables(database: Database) -> set[str]:
 
 
 def test_up_and_down_and_up(database: Database) -> None:
-    """Migrations make the whole schema, undo it without a trace, and make it again; only the newest is current."""
+    """Migrations create the whole schema, remove it completely, and create it again; only the newest revision is
+    current."""
     assert not migrate.is_current(database.engine)
     for _ in range(2):
         migrate.upgrade(database.engine)
@@ -46,7 +47,7 @@ def test_up_and_down_and_up(database: Database) -> None:
 
 
 def test_an_upgrade_of_what_is_current_changes_nothing(installation: Installation) -> None:
-    """Every start migrates; where there is nothing to do, nothing is done to the data."""
+    """Migrating a current database changes nothing."""
     with installation.database.reading() as session:
         before = session.execute(sa.text("SELECT * FROM api_keys")).all()
     migrate.upgrade(installation.database.engine)
@@ -56,7 +57,7 @@ def test_an_upgrade_of_what_is_current_changes_nothing(installation: Installatio
 
 @pytest.mark.parametrize("revision", ["0001", "0024", "9999"])
 def test_a_database_of_another_version_is_refused(database: Database, revision: str) -> None:
-    """A database whose revision is unknown is refused by every way to open it, and stays as it is."""
+    """A database with an unknown revision is refused on every path and stays unchanged."""
     with database.engine.begin() as connection:
         connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
         connection.execute(sa.text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": revision})
@@ -76,7 +77,8 @@ def test_revisions_are_those_of_the_scripts() -> None:
 
 
 def test_revisions_name_whose_code_can_use_them() -> None:
-    """The revisions of a branch are numbered without a gap, and none takes in code that an earlier one has broken."""
+    """The revisions of a branch are numbered without a gap, and none claims compatibility with code that an earlier one
+    has broken."""
     scripts: dict[str, list[tuple[int, int]]] = {}
     for script in ScriptDirectory.from_config(migrate._config()).walk_revisions():
         branch, number, oldest = migrations.parsed(script.revision)
@@ -108,12 +110,13 @@ def test_revisions_name_whose_code_can_use_them() -> None:
 def test_a_schema_is_used_by_code_that_its_migrations_leave_whole(
     revisions: list[str], expected: list[str], usable: bool
 ) -> None:
-    """Only the expected revisions, and newer ones that name an expected one as whole, can be used."""
+    """A schema is usable only at the expected revisions, or at newer ones that declare an expected revision
+    compatible."""
     assert migrations.are_usable(revisions, expected=expected) is usable
 
 
 def test_the_tables_are_what_the_migrations_make(database: Database) -> None:
-    """The schema in `app.db.tables` and the migrated one do not differ."""
+    """The schema in `app.db.tables` equals the migrated one."""
     migrate.upgrade(database.engine)
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
@@ -122,7 +125,7 @@ def test_the_tables_are_what_the_migrations_make(database: Database) -> None:
 
 @pytest.mark.service
 def test_migrations_at_once(database: Database, new_url: str, tmp_path: Path) -> None:
-    """When several processes migrate a new database at the same moment, all find it migrated and none fails."""
+    """Processes that migrate a new database at the same moment all succeed and find it migrated."""
     environment = environment_of(tmp_path / "data", database_url=new_url)
     migrating = [subprocess.Popen([LETHE, "migrate"], env=environment, stdout=subprocess.PIPE) for _ in range(3)]
     said = [process.communicate(timeout=240)[0] for process in migrating]
@@ -137,7 +140,7 @@ def test_migrations_at_once(database: Database, new_url: str, tmp_path: Path) ->
 def test_what_is_signed_is_append_only(
     installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int], change: str
 ) -> None:
-    """The database itself refuses to change or remove a link or a checkpoint."""
+    """The database itself refuses to change or delete a link or a checkpoint."""
     new_model(new_dataset()["id"])
     work()
     with pytest.raises(DBAPIError, match="append-only"), installation.database.writing() as session:
@@ -146,7 +149,7 @@ def test_what_is_signed_is_append_only(
 
 @pytest.mark.parametrize("change", ["UPDATE ledger_entries SET body = ''", "DELETE FROM ledger_entries"])
 def test_the_ledger_is_append_only(database: Database, change: str) -> None:
-    """The database itself refuses to change or remove a ledger entry."""
+    """The database itself refuses to change or delete a ledger entry."""
     migrate.upgrade(database.engine)
     with database.writing() as session:
         at, tenant_id = now(session), access.ensure_default_tenant(session).tenant_id

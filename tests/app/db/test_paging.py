@@ -47,7 +47,7 @@ def add(session: Session, moments: list[datetime.datetime], *, prefix: str) -> N
 def pages(
     session: Session, *, limit: int, in_between: list[datetime.datetime], ascending: bool = False
 ) -> list[list[ApiKey]]:
-    """All pages, with rows added after the first one."""
+    """Return all pages, with rows added after the first one."""
     found: list[list[ApiKey]] = []
     cursor = None
     while cursor is not None or not found:
@@ -62,7 +62,7 @@ def pages(
 
 @given(moments=st.lists(MOMENTS, max_size=12), limit=st.integers(1, 5), ascending=st.booleans())
 def test_pages_are_the_list(engine: sa.Engine, moments: list[datetime.datetime], limit: int, ascending: bool) -> None:
-    """Put together, the pages are all rows once, newest first or oldest first, and none but the last is short."""
+    """The pages together contain all rows once, newest or oldest first, and only the last is short."""
     with Session(engine) as session:
         add(session, moments, prefix="row")
         found = pages(session, limit=limit, in_between=[], ascending=ascending)
@@ -84,7 +84,7 @@ def test_pages_are_the_list(engine: sa.Engine, moments: list[datetime.datetime],
 def test_pages_are_stable(
     engine: sa.Engine, moments: list[datetime.datetime], limit: int, in_between: list[datetime.datetime]
 ) -> None:
-    """Rows that are added while somebody pages never push out or repeat one that was there."""
+    """Rows that are added during pagination neither displace nor repeat an existing one."""
     with Session(engine) as session:
         add(session, moments, prefix="row")
         seen = [row.id for items in pages(session, limit=limit, in_between=in_between) for row in items]
@@ -98,7 +98,7 @@ def encoded(document: object) -> str:
 
 @given(cursor=st.text(max_size=30) | st.recursive(st.none() | st.text(), st.lists, max_leaves=3).map(encoded))
 def test_a_cursor_that_no_page_gave_is_refused(engine: sa.Engine, cursor: str) -> None:
-    """Whatever is not a cursor is named as one that is malformed."""
+    """A malformed cursor is refused, and the fault names the field."""
     with Session(engine) as session, pytest.raises(InputInvalid) as caught:
         page(session, sa.select(ApiKey), ApiKey.created_at, ApiKey.id, limit=1, cursor=cursor)
     assert [fault.path for fault in caught.value.errors] == ["cursor"]

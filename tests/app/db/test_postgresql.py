@@ -46,14 +46,14 @@ def opened(url: str, **options: object) -> Iterator[Database]:
 
 
 def test_a_connection_has_safe_limits(url: str) -> None:
-    """Whatever hangs ends by itself; connections say whose they are."""
+    """PostgreSQL connections have timeouts and an application name."""
     with opened(url) as database:
         names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "application_name")
         assert [setting(database, name) for name in names] == ["1min", "30s", "1min", "lethe"]
 
 
 def test_the_url_has_the_last_word(url: str) -> None:
-    """An operator may choose every limit of a connection in its URL, but not make one writable that is not to be."""
+    """The URL can override every limit of a connection, but cannot make a read-only one writable."""
     chosen = "?application_name=other&options=-c%20lock_timeout%3D7s%20-c%20default_transaction_read_only%3Doff"
     with opened(url + chosen, read_only=True) as database:
         names = ("application_name", "lock_timeout", "statement_timeout", "default_transaction_read_only")
@@ -61,7 +61,7 @@ def test_the_url_has_the_last_word(url: str) -> None:
 
 
 def test_a_read_only_database_refuses_to_change(installation: Installation, by: Actor) -> None:
-    """Not the code but the server says no to whatever would write."""
+    """The server, not the code, refuses writes on a read-only database."""
     url = installation.settings.resolved_database_url()
     with (
         opened(url, read_only=True) as database,
@@ -72,7 +72,7 @@ def test_a_read_only_database_refuses_to_change(installation: Installation, by: 
 
 
 def test_a_writer_waits_only_so_long_for_its_turn(url: str) -> None:
-    """A writer that does not get its turn gives up, as one that found no database."""
+    """A writer that does not get the write lock in time fails like one that found no database."""
     with opened(url + "?options=-c%20lock_timeout%3D200ms") as database, opened(url) as other:
         with other.writing() as first:
             first.execute(sa.text("SELECT 1"))
@@ -105,7 +105,7 @@ def test_a_session_that_was_silent_for_too_long(url: str) -> None:
 
 def test_a_connection_that_the_server_ends_after_its_ping(url: str) -> None:
     """A connection that the server ends between its ping and the transaction fails as an unreachable database, and the
-    next transaction has another one."""
+    next transaction gets a new one."""
     with opened(url) as database, opened(url) as other:
 
         def end(driver: psycopg.Connection[Any], *_: object) -> None:
@@ -124,7 +124,7 @@ def test_a_connection_that_the_server_ends_after_its_ping(url: str) -> None:
 
 
 def test_an_aborted_pipeline_is_raised_as_what_aborted_it(url: str) -> None:
-    """Where the driver says at the end only that its pipeline was aborted, the error is the one that came before."""
+    """If the driver finally reports only an aborted pipeline, the error that came first is raised."""
 
     def end() -> None:
         with opened(url) as database, database.writing() as session, bulk._translated(session.connection(), None):
@@ -138,7 +138,7 @@ def test_an_aborted_pipeline_is_raised_as_what_aborted_it(url: str) -> None:
 
 
 def test_a_heartbeat_needs_no_turn(url: str) -> None:
-    """A session that asks for no turn goes on while another writes."""
+    """A session without the write lock proceeds while another writes."""
     with opened(url) as database, database.writing() as first:
         first.execute(sa.text("SELECT 1"))
         with database.writing(exclusive=False) as second:
@@ -146,7 +146,7 @@ def test_a_heartbeat_needs_no_turn(url: str) -> None:
 
 
 def test_a_session_does_not_inherit_how_another_began(installation: Installation) -> None:
-    """A connection that was used for reading, or without a turn, takes its turn when it is used for writing."""
+    """A connection that was used for reading, or without the write lock, takes the lock when it is used for writing."""
     with installation.database.reading() as session:
         session.execute(sa.text("SELECT 1"))
     with installation.database.writing(exclusive=False) as session:
@@ -158,7 +158,7 @@ def test_a_session_does_not_inherit_how_another_began(installation: Installation
 
 
 def test_more_sessions_than_connections(installation: Installation) -> None:
-    """Sessions beyond the pool's connections wait for one; none fails."""
+    """Sessions beyond the pool's connections wait for one, and all succeed."""
     together = threading.Barrier(20)
 
     def read(number: int) -> int:
@@ -174,7 +174,7 @@ def test_more_sessions_than_connections(installation: Installation) -> None:
 
 @pytest.mark.parametrize("patience", [0.0, 2.0])
 def test_patience_is_for_an_outage_not_for_a_call(patience: float) -> None:
-    """A server that is away is waited for once; whoever comes later learns at once that it is still away."""
+    """Only the first call waits for a server that is away; later calls fail at once."""
     with opened("postgresql://nobody@127.0.0.1:1/none", patience_seconds=patience) as database:
         waited = []
         for _ in range(10):
@@ -188,13 +188,13 @@ def test_patience_is_for_an_outage_not_for_a_call(patience: float) -> None:
 
 @pytest.mark.parametrize("url", ["mysql://somewhere/lethe", "nonsense"])
 def test_another_database_is_refused(url: str) -> None:
-    """What is neither SQLite nor PostgreSQL is refused by name of the setting."""
+    """A database URL that is neither SQLite nor PostgreSQL is refused with the name of the setting."""
     with pytest.raises(DatabaseUnreadable, match="LETHE_DATABASE_URL"):
         Database(url)
 
 
 def test_only_one_package_knows_which_database_it_is() -> None:
-    """Outside `app/db` the code is the same for both databases."""
+    """Outside `app/db` no code depends on which database is used."""
     root = Path(app.__file__).parents[1]
     sources = (path for folder in ("app", "worker") for path in (root / folder).rglob("*.py"))
     asking = {path.relative_to(root).parent.as_posix() for path in sources if "dialect." in path.read_text()}

@@ -1,4 +1,4 @@
-"""Conditions that rarely hold: one statement asks all of them."""
+"""Conditions that rarely hold, all queried in one statement."""
 
 import sqlalchemy as sa
 
@@ -10,7 +10,8 @@ _ANY_NAMED = rare.Rare(Tenant.name == "a rare tenant")
 
 
 def test_a_condition_may_hold_until_it_is_asked(installation: Installation) -> None:
-    """Without `ask`, a condition may hold, so its feature asks the database itself."""
+    """A rare condition counts as possible until `ask` has queried the database, so its feature queries the database
+    itself."""
     with installation.database.reading() as session:
         assert _ANY_NAMED.may_hold(session)
         rare.ask(session)
@@ -28,7 +29,7 @@ def test_each_session_asks_anew(installation: Installation) -> None:
 
 
 def test_all_conditions_are_one_statement(installation: Installation) -> None:
-    """However many features have a condition, the database is asked once."""
+    """The conditions of all features are queried in one statement."""
     statements: list[str] = []
     with installation.database.reading() as session:
         sa.event.listen(session.connection(), "before_cursor_execute", lambda *given: statements.append(given[2]))

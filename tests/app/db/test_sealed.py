@@ -61,7 +61,7 @@ def test_a_value_is_sealed_and_opened(database: Database, tmp_path: Path) -> Non
 
 
 def test_nothing_is_stored_as_null(database: Database) -> None:
-    """An empty value is stored as null without using up a key, and is read back as null."""
+    """An empty value is stored as null without using a key, and is read back as null."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=Particulars(), name_ref=None))
     with database.reading() as session:

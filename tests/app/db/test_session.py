@@ -34,13 +34,13 @@ def add(database: Database, by: Actor, name: str) -> None:
 
 
 def test_a_writing_session_is_committed(database: Database, by: Actor) -> None:
-    """What is written is there for everybody when the block has ended."""
+    """A writing session commits when its block ends."""
     add(database, by, "a")
     assert names(database) == ["a", "admin"]
 
 
 def test_a_writing_session_that_raises_changes_nothing(database: Database, by: Actor) -> None:
-    """A block that raises leaves the database as it was."""
+    """A block that raises leaves the database unchanged."""
 
     def fail_half_way() -> None:
         with database.writing(by=by) as session:
@@ -54,14 +54,14 @@ def test_a_writing_session_that_raises_changes_nothing(database: Database, by: A
 
 
 def test_a_reading_session_changes_nothing(database: Database) -> None:
-    """What a reading session changed by mistake is gone when its block ends."""
+    """Changes in a reading session are discarded when its block ends."""
     with database.reading() as session:
         session.execute(sa.delete(ApiKey))
     assert names(database) == ["admin"]
 
 
 def test_a_reading_session_sees_one_moment(database: Database, by: Actor) -> None:
-    """A reading session does not see what is committed while it is open, nor does it keep anybody from committing."""
+    """A reading session does not see commits made while it is open, and does not block them."""
     with database.reading() as session:
         before = session.scalars(sa.select(sa.func.count()).select_from(ApiKey)).one()
         add(database, by, "a")
@@ -70,7 +70,7 @@ def test_a_reading_session_sees_one_moment(database: Database, by: Actor) -> Non
 
 
 def test_writers_queue_up(database: Database) -> None:
-    """Of eight threads that read and then write what they read, none fails and none overwrites another."""
+    """Eight threads that read and then write the same value all succeed, and none overwrites another's write."""
     start = threading.Barrier(8)
 
     def count_up(_thread: int) -> None:
@@ -107,7 +107,7 @@ def test_writers_take_turns_by_tenant(database: Database, by: Actor) -> None:
 
 
 def test_foreign_keys_hold(database: Database) -> None:
-    """A row cannot refer to one that is not there."""
+    """A row cannot refer to a missing one."""
     with pytest.raises(sa.exc.IntegrityError), database.writing() as session:
         session.execute(
             sa.text("INSERT INTO records (dataset_id, slot, subject_ref, erasure_id) VALUES ('ds_0', 0, NULL, NULL)")
@@ -115,14 +115,14 @@ def test_foreign_keys_hold(database: Database) -> None:
 
 
 def test_errors_do_not_quote_values(database: Database) -> None:
-    """The text of a database error, which may end in a log, does not repeat the values of the statement."""
+    """The text of a database error, which may be logged, does not repeat the values of the statement."""
     with pytest.raises(StatementError) as caught, database.writing() as session:
         session.execute(sa.text("INSERT INTO nowhere VALUES (:subject)"), {"subject": "somebody-by-name"})
     assert "somebody-by-name" not in str(caught.value)
 
 
 def test_the_clock_is_aware_and_never_goes_back(database: Database) -> None:
-    """The database's clock gives aware times in UTC, one transaction after another."""
+    """The database's clock returns aware times in UTC that never decrease between transactions."""
     moments = []
     for _ in range(3):
         with database.reading() as session:
@@ -179,7 +179,7 @@ SELECTIONS: dict[str, tuple[Callable[[], sa.Executable], list[tuple[object, ...]
 
 @pytest.fixture
 def shared(database: Database) -> Database:
-    """Two tenants with a key, a dataset with one record, and a model each."""
+    """Create two tenants with a key, a dataset with one record, and a model each."""
     for slot, name in enumerate(("here", "there"), start=1):
         owned = {"tenant_id": f"ten_{name}", "name": name}
         shape = {"classes": [], "num_features": 1, "num_slots": 9, "digest": "", "revision": 0}
@@ -198,7 +198,7 @@ def shared(database: Database) -> Database:
 
 @each("shape", SELECTIONS)
 def test_a_tenant_sees_its_own(shared: Database, shape: str) -> None:
-    """However a statement asks, once and again, it finds nothing that belongs to another tenant."""
+    """No form of statement, first or repeated, returns rows of another tenant."""
     statement, found = SELECTIONS[shape]
     for _ in range(2):
         with shared.reading(by=HERE) as session:
@@ -208,7 +208,7 @@ def test_a_tenant_sees_its_own(shared: Database, shape: str) -> None:
 
 
 def test_a_tenant_gets_its_own(shared: Database) -> None:
-    """What another tenant owns is not there, asked for by its id; a session keeps to its own when it looks again."""
+    """Looking up another tenant's row by id returns None; a refreshed or expired object still belongs to its tenant."""
     for by, own, other in ((HERE, "key_here", "key_there"), (THERE, "key_there", "key_here")):
         with shared.reading(by=by) as session:
             assert session.get(ApiKey, other) is None
@@ -220,7 +220,7 @@ def test_a_tenant_gets_its_own(shared: Database) -> None:
 
 
 def test_whoever_acts_for_no_tenant_sees_everything(shared: Database) -> None:
-    """Workers and operations see all tenants, and nothing can come to belong to nobody by their hands."""
+    """A session without a tenant sees all tenants, and has no actor to store anything for."""
     with shared.reading() as session:
         assert len(session.scalars(sa.select(ApiKey)).all()) == 3
         assert session.get(ApiKey, "key_here")
@@ -247,7 +247,7 @@ def test_whoever_acts_for_no_tenant_sees_everything(shared: Database) -> None:
 def test_a_tenant_changes_its_own(
     shared: Database, change: Callable[[], sa.Executable], changed: dict[str, str | None]
 ) -> None:
-    """An update and a delete leave what belongs to others as it was."""
+    """An update and a delete leave rows of other tenants unchanged."""
     before = {"key_here": "here", "key_there": "there"}
     with shared.writing(by=HERE) as session:
         session.execute(change())
@@ -257,7 +257,7 @@ def test_a_tenant_changes_its_own(
 
 
 def test_what_has_no_tenant_is_changed_by_way_of_what_has(shared: Database) -> None:
-    """Records are found through the tenant's own datasets, to be changed and to be copied."""
+    """Records are found through the tenant's own datasets for changes and copies."""
     mine = sa.select(Dataset.id)
     with shared.writing(by=HERE) as session:
         session.execute(sa.update(Record).where(Record.dataset_id.in_(mine)).values(subject_ref="sub_1"))
@@ -285,7 +285,7 @@ def test_what_has_no_tenant_is_changed_by_way_of_what_has(shared: Database) -> N
     ],
 )
 def test_what_names_no_class_is_refused(shared: Database, statement: Callable[[], sa.Executable]) -> None:
-    """A statement that reaches a table past its class, where the tenant would not count, is not run at all."""
+    """A statement that bypasses the mapped class, and with it the tenant's filter, is refused."""
     for _ in range(2):
         with shared.writing(by=HERE) as session, pytest.raises(RuntimeError, match="belongs to all"):
             session.execute(statement())
@@ -295,7 +295,7 @@ def test_what_names_no_class_is_refused(shared: Database, statement: Callable[[]
 
 
 def test_changes_by_primary_keys_are_refused(shared: Database) -> None:
-    """A list of changes by primary keys, which no condition narrows, is not made for a tenant."""
+    """A list of changes by primary keys, which no condition restricts, is refused for a tenant."""
     changes = [{"id": "key_there", "name": "changed"}]
     with shared.writing(by=HERE) as session, pytest.raises(RuntimeError, match="belongs to all"):
         session.execute(sa.update(ApiKey), changes)

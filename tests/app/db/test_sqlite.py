@@ -22,13 +22,13 @@ from lethe.contract.sets import Scope
 
 
 def files(folder: Path) -> bytes:
-    """All that lies in the database, its log and its index."""
+    """Return the bytes of the database, its log and its index."""
     return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if ".db" in path.name)
 
 
 def test_what_is_deleted_or_updated_is_in_no_file(installation: Installation, by: Actor) -> None:
-    """Nothing of what was deleted or updated lies in any file once the chore has been done, while another process has
-    the database open and has read from it."""
+    """No file contains deleted or updated values after scrubbing, even if another process has the database open and has
+    read from it."""
     with installation.database.writing(by=by) as session:
         for name in ("deleted-by-name", "updated-by-name"):
             access.add_key(session, name=name, key=access.new_key(), scopes=[Scope.ADMIN])
@@ -48,7 +48,7 @@ def test_what_is_deleted_or_updated_is_in_no_file(installation: Installation, by
 
 
 def test_a_reader_delays_it_and_stops_nobody(installation: Installation, by: Actor) -> None:
-    """What a reader may still see stays until it has ended; meanwhile writers go on, and then it goes."""
+    """Deleted rows that a reader may still see stay until the reader ends; writers continue meanwhile."""
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="seen-by-a-reader", key=access.new_key(), scopes=[Scope.ADMIN])
     with installation.database.reading() as reader:
@@ -73,8 +73,8 @@ def closed(tmp_path: Path) -> Iterator[Database]:
 
 
 def test_sqlite_loses_nothing(closed: Database) -> None:
-    """A new database syncs every commit, overwrites what is deleted, writes no temporary files, and lets readers go on
-    while somebody writes."""
+    """A new database syncs every commit, overwrites deleted content, writes no temporary files, and lets readers
+    continue during a write."""
     with closed.engine.connect() as connection:
         settings = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
@@ -90,7 +90,7 @@ def test_sqlite_loses_nothing(closed: Database) -> None:
 
 
 def test_a_database_is_new_to_several_at_once(tmp_path: Path) -> None:
-    """Processes that open a new database at the same time wait for each other; none finds it locked."""
+    """Processes that open a new database at the same time wait for each other, and none finds it locked."""
     together = threading.Barrier(4)
     for number in range(20):
         engines = [sqlite.engine(sa.make_url(f"sqlite:///{tmp_path}/{number}.db"), read_only=False) for _ in range(4)]
@@ -107,8 +107,8 @@ def test_a_database_is_new_to_several_at_once(tmp_path: Path) -> None:
 
 
 def test_the_space_between_rows_is_cleared_too(closed: Database, tmp_path: Path) -> None:
-    """Where rows of all sizes came, changed and went, pages keep copies in space that nothing uses; when the file has
-    been written anew there are none, and what is left is what should be."""
+    """Vacuuming removes the copies that inserts, updates and deletes of rows of all sizes left in unused space of
+    pages, and keeps the live rows."""
     draw = random.Random(3)
     live: set[str] = set()
     with closed.writing() as session:
@@ -149,8 +149,8 @@ def test_the_file_is_written_anew_when_it_is_time(closed: Database, monkeypatch:
 
 
 def test_another_connection_drops_no_lock(installation: Installation) -> None:
-    """While this process has the database open, however often it connects again, another process that comes and goes
-    does not take itself for the last one and remove the log."""
+    """While this process has the database open, even after repeated connections, another process that opens and closes
+    it does not consider itself the last and remove the log."""
     log = installation.settings.data_dir / "lethe.db-wal"
     come_and_go = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM tenants'); c.close()"
     with installation.database.reading() as session:

@@ -1,4 +1,4 @@
-"""Made-up people in a dataset of a database, without rows on disk; and how time passes for them."""
+"""Made-up people in a dataset of a database, without rows on disk, and the passing of time for them."""
 
 import datetime
 
@@ -32,13 +32,13 @@ _STATEMENTS = [
 
 
 def obey(session: Session, policy: Policy) -> Policy:
-    """Make it the policy of the tenant."""
+    """Set the policy of the tenant."""
     session.get_one(Tenant, DEFAULT_TENANT).policy = policy.model_dump(mode="json")
     return policy
 
 
 def hold(session: Session, people: list[str], *, dataset_id: str = "ds_1") -> None:
-    """A dataset with a row of each of these people."""
+    """Create a dataset with a row of each of these people."""
     at = datetime.datetime.now(datetime.UTC)
     dataset = Dataset(
         id=dataset_id,
@@ -75,7 +75,7 @@ def submit(session: Session, draft: RequestDraft) -> Submitted:
 
 
 def later(session: Session, passed: datetime.timedelta) -> None:
-    """Move all times of requests back by `passed`, as if so much time had passed."""
+    """Move all times of requests back by `passed`, as if that much time had passed."""
     for table in (DeletionRequest, RequestEvent, Suppression, *_STATEMENTS):
         for row in session.scalars(sa.select(table)).all():
             for column in (*_MOMENTS, *(used.expires_at for used in _STATEMENTS)):
@@ -84,12 +84,12 @@ def later(session: Session, passed: datetime.timedelta) -> None:
 
 
 def kept(installation: Installation, request_id: str) -> str:
-    """How much is still kept of a request."""
+    """Return how much is still kept of a request."""
     with installation.database.reading() as session:
         return session.get_one(DeletionRequest, request_id).kept
 
 
 def pass_by(installation: Installation, passed: datetime.timedelta) -> None:
-    """Let so much time pass."""
+    """Let `passed` time go by in the database."""
     with installation.database.writing() as session:
         later(session, passed)

@@ -1,4 +1,4 @@
-"""What workers do to requests of one person that come one after the other."""
+"""Claims by workers of several requests of one person."""
 
 import datetime
 from typing import Any
@@ -21,7 +21,7 @@ HALF = datetime.timedelta(minutes=30)
 
 
 def learn(session: Session, *model_ids: str) -> None:
-    """Models that carry the people of the dataset."""
+    """Create models that carry the people of the dataset."""
     for model_id in model_ids:
         session.add(
             Model(
@@ -75,8 +75,8 @@ def owed(installation: Installation, request_id: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("served", [False, True])
 def test_whoever_asks_twice_is_forgotten_by_all_models(installation: Installation, served: bool) -> None:
-    """A second request, whose grace time ends when the first has erased the rows, waits for the models that still carry
-    the person, as the first does; where the first was served it is done with its rows."""
+    """A second request, whose grace period ends after the first has erased the rows, waits for the models that still
+    carry the person; if the first is completed, it completes with its rows."""
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)
         people.hold(session, ["sub_held"])
@@ -107,7 +107,7 @@ def test_whoever_asks_twice_is_forgotten_by_all_models(installation: Installatio
 
 
 def test_whoever_asks_twice_and_was_erased_is_done(installation: Installation) -> None:
-    """A second request completes when it is taken if no model of the dataset carries the person any more, though the
+    """A second request completes when it is claimed if no model of the dataset carries the person any more, though the
     first still waits for another dataset."""
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)
@@ -130,8 +130,8 @@ def test_whoever_asks_twice_and_was_erased_is_done(installation: Installation) -
 
 
 def test_one_person_takes_no_run_alone(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often a person asks, a run serves a bounded number of requests. The others are done as soon as these are,
-    without a run, name the last of them, and look the person up once, not each for itself."""
+    """A run serves a bounded number of requests of one person. The others complete as soon as these do, without a run,
+    name the last of them and look the person up only once in total."""
     monkeypatch.setattr(repository, "MAX_ALSO_THEIRS", 1)
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)

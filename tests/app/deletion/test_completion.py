@@ -20,7 +20,7 @@ PASSED = st.timedeltas(min_value=datetime.timedelta(0), max_value=datetime.timed
 
 @given(every=st.integers(1, 30 * 86400), held=st.none() | PASSED)
 def test_the_report_time_is_fixed_by_when_work_could_begin(every: int, held: datetime.timedelta | None) -> None:
-    """A request is reported `report_seconds` after it was made or its grace time ended, whatever becomes of it."""
+    """A request is reported `report_seconds` after it was made or its grace period ended, whatever its outcome."""
     began = BEGAN + (held or datetime.timedelta(0))
     request = DeletionRequest(created_at=BEGAN, held_until=None if held is None else began)
     reported = completion.report_at(request, policy=Policy(report_seconds=every))
@@ -28,12 +28,12 @@ def test_the_report_time_is_fixed_by_when_work_could_begin(every: int, held: dat
 
 
 def test_without_discretion_there_is_no_report_time() -> None:
-    """With `report_seconds` 0 nothing is held back."""
+    """A request has no report time if `report_seconds` is 0."""
     assert completion.report_at(DeletionRequest(created_at=BEGAN), policy=Policy(report_seconds=0)) is None
 
 
 def test_the_report_time_is_known_when_a_request_is_accepted(installation: Installation) -> None:
-    """The report time is the same whether rows are held or not, and the work does not change it."""
+    """The report time is the same whether rows are held or not, and work does not change it."""
     policy = Policy(report_seconds=3600)
     with installation.database.writing() as session:
         people.obey(session, policy)
@@ -55,8 +55,8 @@ def test_the_report_time_is_known_when_a_request_is_accepted(installation: Insta
 
 
 def test_a_request_that_follows_another_keeps_its_grace_time(installation: Installation) -> None:
-    """When the rows are gone before the grace time is over, the request still waits for its end; and it can be
-    cancelled, though the rows were claimed for the other."""
+    """If the rows are erased before the grace period is over, the request still waits for its end, and can be cancelled
+    although the rows were claimed for another request."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.ask(session, "sub_a", Policy())
@@ -81,7 +81,7 @@ def test_a_request_that_follows_another_keeps_its_grace_time(installation: Insta
 
 
 def test_a_grace_time_ends_a_week_before_the_deadline(installation: Installation) -> None:
-    """However long people may change their minds, work begins in time; for what is late already it begins at once."""
+    """The grace period ends a week before the deadline, and at once for a request that is late already."""
     patient = Policy(grace_seconds=30 * 86400)
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
@@ -94,7 +94,7 @@ def test_a_grace_time_ends_a_week_before_the_deadline(installation: Installation
 
 
 def test_a_request_waits_for_every_dataset_and_model(installation: Installation) -> None:
-    """A request completes when all its rows are null and no model owes it a version, not before."""
+    """A request completes when all its rows are null and no model owes it a version, and not earlier."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.hold(session, ["sub_a"], dataset_id="ds_2")

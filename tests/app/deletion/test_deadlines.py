@@ -66,7 +66,7 @@ def test_extensions(regulation: Regulation, due: str, later: str) -> None:
     ],
 )
 def test_calendars_of_the_zone(zone: str, submitted: datetime.datetime, due: datetime.datetime) -> None:
-    """Months and days are those of the tenant's calendar, through every change of the clocks."""
+    """Months and days follow the tenant's calendar, across every clock change."""
     assert due_at(LIMITS[Regulation.GDPR], submitted, zone=zone) == due
 
 
@@ -80,7 +80,7 @@ AN_HOUR = datetime.timedelta(hours=1)
 
 @given(regulation=st.sampled_from(Regulation), at=MOMENTS, zone=st.sampled_from(ZONES))
 def test_a_deadline_is_four_weeks_to_seven_away(regulation: Regulation, at: datetime.datetime, zone: str) -> None:
-    """Whatever the day and the zone, the deadline is between 28 and 45 days away, but for a change of the clocks."""
+    """A deadline is between 28 and 45 days away in every time zone, apart from clock changes."""
     away = due_at(LIMITS[regulation], at, zone=zone) - at
     day = datetime.timedelta(days=1 if zone == "Pacific/Apia" else 0)  # which left out one day in 2011
     assert datetime.timedelta(days=28) - AN_HOUR - day <= away <= datetime.timedelta(days=45) + AN_HOUR + day
@@ -98,7 +98,7 @@ def test_who_asks_first_is_due_first(
 
 @given(at=MOMENTS, zone=st.sampled_from(ZONES))
 def test_an_extension_is_never_later_than_the_law_says(at: datetime.datetime, zone: str) -> None:
-    """One month and two more end no later than three months, and later than the first deadline."""
+    """An extension of one month by two ends after the first deadline and no later than three months."""
     limit = LIMITS[Regulation.GDPR]
     last = extended(limit, due_at(limit, at, zone=zone), zone=zone)
     whole = due_at(TimeLimit(months=3), at, zone=zone)
@@ -106,7 +106,7 @@ def test_an_extension_is_never_later_than_the_law_says(at: datetime.datetime, zo
 
 
 def test_regulations_of_a_tenant() -> None:
-    """A policy adds regulations of its own, and puts its own limits in the place of the usual ones."""
+    """A policy adds its own regulations, and can replace the limits of built-in ones."""
     own = {"lgpd": TimeLimit(days=15), "gdpr": TimeLimit(days=20)}
     found = deadlines.limits(Policy(regulations=own))
     assert found.keys() == {"gdpr", "ccpa", "other", "lgpd"}
@@ -134,8 +134,8 @@ def test_the_clock(left: datetime.timedelta, state: ClockState, days: int) -> No
 
 
 def test_a_clock_that_stands_still_or_has_ended() -> None:
-    """A paused clock keeps the days it had, and a deadline missed before the pause stays missed; a clock that has ended
-    has no days."""
+    """A paused clock keeps its remaining days, and a deadline missed before the pause stays missed; an ended clock has
+    no days."""
     paused = clock(ended=False, deadline=NOW, paused_at=NOW - 3 * A_DAY, at=NOW + A_DAY, horizon=7 * A_DAY)
     assert (paused.state, paused.days_left, paused.paused_since) == (ClockState.PAUSED, 3, NOW - 3 * A_DAY)
     missed = clock(ended=False, deadline=NOW, paused_at=NOW + A_DAY, at=NOW + 9 * A_DAY, horizon=7 * A_DAY)

@@ -1,4 +1,4 @@
-"""Whatever officers, callers and workers do to requests, in whatever order."""
+"""Stateful test of deletion requests: officers, callers and workers act in any order."""
 
 import datetime
 import itertools
@@ -175,7 +175,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def the_history_is_one_that_the_table_allows(self) -> None:
-        """A request begins as received, changes as the table says, and stands where its last event left it."""
+        """A request begins as received, changes only by permitted transitions, and has the state of its last event."""
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 events = repository.events(session, request_id=request.id)
@@ -195,7 +195,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def what_was_written_is_kept_until_it_is_purged(self) -> None:
-        """Nothing of an open request is let go of, and `kept` says whether there is anything."""
+        """An open request keeps all its details, and `kept` reports whether it has any."""
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 assert (request.ended_at is not None) == (request.status in ENDED)
@@ -205,7 +205,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def deadlines_move_by_pauses_and_one_extension(self) -> None:
-        """`due_at` moves by the time that the clock stood still, and the deadline is the extended one if there is."""
+        """`due_at` moves by the time of the pauses, and the deadline is the extended one if there is one."""
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 stood, since = datetime.timedelta(0), None
@@ -221,7 +221,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def rows_are_claimed_for_those_who_stand(self) -> None:
-        """A request in review asks for nothing, and one that was withdrawn took nothing."""
+        """A request in review claims nothing, and a withdrawn one took nothing."""
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 erasures = repository.by_request(session, Erasure, [request.id]).get(request.id, [])
@@ -237,7 +237,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def whoever_asked_is_suppressed(self) -> None:
-        """Exactly those who have a request that stands, accepted since they last consented."""
+        """A person is suppressed exactly if they have a standing request that was accepted after their last consent."""
         with self.database.reading() as session:
             expected = set()
             for request in session.scalars(sa.select(DeletionRequest).where(DeletionRequest.status.in_(STANDING))):
@@ -251,7 +251,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def the_audit_log_hangs_together(self) -> None:
-        """Each entry follows the one before."""
+        """Each audit entry follows the one before."""
         with self.database.reading() as session:
             query = sa.select(AuditEntry).where(AuditEntry.tenant_id == DEFAULT_TENANT).order_by(AuditEntry.sequence)
             previous = GENESIS
@@ -275,7 +275,7 @@ class Life(RuleBasedStateMachine):
 
 
 def test_the_life_of_requests(set_up_once: Path) -> None:
-    """In every order of calls, decisions, claims and deaths: the laws above hold after each step."""
+    """The invariants above hold after each step, in every order of calls, decisions, claims and deaths."""
     run_state_machine_as_test(
         lambda: Life(set_up_once),
         settings=settings(

@@ -1,4 +1,4 @@
-"""How long it is kept what a request was about."""
+"""Retention of the details of requests."""
 
 import datetime
 import hashlib
@@ -40,7 +40,7 @@ def found(installation: Installation, request_id: str) -> DeletionRequest:
 
 
 def test_details_go_when_they_are_kept_no_longer(installation: Installation) -> None:
-    """So many days after its end nothing is left of what was written about a request, and its key opens nothing."""
+    """After `retain_details_days` nothing is left of the details of an ended request, and its key opens nothing."""
     request_id = ask(installation, Policy(retain_details_days=30, report_seconds=0))
     pass_by(installation, 29 * DAY)
     before = found(installation, request_id)
@@ -56,7 +56,7 @@ def test_details_go_when_they_are_kept_no_longer(installation: Installation) -> 
 
 
 def test_a_trace_is_kept_of_a_request(installation: Installation) -> None:
-    """Where requests are not kept for good, it is forgotten whom one was about, and they may be taken in again."""
+    """After `retain_requests_days` a request keeps only a trace without its subject, who may be added again."""
     request_id = ask(installation, Policy(retain_details_days=0, retain_requests_days=90, report_seconds=0))
     pass_by(installation, 89 * DAY)
     assert found(installation, request_id).subject_ref == "sub_a"
@@ -68,7 +68,7 @@ def test_a_trace_is_kept_of_a_request(installation: Installation) -> None:
 
 
 def test_whoever_asked_again_is_not_taken_in(installation: Installation) -> None:
-    """When it is forgotten whom a request was about, another one that is kept still keeps the person out."""
+    """When the subject of a request is no longer kept, another request that is kept still suppresses the person."""
     policy = Policy(retain_details_days=0, retain_requests_days=90, report_seconds=0)
     first = ask(installation, policy)
     with installation.database.writing() as session:
@@ -82,7 +82,7 @@ def test_whoever_asked_again_is_not_taken_in(installation: Installation) -> None
 
 
 def test_details_go_with_whom_they_are_about(installation: Installation) -> None:
-    """Where it is kept shorter whom a request was about, what was written goes then too."""
+    """If requests are kept for less time than their details, the details are purged with the request."""
     request_id = ask(installation, Policy(retain_details_days=30, retain_requests_days=7, report_seconds=0))
     pass_by(installation, 8 * DAY)
     periodic_jobs.purge_requests(installation)
@@ -97,7 +97,7 @@ def test_an_open_request_keeps_everything(installation: Installation) -> None:
 
 
 def test_a_purge_is_on_record(installation: Installation) -> None:
-    """The audit log says of how many requests how much is kept, and by a digest which they were."""
+    """The audit log states how many requests are reduced to which level, and identifies them by a digest."""
     policy = Policy(retain_details_days=0, report_seconds=0)
     ids = [ask(installation, policy), ask(installation, policy, "sub_b")]
     pass_by(installation, DAY)
@@ -118,7 +118,8 @@ def test_each_tenant_has_its_own_terms(installation: Installation) -> None:
 
 
 def test_a_purge_that_was_cut_off_is_done_again(installation: Installation) -> None:
-    """If the service dies between destroying the keys and saying so, nothing is read, and the next purge says so."""
+    """If the service dies between destroying keys and recording it, the details cannot be read, and the next purge
+    records it."""
     request_id = ask(installation, Policy(retain_details_days=1, report_seconds=0))
     key = found(installation, request_id).particulars.key
     assert key is not None
@@ -129,7 +130,7 @@ def test_a_purge_that_was_cut_off_is_done_again(installation: Installation) -> N
 
 
 def test_nothing_written_is_in_the_database(installation: Installation) -> None:
-    """Not even while it is kept: no row and no file of the data folder holds any of the words."""
+    """Neither a row nor a file of the data folder contains any of the texts, even while they are kept."""
     ask(installation, Policy())
     with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()

@@ -36,8 +36,8 @@ def actions_of(installation: Installation, request_id: str) -> list[tuple[str, s
 
 
 def test_a_review_comes_before_everything(installation: Installation) -> None:
-    """A request in review claims nothing; once it is approved it asks for what is held by then, rows that were added
-    meanwhile included, and is the officer's doing."""
+    """A request in review claims nothing; approved, it covers what is held by then, including rows added meanwhile, and
+    names the officer as its actor."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         request_id = people.ask(session, "sub_a", REVIEWED).request.id
@@ -57,8 +57,8 @@ def test_a_review_comes_before_everything(installation: Installation) -> None:
 
 
 def test_a_rejection_has_a_ground(installation: Installation) -> None:
-    """A request is rejected on a ground of the law, in review or accepted; twice on the same ground is once, another
-    ground is refused, and an approval too."""
+    """A request is rejected on a legal ground, in review or accepted; repeating it with the same ground is a no-op, and
+    another ground or an approval is refused."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         ids = [people.ask(session, "sub_a", policy).request.id for policy in (REVIEWED, Policy())]
@@ -83,7 +83,7 @@ def test_a_rejection_has_a_ground(installation: Installation) -> None:
 
 @pytest.mark.parametrize(("regulation", "days"), [("gdpr", 59), ("ccpa", 45), ("other", 30)])
 def test_an_extension(installation: Installation, regulation: str, days: int) -> None:
-    """A deadline is extended once, for a reason, and `due_at` stays."""
+    """A deadline can be extended once, for a reason, and `due_at` stays."""
     asked_at = datetime.datetime(2026, 1, 10, 12, tzinfo=datetime.UTC)
     with installation.database.writing(by=OFFICER) as session:
         request = deletion.get(
@@ -101,7 +101,7 @@ def test_an_extension(installation: Installation, regulation: str, days: int) ->
 
 
 def test_an_extension_that_comes_too_late(installation: Installation) -> None:
-    """After the first deadline nothing is extended, nor after the end, nor where the regulation has no extension."""
+    """An extension is refused after the first deadline, after the end, and for a regulation without extensions."""
     own = Policy(auto_accept=False, regulations={"strict": TimeLimit(days=3)})
     refused: list[type[Problem]] = []
     with installation.database.writing(by=OFFICER) as session:
@@ -119,8 +119,8 @@ def test_an_extension_that_comes_too_late(installation: Installation) -> None:
 
 
 def test_the_clock_stands_still_while_identity_is_established(installation: Installation) -> None:
-    """A request whose sender could not say who it is about waits in review with its clock paused; whatever lets the
-    clock run again moves both deadlines by the time it stood still."""
+    """A request whose sender could not identify the subject waits in review with its clock paused; any act that resumes
+    the clock moves both deadlines by the pause."""
     with installation.database.writing(by=OFFICER) as session:
         ids = [people.ask(session, "sub_a", Policy(), identity_verified=False).request.id for _ in range(3)]
         one, other, third = (deletion.get(session, request_id) for request_id in ids)
@@ -151,7 +151,7 @@ def test_the_clock_stands_still_while_identity_is_established(installation: Inst
 
 
 def test_where_the_clock_does_not_stand_still(installation: Installation) -> None:
-    """Under the CCPA verifying takes no time off the clock, and once a request is accepted nothing does."""
+    """Verification does not pause the clock under the CCPA, and no act pauses it once a request is accepted."""
     with installation.database.writing(by=OFFICER) as session:
         people.hold(session, ["sub_a"])
         ccpa = deletion.get(
@@ -170,7 +170,7 @@ def test_where_the_clock_does_not_stand_still(installation: Installation) -> Non
 
 
 def test_a_regulation_must_be_known(installation: Installation) -> None:
-    """A request names a regulation that everybody has or that the tenant's policy adds."""
+    """A request must name a built-in regulation or one that the tenant's policy adds."""
     with installation.database.writing() as session:
         own = Policy(regulations={"lgpd": TimeLimit(days=15)})
         assert people.ask(session, "sub_a", own, regulation="lgpd").request.regulation == "lgpd"
@@ -180,8 +180,8 @@ def test_a_regulation_must_be_known(installation: Installation) -> None:
 
 
 def test_alerts(installation: Installation) -> None:
-    """An open request is told of once when its deadline is near and once when it has passed, and anew when the deadline
-    was extended between."""
+    """An open request raises one alert when its deadline is near and one when it has passed, and again if the deadline
+    was extended in between."""
     with installation.database.writing() as session:
         request = deletion.get(session, people.ask(session, "sub_a", REVIEWED).request.id)
         counts = []
@@ -202,8 +202,8 @@ def test_alerts(installation: Installation) -> None:
 
 
 def test_the_grace_time(installation: Installation) -> None:
-    """While it lasts no worker takes a request, everybody can cancel it, and one about a stranger stays open; then it
-    completes."""
+    """During the grace period no worker claims a request, any caller may cancel it, and one about a stranger stays
+    open; it then completes."""
     policy = Policy(grace_seconds=3600)
     with installation.database.writing() as session:
         people.obey(session, policy)

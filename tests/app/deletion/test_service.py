@@ -33,7 +33,7 @@ def submit(installation: Installation, subject_id: str, **asked: Any) -> Deletio
 
 
 def test_a_request_about_an_unknown_dataset_is_not_made(installation: Installation) -> None:
-    """When one of the datasets does not exist, nothing is stored."""
+    """A request that names an unknown dataset is refused, and nothing is stored."""
     with pytest.raises(DatasetUnknown):
         submit(installation, "p1", dataset_ids=["ds_0"])
     with installation.database.reading() as session:
@@ -45,7 +45,7 @@ def test_a_request_about_an_unknown_dataset_is_not_made(installation: Installati
 def test_references_go_with_the_rows(
     installation: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """When a row has become null, nothing says any more whose it was; all others keep their reference."""
+    """Nulling a row deletes its reference to a person; all other rows keep theirs."""
     dataset = new_dataset(rows=10)
     others = [f"p{row}" for row in range(10) if row != 3]
     slots = slots_of(installation, dataset["id"], *others)
@@ -60,7 +60,7 @@ def test_references_go_with_the_rows(
 def test_a_model_that_never_learns_is_owed_nothing(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """A request does not wait for ever for a model whose learning fails: it never published anything of the person."""
+    """A request does not wait for a model whose learning fails, as it never published anything of the person."""
     model = new_model(new_dataset()["id"])
     request = forget("p1")
     for _ in range(3):
@@ -83,7 +83,8 @@ def test_a_model_that_never_learns_is_owed_nothing(
 def test_at_most_so_many_people_are_taken_at_once(
     installation: Installation, new_dataset: Make, forget: Make, get: Get
 ) -> None:
-    """A run takes those who wait longest, with all requests of each, and leaves the others for the next."""
+    """A run claims the people who have waited longest, with all requests of each, and leaves the others for the next
+    run."""
     new_dataset()
     requests = [forget(person)["id"] for person in ("p1", "p2", "p1", "p3")]
     with installation.database.writing() as session:

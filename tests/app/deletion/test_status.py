@@ -25,7 +25,7 @@ ALLOWED = {
 
 @each(("present", "wanted"), list(itertools.product(RequestStatus, RequestStatus)))
 def test_a_request_changes_as_the_table_says(present: RequestStatus, wanted: RequestStatus) -> None:
-    """Of all pairs of states only eleven are changes, and every other is refused."""
+    """Exactly eleven pairs of states are permitted transitions; every other pair is refused."""
     if (present, wanted) in ALLOWED:
         status.check(present, wanted)
     else:
@@ -34,7 +34,7 @@ def test_a_request_changes_as_the_table_says(present: RequestStatus, wanted: Req
 
 
 def test_what_is_open_can_end() -> None:
-    """From every open state there is a way to the end, and from an ended one there is none anywhere."""
+    """Every open state can reach completion, and an ended state has no transitions."""
     for state in RequestStatus:
         reachable = {state}
         for _ in RequestStatus:
@@ -44,7 +44,7 @@ def test_what_is_open_can_end() -> None:
 
 
 def test_every_change_of_a_status_is_an_event() -> None:
-    """Each status that a request can take on has a kind of event of its own, by the same name."""
+    """Each status of a request has a kind of event with the same name."""
     kinds = {status.entered(wanted) for wanted in RequestStatus}
     assert kinds <= set(EventKind)
     assert sorted(kinds) == sorted(RequestStatus)

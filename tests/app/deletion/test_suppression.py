@@ -14,8 +14,8 @@ from tests.app.deletion.people import OFFICER
 
 
 def test_whoever_asks_is_suppressed_where_they_ask(installation: Installation) -> None:
-    """A request for some datasets keeps the person out of these, one for all keeps them out of every one; whether
-    anything was held makes no difference."""
+    """A request for some datasets suppresses the person in these, and a request for all in every dataset, whether or
+    not anything was held."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.ask(session, "sub_a", Policy())
@@ -30,7 +30,7 @@ def test_whoever_asks_is_suppressed_where_they_ask(installation: Installation) -
 
 @pytest.mark.parametrize("few", [1, 1000])
 def test_many_are_looked_up_at_once(installation: Installation, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those among many who are suppressed are found, whether few are suppressed or many."""
+    """The suppressed people among 2000 are found whether few or many are suppressed."""
     monkeypatch.setattr(search_repository, "_FEW_SUPPRESSIONS", few)
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
@@ -44,7 +44,7 @@ def test_many_are_looked_up_at_once(installation: Installation, few: int, monkey
 
 
 def test_nobody_is_suppressed_before_their_request_is_accepted(installation: Installation) -> None:
-    """A request in review suppresses nobody; its approval does, and its rejection never did."""
+    """A request in review does not suppress its person; its approval does, and its rejection never did."""
     policy = Policy(auto_accept=False)
     with installation.database.writing() as session:
         waiting = [people.ask(session, person, policy).request.id for person in ("sub_a", "sub_b")]
@@ -57,7 +57,7 @@ def test_nobody_is_suppressed_before_their_request_is_accepted(installation: Ins
 
 
 def test_a_suppression_outlives_its_request_while_another_needs_it(installation: Installation) -> None:
-    """Of two requests the first may be withdrawn, and the person stays suppressed until the second is too."""
+    """A person stays suppressed after the first of two requests is withdrawn, until the second is too."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         first, second = (people.ask(session, "sub_a", Policy()).request.id for _ in range(2))
@@ -68,8 +68,8 @@ def test_a_suppression_outlives_its_request_while_another_needs_it(installation:
 
 
 def test_consent_ends_a_suppression(installation: Installation) -> None:
-    """Who consents anew is taken in again, which the audit log records without naming them; an earlier request does not
-    suppress them a second time."""
+    """A person who consents again can be added, which the audit log records without naming them; an earlier request
+    does not suppress them a second time."""
     with installation.database.writing(by=OFFICER) as session:
         people.ask(session, "sub_a", Policy())
         assert suppression.lift(session, "sub_a", reason="consent_given") == 1
@@ -87,7 +87,7 @@ def test_consent_ends_a_suppression(installation: Installation) -> None:
 
 @pytest.mark.parametrize(("hours", "expected"), [(0, {"sub_a"}), (2, set[str]())])
 def test_what_an_upload_may_have_missed(installation: Installation, hours: int, expected: set[str]) -> None:
-    """Suppressions from shortly before a moment on are those that somebody who looked at that moment may not know."""
+    """The suppressions since shortly before a moment are those that a reader at that moment may have missed."""
     with installation.database.writing() as session:
         people.ask(session, "sub_a", Policy())
         people.later(session, datetime.timedelta(hours=hours))

@@ -55,7 +55,7 @@ def event(status: RequestStatus, kind: EventKind | None = None, actor: str = "le
 
 def test_the_events_of_an_app() -> None:
     """An app sees only events that do not depend on held data: one acceptance, decisions about the clock, and the
-    reported end; none about runs, rows or alerts."""
+    reported end, but no runs, rows or alerts."""
     events = [
         event(RequestStatus.RECEIVED, actor="key_1"),
         event(RequestStatus.ACCEPTED, actor="key_1"),
@@ -82,7 +82,7 @@ def test_the_events_of_an_app() -> None:
 
 @pytest.mark.parametrize("happened", EventKind)
 def test_events_are_hidden_from_an_app_unless_listed(happened: EventKind) -> None:
-    """Of all kinds of events, an app sees none that tells of runs, rows, alerts or true ends."""
+    """An app sees no event about runs, rows, alerts or actual completion."""
     shown = APP.events(request(RequestStatus.RUNNING), [event(RequestStatus.RUNNING, happened)])
     seen = {"received", "in_review", "accepted", "rejected", "cancelled", "extended", "paused", "resumed"}
     assert [one.kind for one in shown] == [happened] * (happened in seen)

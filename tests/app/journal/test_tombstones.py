@@ -1,4 +1,4 @@
-"""The tombstones remember each request once, and say so when they cannot be believed."""
+"""Tombstones record each request once, and refuse to be used when they cannot be trusted."""
 
 import datetime
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def statuses(installation: Installation) -> list[tuple[str, str]]:
 
 
 def test_each_event_is_remembered_once(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """However often it is recorded, there is one line for each acceptance, with the deadline and without the person."""
+    """Recording repeatedly writes one line per acceptance, with the deadline and without the person."""
     new_dataset()
     asked = forget("p1", regulation="ccpa", metadata={"note": "unmistakable"}, external_id="case-77")
     for _ in range(3):
@@ -60,8 +60,8 @@ def test_a_copy_that_is_put_back_learns_what_was_retired(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Each retirement is one line, however often it is looked for; a copy from before, put in the place of the file,
-    gets those that it lacks from the database, so that no restore brings back what was retired."""
+    """Each retirement is one line, however often it is recorded; an older copy in place of the file gets the missing
+    ones from the database, so that no restore brings back what was retired."""
     dataset = new_dataset()
     first, second = (new_model(dataset["id"]) for _ in range(2))
     work()
@@ -87,7 +87,7 @@ def test_a_copy_that_is_put_back_learns_what_was_retired(
 def test_who_lags_behind_catches_up(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, new_dataset: Make, forget: Make
 ) -> None:
-    """More than is written at once is written one portion after the other, in order, all of it."""
+    """A backlog of more lines than one write allows is written in portions, in order and completely."""
     monkeypatch.setattr(tombstones, "_AT_ONCE", 2)
     new_dataset()
     asked = [forget(f"p{person}")["id"] for person in range(5)]
@@ -98,7 +98,7 @@ def test_who_lags_behind_catches_up(
 def test_what_happens_to_a_request_is_remembered(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """Withdrawing, reviewing and extending are lines of their own, with the clock as it stands."""
+    """Withdrawals, reviews and extensions are lines of their own, with the state of the clock."""
     new_dataset()
     asked = forget("p1")
     tombstones.record(installation)
@@ -115,7 +115,7 @@ def test_what_happens_to_a_request_is_remembered(
 def test_a_worker_records_before_it_erases(
     installation: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Nobody's rows are touched whose request is not remembered: where that cannot be done the run fails."""
+    """A run erases no rows before the request is recorded; if it cannot be recorded the run fails."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1")
     forget("p1")
@@ -137,14 +137,14 @@ def test_a_worker_records_before_it_erases(
 def test_the_gateway_records_by_itself(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """Within seconds of an acceptance it is in the file, though no worker runs."""
+    """An acceptance is in the file within seconds, even if no worker runs."""
     new_dataset()
     asked = forget("p1")
     wait_until(lambda: (asked["id"], "accepted") in statuses(installation))
 
 
 def test_a_torn_last_line_is_none(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """What a crash left of a line is cut off, and the line written again."""
+    """A line that a crash cut short is removed and written again."""
     new_dataset()
     forget("p1")
     wait_until(lambda: tombstones.record(installation) or statuses(installation))
@@ -160,7 +160,7 @@ def test_a_torn_last_line_is_none(installation: Installation, file: Path, new_da
 def test_damage_is_refused(
     installation: Installation, file: Path, new_dataset: Make, forget: Make, damage: str
 ) -> None:
-    """A line that was changed, left out, or put elsewhere is noticed when they are read."""
+    """A changed, missing or moved line is found when the lines are read."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")
@@ -181,7 +181,7 @@ def test_damage_is_refused(
 def test_a_damaged_end_stops_the_writer(
     installation: Installation, file: Path, new_dataset: Make, forget: Make
 ) -> None:
-    """Nothing is added to a file whose last line is not what was written, or whose key is another."""
+    """Recording refuses to append to a file whose last line was altered or whose key differs."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)
@@ -200,7 +200,7 @@ def test_a_damaged_end_stops_the_writer(
 
 
 def test_a_key_that_is_none_is_said_to_be_at_fault(installation: Installation) -> None:
-    """Not the tombstones are damaged, where what they would be verified with is."""
+    """A missing or changed key is reported as such, and not as damage to the tombstones."""
     tombstones.record(installation)
     assert tombstones.kept_heads(installation.settings) == []
     (installation.settings.data_dir / "keys" / "subject.key").write_text("none")
@@ -211,7 +211,7 @@ def test_a_key_that_is_none_is_said_to_be_at_fault(installation: Installation) -
 def test_a_database_that_was_put_back_is_noticed(
     installation: Installation, file: Path, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Where the file knows what the database does not, nothing is learned or erased."""
+    """If the file has lines that the database lacks, recording raises DatabasePutBack and runs fail."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)
@@ -234,8 +234,8 @@ def test_nobody_is_served_by_a_database_that_was_put_back(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """The gateway is not ready, hands out neither versions nor predictions, and takes no requests, which a restore
-    would not know, until database and tombstones fit again."""
+    """The gateway is not ready, serves neither versions nor predictions, and refuses requests, which a restore would
+    not know, until database and tombstones agree again."""
     live = new_model(new_dataset()["id"])
     work()
     forget("p1")
@@ -263,7 +263,7 @@ def test_nobody_is_served_by_a_database_that_was_put_back(
 
 
 def test_a_lost_file_is_written_anew(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """Everything that the database knows is in a new file."""
+    """A new file contains everything that the database knows."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")
@@ -278,7 +278,8 @@ def test_a_lost_file_is_written_anew(installation: Installation, file: Path, new
 def test_a_file_that_is_lost_during_a_run_is_written_anew(
     installation: Installation, file: Path, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """What a run adds to a new file comes after all that the database knows: earlier versions count after a restore."""
+    """A run that finds the file lost writes everything that the database knows before its own line, so earlier versions
+    count after a restore."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     file.unlink()
@@ -295,7 +296,8 @@ def test_a_file_that_is_lost_during_a_run_is_written_anew(
 
 
 def test_old_lines_are_dropped(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """What is older than asked goes, but for the last line; the rest still verifies and goes on."""
+    """Dropping removes lines older than the given time, except the last; the rest still verifies and can be appended
+    to."""
     new_dataset()
     for number in range(4):
         forget(f"p{number}")
@@ -318,7 +320,7 @@ def test_old_lines_are_dropped(installation: Installation, file: Path, new_datas
 
 
 def test_how_long_it_remembers_is_a_setting(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """Without the setting nothing is dropped."""
+    """No lines are dropped unless `tombstone_days` is set."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")

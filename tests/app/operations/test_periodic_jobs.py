@@ -1,4 +1,4 @@
-"""Chores: done again and again, one by one, and never while somebody who wants to write must wait for them."""
+"""Periodic jobs are repeated one at a time, and never make writers wait."""
 
 import datetime
 import threading
@@ -40,7 +40,7 @@ def superseded(
     work: Callable[[], int],
     monkeypatch: Any,
 ) -> str:
-    """The id of a version that was superseded by a worker that died before it destroyed it."""
+    """Return the id of a version whose worker died after superseding it and before destroying its weights."""
     new_model(new_dataset()["id"])
     work()
     forget("p1")
@@ -52,7 +52,7 @@ def superseded(
 
 
 def test_a_slow_store_holds_up_no_writer(installation: Installation, settings: Settings, superseded: str) -> None:
-    """While a store takes its time to destroy something, others write; when it is done, the database says so."""
+    """Writers are not blocked while a slow store destroys weights; the database records it afterwards."""
     with locked(settings.data_dir / "weights" / "keys"):
         destroying = threading.Thread(target=periodic_jobs.destroy_retired, args=(installation,))
         destroying.start()
@@ -67,8 +67,8 @@ def test_a_slow_store_holds_up_no_writer(installation: Installation, settings: S
 
 
 def test_what_was_destroyed_before_a_crash(installation: Installation, superseded: str) -> None:
-    """Weights that were destroyed by somebody who died before saying so are on record as destroyed afterwards; doing
-    it once more changes nothing."""
+    """Weights that were destroyed by a worker that died before recording it are recorded as destroyed afterwards;
+    repeating it is a no-op."""
     installation.weights.destroy(superseded)
     for _ in range(2):
         periodic_jobs.destroy_retired(installation)
@@ -78,7 +78,7 @@ def test_what_was_destroyed_before_a_crash(installation: Installation, supersede
 
 
 def test_sweeping_rows_takes_nobodys_turn(installation: Installation, new_dataset: Make) -> None:
-    """Rows that no dataset claims are wiped while somebody else writes; those of a dataset stay."""
+    """Rows that no dataset claims are wiped while another session writes; those of a dataset stay."""
     kept = new_dataset()["id"]
     lost = new_dataset("lost")["id"]
     rows = rows_of(installation, kept)
@@ -100,7 +100,7 @@ def test_sweeping_rows_takes_nobodys_turn(installation: Installation, new_datase
 def test_damage_that_no_run_reads_is_noticed(
     installation: Installation, new_dataset: Make, get: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each block is opened in its turn, unless its rows are being written; one that is damaged stops its dataset."""
+    """Each block is opened in its turn, unless its rows are being written; a damaged one stops its dataset."""
     sound, damaged = new_dataset()["id"], new_dataset("damaged")["id"]
     [block] = (installation.settings.data_dir / "blocks").glob(f"{damaged}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 40))
@@ -117,7 +117,7 @@ def test_damage_that_no_run_reads_is_noticed(
 def test_old_answers_are_forgotten(
     gateway: TestClient, installation: Installation, new_dataset: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer is remembered for LETHE_IDEMPOTENCY_DAYS; the same key then makes a new request."""
+    """An answer is kept for LETHE_IDEMPOTENCY_DAYS; the same key then makes a new request."""
     monkeypatch.setattr(periodic_jobs, "AT_ONCE", 2)
     new_dataset()
 
@@ -142,8 +142,8 @@ def test_old_answers_are_forgotten(
 
 
 def test_one_that_fails_stops_no_other(settings: Settings, installation: Installation, capsys: Any) -> None:
-    """A chore that raises is logged by its name, without what it said; the others are done, and it is tried again when
-    its time comes."""
+    """A job that raises is logged by its name, without the error's text; the others run, and it is repeated when it is
+    due."""
     done: list[str] = []
 
     def fail(installation: Installation) -> None:
@@ -169,7 +169,7 @@ def test_one_that_fails_stops_no_other(settings: Settings, installation: Install
 
 
 def test_they_are_done_without_being_asked(installation: Installation, settings: Settings, superseded: str) -> None:
-    """While the thread lives, what is due is done; when the block is left, it has ended."""
+    """Due jobs run while the thread lives, which ends with the block."""
     before = set(threading.enumerate())
     with PeriodicJobs(settings, seconds=0.05):
         wait_until(lambda: statuses(installation) == ["destroyed", "live"], seconds=60)
@@ -177,7 +177,7 @@ def test_they_are_done_without_being_asked(installation: Installation, settings:
 
 
 def test_what_is_urgent_comes_as_often(settings: Settings, installation: Installation) -> None:
-    """What is urgent is done again at its time, however long it takes."""
+    """An urgent job runs every time it is due, however long it takes."""
     done: list[float] = []
     urgent = PeriodicJob(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)), urgent=True)
     slow = PeriodicJobs(settings, [urgent])
@@ -187,7 +187,7 @@ def test_what_is_urgent_comes_as_often(settings: Settings, installation: Install
 
 
 def test_what_takes_long_comes_less_often(settings: Settings, installation: Installation) -> None:
-    """What takes long comes less often: a chore of a tenth of a second is not done again for two seconds."""
+    """A slow job runs less often: a job that takes a tenth of a second does not run again for two seconds."""
     done: list[float] = []
     slow = PeriodicJobs(
         settings, [PeriodicJob(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)))]

@@ -1,7 +1,6 @@
-"""Files that unpack to far more than they are, and a process in which to read one: `python -m ... NAME PATH`.
+"""Files that unpack to far more than their size, and a process that reads one: `python -m ... NAME PATH`.
 
-The process may take one gibibyte more than it has. It prints the code of the refusal, or `read`.
-"""
+The process may use one gibibyte more than it has. It prints the code of the refusal, or `read`."""
 
 import io
 import resource
@@ -38,7 +37,7 @@ ROW = b"ann,state,low,"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bomb:
-    """How to write a file, how it is read, and what comes of it."""
+    """A hostile file: how to write it, how it is read, and the expected error."""
 
     write: Callable[[Path], None]
     kind: formats.Kind
@@ -62,7 +61,7 @@ def _csv(part: bytes, times: int, *, start: bytes = b"") -> Callable[[Path], Non
 
 
 def _npz(*, method: int = zipfile.ZIP_DEFLATED, **members: tuple[bytes, int]) -> Callable[[Path], None]:
-    """Members that begin so and go on with so many zeros."""
+    """Write members that begin as given and continue with that many zeros."""
 
     def write(path: Path) -> None:
         with zipfile.ZipFile(path, "w", method, compresslevel=1) as archive:
@@ -82,7 +81,7 @@ def _header(descr: str, shape: tuple[int, ...]) -> bytes:
 
 
 def _many_members(path: Path) -> None:
-    """Two million members, all of which are empty."""
+    """Write two million empty members."""
     entry = b"PK\x01\x02" + bytes(24) + struct.pack("<H", 1) + bytes(16) + b"x"
     content = entry * 2_000_000
     path.write_bytes(content + struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 65535, 65535, len(content), 0, 0))
@@ -102,7 +101,7 @@ def varint(number: int, *, length: int = 1) -> bytes:
 
 
 def with_footer(content: bytes, old: bytes, new: bytes) -> bytes:
-    """The parquet file with some bytes of its footer replaced, wherever they are."""
+    """Return the parquet file with every occurrence of some bytes in its footer replaced."""
     length = int.from_bytes(content[-8:-4], "little")
     footer = content[-8 - length : -8]
     assert old in footer
@@ -111,7 +110,7 @@ def with_footer(content: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def with_num_rows(content: bytes, num_rows: int) -> bytes:
-    """The parquet file, of two rows and one group, with another number of rows in its footer."""
+    """Return the parquet file, which has two rows and one group, with another number of rows in its footer."""
     return with_footer(content, b"\x16" + varint(2) + b"\x19\x1c", b"\x16" + varint(num_rows) + b"\x19\x1c")
 
 
@@ -122,19 +121,19 @@ def _table(path: Path, options: dict[str, Any], **replaced: Any) -> None:
 
 
 def _one_text_for_all(path: Path) -> None:
-    """Sixteen thousand rows that share one megabyte of text."""
+    """Write sixteen thousand rows that share one megabyte of text."""
     shared = pa.DictionaryArray.from_arrays(np.zeros(16_384, "<i4"), ["x" * 2**20])
     _table(path, {"dictionary_pagesize_limit": 2**22}, work=shared)
 
 
 def _prefixes(path: Path) -> None:
-    """Texts of a megabyte, each of which is the one before it."""
+    """Write texts of a megabyte, each encoded as the one before it."""
     options = {"use_dictionary": False, "column_encoding": {"work": "DELTA_BYTE_ARRAY"}}
     _table(path, options, work=["x" * 2**20] * 1200)
 
 
 def _lying_footer(path: Path) -> None:
-    """Pages of a gigabyte, whose footer tells of small ones."""
+    """Write pages of a gigabyte with a footer that claims small ones."""
     _table(path, {"use_dictionary": False}, work=["x" * 2**29] * 2)
     group = pq.read_metadata(path).row_group(0)
     content = path.read_bytes()
@@ -145,7 +144,7 @@ def _lying_footer(path: Path) -> None:
 
 
 def _claimed_chunks(path: Path) -> None:
-    """A footer that lists a million chunks in three bytes each."""
+    """Write a footer that lists a million chunks in three bytes each."""
     name = b"\x18\x01a"
     schema = b"\x2c\x48\x01r\x15" + varint(1) + b"\x00" + b"\x15" + varint(1) + b"\x25\x00" + name + b"\x00"
     chunks = b"\x19\xfc\xc0\x84\x3d" + b"\x26\x00\x00" * 1_000_000  # 1,000,000 as a varint

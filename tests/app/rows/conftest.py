@@ -38,7 +38,7 @@ def data_dir(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def client(data_dir: Path) -> Iterator[TestClient]:
-    """A gateway that accepts a million bytes."""
+    """Start a gateway that accepts a million bytes."""
     chosen = Settings(data_dir=data_dir, max_upload_bytes=1_000_000)
     with TestClient(create_app(chosen), raise_server_exceptions=False) as client:
         client.headers["Authorization"] = f"Bearer {chosen.resolved_admin_key_file().read_text().strip()}"
@@ -47,7 +47,7 @@ def client(data_dir: Path) -> Iterator[TestClient]:
 
 @pytest.fixture(scope="module")
 def send(client: TestClient) -> Callable[..., httpx.Response]:
-    """POST a file as a dataset; its name tells its kind."""
+    """POST a file as a dataset; its name determines its kind."""
 
     def post(content: bytes, filename: str, schema: str | None = None) -> httpx.Response:
         form = {"classes": CLASSES} if filename.endswith(".npz") else {"schema": json.dumps(SCHEMA)}
@@ -59,7 +59,7 @@ def send(client: TestClient) -> Callable[..., httpx.Response]:
 
 @pytest.fixture(scope="module")
 def held(data_dir: Path) -> Callable[[], tuple[int, list[str]]]:
-    """How many datasets there are, and the files that hold rows or uploads."""
+    """Count the datasets, and list the files that hold rows or uploads."""
 
     def look() -> tuple[int, list[str]]:
         with closing(sqlite3.connect(data_dir / "lethe.db")) as database:
@@ -72,8 +72,8 @@ def held(data_dir: Path) -> Callable[[], tuple[int, list[str]]]:
 
 @pytest.fixture
 def refused(send: Callable[..., httpx.Response], held: Callable[[], tuple[int, list[str]]]) -> Callable[..., list[str]]:
-    """Assert that a file is refused with this code, by a text without any value of a record, and that nothing of it
-    is kept; returns the places at fault."""
+    """Assert that a file is refused with this code and without any value of a record, and that nothing of it is kept;
+    return the places of the faults."""
 
     def check(code: str, content: bytes, filename: str, schema: str | None = None) -> list[str]:
         before = held()
@@ -97,7 +97,7 @@ def objects(tmp_path: Path) -> ObjectStore:
 
 @pytest.fixture
 def new_store(objects: ObjectStore, tmp_path: Path, key_encryption: KeyEncryptionFile) -> Callable[..., RowStore]:
-    """Opens the store, as each process does for itself."""
+    """Return a function that opens the store, as each process does."""
 
     def opened(most_bytes: int = ROOM) -> RowStore:
         sealed = SealedStore(objects, keys=tmp_path / "keys", key_encryption=key_encryption)
@@ -113,7 +113,7 @@ def store(new_store: Callable[..., RowStore]) -> RowStore:
 
 @pytest.fixture
 def root(store: RowStore) -> str:
-    """Root of `ds_1`, whose rows were written in two batches."""
+    """Return the root of `ds_1`, whose rows were written in two batches."""
     with store.writing("ds_1") as writer:
         writer.write(*batch_of(5))
         writer.write(*batch_of(NUM_SLOTS - 5, seed=1))

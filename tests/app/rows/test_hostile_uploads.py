@@ -1,4 +1,4 @@
-"""Broken and hostile uploads, through the real endpoint: each is refused by name, and nothing of it stays anywhere."""
+"""Broken and hostile uploads through the real endpoint: each is refused by name, and leaves nothing behind."""
 
 import json
 import os
@@ -23,13 +23,13 @@ WHOLE = {"rows.csv": CSV.encode(), "rows.parquet": parquet(), "rows.npz": npz()}
 
 
 def test_the_whole_files_are_accepted(send: Callable[..., httpx.Response]) -> None:
-    """What the other tests break is a dataset while it is whole."""
+    """The files that the other tests damage are accepted while they are whole."""
     assert {send(content, name).status_code for name, content in WHOLE.items()} == {201}
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.npz"])
 def test_a_file_that_ends_too_early_is_refused(refused: Callable[..., list[str]], name: str) -> None:
-    """Cut anywhere, a parquet or npz file is no such file any more."""
+    """A parquet or npz file that is truncated anywhere is refused."""
     whole = WHOLE[name]
     for end in {*range(0, len(whole), len(whole) // 16), 1, 4, 8, 12, len(whole) - 8, len(whole) - 4, len(whole) - 1}:
         assert refused("input_invalid", whole[:end], name) == ["file"]
@@ -38,7 +38,7 @@ def test_a_file_that_ends_too_early_is_refused(refused: Callable[..., list[str]]
 @each("name", WHOLE)
 @each("other", WHOLE)
 def test_the_name_does_not_make_the_file(refused: Callable[..., list[str]], name: str, other: str) -> None:
-    """A file under the name of another kind is refused, and so is one whose name is of no kind."""
+    """A file with the suffix of another kind, or with an unknown suffix, is refused."""
     if name != other:
         refused("input_invalid", WHOLE[other], name)
     refused("input_invalid", WHOLE[other], "rows.xls")
@@ -51,7 +51,8 @@ def test_the_name_does_not_make_the_file(refused: Callable[..., list[str]], name
 def test_any_bytes_are_a_dataset_or_refused(
     send: Callable[..., httpx.Response], held: Callable[[], tuple[int, list[str]]], name: str, data: st.DataObject
 ) -> None:
-    """Random bytes, cut files, flipped bits and overwritten pieces get 201, 413 or 422, and only a 201 leaves rows."""
+    """Random bytes, truncated files, flipped bits and overwritten pieces return 201, 413 or 422, and only a 201 leaves
+    rows."""
     whole = WHOLE[name]
     place = st.integers(0, len(whole) - 1)
     flipped = st.tuples(place, st.integers(0, 7)).map(
@@ -120,7 +121,8 @@ def test_a_hostile_csv_is_refused(refused: Callable[..., list[str]], case: str) 
 def test_whoever_is_uploaded_can_be_forgotten(
     client: TestClient, send: Callable[..., httpx.Response], refused: Callable[..., list[str]]
 ) -> None:
-    """The longest subject of an upload is the longest that a deletion request may name, and no longer one is taken."""
+    """The longest subject of an upload is the longest that a deletion request may name, and a longer one is refused by
+    both."""
     longest = "ö" * 500
     assert send(CSV.replace("bob-7319", longest).encode(), "rows.csv").status_code == 201
     assert client.post("/v1/deletion-requests", json={"subject_id": longest}).status_code == 202
@@ -133,7 +135,7 @@ def test_whoever_is_uploaded_can_be_forgotten(
 
 
 def test_line_ends_may_be_mixed(send: Callable[..., httpx.Response]) -> None:
-    """Line feeds, carriage returns and both, after a byte order mark, in one file, are line ends."""
+    """Line feeds, carriage returns and both, in one file after a byte order mark, are line ends."""
     lines = CSV.splitlines()
     mixed = f"\ufeff{lines[0]}\r{lines[1]}\r\n\n\r{lines[2]}\n"
     assert send(mixed.encode(), "rows.csv").json()["num_records"] == 2
@@ -148,7 +150,7 @@ SCHEMAS: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("case", SCHEMAS)
 def test_a_hostile_schema_is_refused(refused: Callable[..., list[str]], case: str) -> None:
-    """A schema is refused before a row is read by it."""
+    """A hostile schema is refused before any row is read."""
     schema, place = SCHEMAS[case]
     assert place in refused("schema_invalid", CSV.encode(), "rows.csv", schema)
 
@@ -156,7 +158,7 @@ def test_a_hostile_schema_is_refused(refused: Callable[..., list[str]], case: st
 @pytest.mark.parametrize("bomb", bombs.BOMBS)
 @pytest.mark.soak
 def test_a_bomb_is_read_in_little_memory(tmp_path: Path, bomb: str) -> None:
-    """A process that may take one gibibyte more than it has refuses, or reads, what unpacks to more than that."""
+    """A file that unpacks to more than a gibibyte is refused, or read, within one gibibyte of additional memory."""
     path = tmp_path / "bomb"
     bombs.BOMBS[bomb].write(path)
     result = subprocess.run(

@@ -24,7 +24,7 @@ in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixt
 
 
 def test_the_kind_is_told_by_the_file_name() -> None:
-    """A known ending in any case tells the kind; any other name is refused."""
+    """A known suffix in any case determines the kind; any other name is refused."""
     assert [ingest.kind_of(name) for name in ("a.csv", "b.v2.Csv")] == ["csv", "csv"]
     for name in ("a", "a.csv.gz", ".csv", "a.pkl", ""):
         with pytest.raises(InputInvalid):
@@ -32,7 +32,7 @@ def test_the_kind_is_told_by_the_file_name() -> None:
 
 
 def test_files_are_read_in_batches(tmp_path: Path) -> None:
-    """More rows than a batch holds come in several batches, in order."""
+    """A file with more rows than a batch holds is read in several batches, in order."""
     count = 2 * BATCH_ROWS + 5
     names = [f"p{number}" for number in range(count)]
     text = HEADER + "".join(f"{name},1,some,,low\n" for name in names)
@@ -40,7 +40,7 @@ def test_files_are_read_in_batches(tmp_path: Path) -> None:
 
 
 def test_csv_takes_quotes_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
-    """Quoted fields, Windows line ends, blank lines, any order of columns and a byte order mark are understood."""
+    """Quoted fields, Windows line ends, blank lines, any order of columns and a byte order mark are accepted."""
     text = '\ufeffage,person,income,work,note\r\n25,"a, ""n"" n",low,some,"two\r\nlines"\r\n\r\n,bob,high,none,'
     features, labels, subjects = everything(csv_file(tmp_path, text), "csv")
     np.testing.assert_array_equal(features, everything(csv_file(tmp_path, CSV), "csv")[0])
@@ -49,7 +49,7 @@ def test_csv_takes_quotes_line_ends_and_a_byte_order_mark(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_the_adult_example_is_read() -> None:
-    """Both files of the Adult example have the rows, labels and distinct people that its README tells."""
+    """Both files of the Adult example have the rows, labels and distinct people that its README states."""
     schema = parse_schema(json.loads((ADULT / "schema.json").read_text()))
     for name, counts in (("train", [24_720, 7_841]), ("test", [12_435, 3_846])):
         features, labels, subjects = everything(ADULT / f"{name}.csv", "csv", schema)
@@ -81,7 +81,7 @@ def test_the_adult_example_is_read() -> None:
     ],
 )
 def test_a_bad_csv_row_is_named_by_its_line(tmp_path: Path, row: str, place: str) -> None:
-    """A bad row is refused at the line where it starts, blank lines and lines within quotes counted."""
+    """A bad row is refused at the line where it starts, counting blank lines and lines within quotes."""
     text = HEADER + 'ann,25,some,"two\nlines",low\n\nbob,,none,,high\n' + row + "\n"
     assert refused(csv_file(tmp_path, text), "csv", RowInvalid) == [place]
 
@@ -98,7 +98,7 @@ def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("name", ["4711", "486000000000000000", "12e5", "4.86E", "1.2.0", "v4.0", "0.5", "4E+x"])
 def test_codes_that_resemble_numbers_are_ids(tmp_path: Path, name: str) -> None:
-    """Whole numbers, codes with an e and no sign, and numbers with dots are ids as they are."""
+    """Whole numbers, codes with an e and no sign, and numbers with dots are accepted as ids."""
     assert everything(csv_file(tmp_path, f"{HEADER}{name},25,some,,low\nbob,25,some,,high\n"), "csv")[2][0] == name
 
 
@@ -117,12 +117,12 @@ def test_twenty_faults_are_collected(tmp_path: Path) -> None:
     ],
 )
 def test_csv_columns_must_be_those_of_the_schema(tmp_path: Path, header: str, places: list[str]) -> None:
-    """A missing column is told by its name, an undeclared or repeated one by its position."""
+    """A missing column is reported by its name, an undeclared or repeated one by its position."""
     assert refused(csv_file(tmp_path, header + "\n"), "csv", SchemaInvalid) == places
 
 
 def test_a_csv_without_header_betrays_no_record(tmp_path: Path) -> None:
-    """When a record stands where the header should, the refusal repeats nothing of it."""
+    """If a record is in place of the header, the refusal repeats nothing of it."""
     with pytest.raises(SchemaInvalid) as refusal:
         list(read(csv_file(tmp_path, "ann,25,some,secret,low\n"), "csv"))
     told = refusal.value.detail + str(refusal.value.errors)
@@ -131,7 +131,7 @@ def test_a_csv_without_header_betrays_no_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", CSV.encode("utf-16"), HEADER.encode() + b"\xff,1,some,,low\n"])
 def test_a_file_that_is_no_csv_text_is_refused(tmp_path: Path, data: bytes) -> None:
-    """An empty file and one that is not UTF-8 are refused in a sentence."""
+    """An empty file and one that is not UTF-8 are refused with a message."""
     refused(csv_file(tmp_path, data), "csv", InputInvalid)
 
 
@@ -141,7 +141,7 @@ def test_the_schema_goes_with_the_kind(tmp_path: Path) -> None:
 
 
 def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
-    """Random bytes, or a file that was cut, or of which some bytes were overwritten."""
+    """Return random bytes, or a truncated file, or one with some bytes overwritten."""
     cut = st.integers(0, len(whole)).map(lambda end: whole[:end])
     place = st.integers(0, len(whole) - 1)
     hit = st.tuples(place, st.binary(min_size=1, max_size=4)).map(
@@ -153,7 +153,7 @@ def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
 @in_one_folder
 @given(st.data())
 def test_a_hostile_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    """Random bytes, cut files and files with some bytes overwritten raise nothing but named conditions."""
+    """Random bytes, truncated files and files with some bytes overwritten raise only named conditions."""
     path = csv_file(tmp_path, CSV)
     path.write_bytes(data.draw(damaged(path.read_bytes())))
     with suppress(Problem):
@@ -176,12 +176,13 @@ def test_a_hostile_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) 
     ],
 )
 def test_rows_that_teach_nothing_are_refused(counts: list[int], classes: Any, sentence: str) -> None:
-    """No rows, rows of one class, or a class without rows make a dataset unusable, and the class is named."""
+    """An upload without rows, with rows of one class, or with a class without rows is refused, and the class is
+    named."""
     with pytest.raises(DatasetUnusable) as refusal:
         ingest.check_learnable(counts, classes)
     assert refusal.value.detail == sentence
 
 
 def test_rows_of_every_class_can_be_learned() -> None:
-    """One row of each class makes a dataset learnable."""
+    """Rows of every class make a dataset learnable."""
     ingest.check_learnable([1, 1, 1], ("low", "middle", "high"))

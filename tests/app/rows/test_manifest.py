@@ -1,4 +1,4 @@
-"""Trees over blocks: what is written is read, whatever was edited, and edits are short."""
+"""Trees over blocks: reading returns what was written and edited, and edits write few nodes."""
 
 import secrets
 from pathlib import Path
@@ -29,8 +29,8 @@ def new_blocks(num_blocks: int) -> list[ManifestEntry]:
 
 @pytest.mark.parametrize("num_blocks", [1, 3, 4, 5, 16, 17, 64, 70])
 def test_trees_of_any_height(objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int) -> None:
-    """Blocks come back in their order, all or some of them, before and after edits; an edit of one block writes a node
-    for each level, and shares the others."""
+    """Blocks are returned in order, all or some of them, before and after edits; an edit of one block writes one node
+    per level, and shares the others."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests, shape = Manifests(objects), shape_of(num_blocks)
     blocks = new_blocks(num_blocks)
@@ -57,7 +57,7 @@ def test_trees_of_any_height(objects: FolderStore, monkeypatch: pytest.MonkeyPat
 def test_a_root_says_how_many_rows_are_not_null(
     objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int
 ) -> None:
-    """The counts of all blocks add up to that of the root, before and after edits, whatever the height."""
+    """The counts of all blocks add up to that of the root, before and after edits, at any height."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests, blocks = Manifests(objects), new_blocks(num_blocks)
     root = manifests.write("ds_1", shape_of(num_blocks), blocks)
@@ -69,7 +69,7 @@ def test_a_root_says_how_many_rows_are_not_null(
 
 
 def test_every_node_is_what_the_one_above_says(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One bit of any node, or a node in the place of another, is found by whoever reads that way."""
+    """A flipped bit, a truncation or a swap of any manifest node is found on reading."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)
     root = manifests.write("ds_1", shape_of(20), new_blocks(20))
@@ -87,7 +87,7 @@ def test_every_node_is_what_the_one_above_says(objects: FolderStore, monkeypatch
 
 
 def test_no_other_node_is_a_root(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A database that names a node from inside a tree names no rows, however short that node is."""
+    """The name of a node inside a tree is not accepted as a root, however short that node is."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)
     root = manifests.write("ds_1", shape_of(17), new_blocks(17))
@@ -100,7 +100,7 @@ def test_no_other_node_is_a_root(objects: FolderStore, monkeypatch: pytest.Monke
 
 
 def test_a_node_is_read_once(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is asked of a tree, each of its nodes comes from the store once: from a bucket that is a request."""
+    """Each node of a tree is read from the store once, as a read from a bucket costs a request."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)
     root = manifests.write("ds_1", shape_of(20), new_blocks(20))

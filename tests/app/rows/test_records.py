@@ -1,4 +1,4 @@
-"""The check values of records: who gets them, and how they are verified a portion at a time."""
+"""Check values of records, and their verification in portions."""
 
 import datetime
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def _damage(installation: Installation, dataset_id: str) -> str | None:
 
 
 def test_a_check_value_tells_everything_apart(installation: Installation) -> None:
-    """Another key, dataset, slot or person, or nobody in particular, has another; it is the same each time."""
+    """The check value depends on the key, dataset, slot and person, including no person, and is deterministic."""
     one, other = installation.keys.record_key("ds_1"), installation.keys.record_key("ds_2")
     of = [
         (one, 3, b"sub_a"),
@@ -41,7 +41,7 @@ def test_a_check_value_tells_everything_apart(installation: Installation) -> Non
 
 
 def test_every_record_is_stored_with_its_check_value(installation: Installation, new_dataset: Make) -> None:
-    """An upload's are, and they hold; without one a record is damaged, and so with another's."""
+    """Records of an upload have valid check values; a record without one, or with another's, is damaged."""
     dataset_id = new_dataset(rows=30)["id"]
     assert _damage(installation, dataset_id) is None
     with installation.database.writing() as session:
@@ -53,7 +53,8 @@ def test_every_record_is_stored_with_its_check_value(installation: Installation,
 
 
 def test_all_are_verified_once_a_round(installation: Installation) -> None:
-    """Each portion goes on where the last one ended, over all datasets; after the last nothing is due for an hour."""
+    """Each portion continues where the last one ended, over all datasets; after the last one nothing is due for an
+    hour."""
     a, b = "ds_1", "ds_2"
     with installation.database.writing() as session:
         for dataset_id in (a, b):
@@ -76,7 +77,7 @@ def test_all_are_verified_once_a_round(installation: Installation) -> None:
 
 
 def test_a_record_that_is_gone_is_damage(installation: Installation, new_dataset: Make) -> None:
-    """One that nobody erased is missed by its dataset's count, by the round and by whoever rechecks."""
+    """A lost record is found by the dataset's count, by the periodic check and by a recheck."""
     dataset_id = new_dataset(rows=30)["id"]
     with installation.database.writing() as session:
         session.execute(sa.delete(Record).where(Record.slot == 29))
@@ -88,7 +89,7 @@ def test_a_record_that_is_gone_is_damage(installation: Installation, new_dataset
 
 
 def test_a_portion_finds_what_lies_before_the_first_slot(installation: Installation, new_dataset: Make) -> None:
-    """A slot that became negative is looked at too, and the damage is noted once."""
+    """A portion also checks a slot that became negative, and records the damage once."""
     dataset_id = new_dataset(rows=30)["id"]
     with installation.database.writing() as session:
         session.execute(sa.update(Record).where(Record.slot == 3).values(slot=-5))

@@ -1,4 +1,4 @@
-"""What holds of rows at rest, in a folder and in a bucket alike."""
+"""Rows at rest, in a folder and in a bucket."""
 
 import datetime
 import errno
@@ -223,7 +223,7 @@ def test_nothing_is_destroyed_under_a_reader(store: RowStore, root: str, new_sto
 
 
 def test_the_lock_of_rows_that_were_deleted(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """A process that waited while rows and their lock were deleted has exclusive access to the rows that are there
+    """A process that waited while rows and their lock were deleted has exclusive access to the rows that exist
     afterwards."""
     entered = threading.Event()
 

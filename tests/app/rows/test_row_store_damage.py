@@ -1,4 +1,4 @@
-"""Damage to rows at rest, in a folder and in a bucket alike: it is found and named, and an absence is none."""
+"""Damage to rows at rest, in a folder and in a bucket, is found and named; an unavailable store is not damage."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tests.stored import flipped
 
 
 def test_rows_in_another_order_are_damaged(store: RowStore, root: str, objects: ObjectStore) -> None:
-    """The root names the order of the rows: blocks that change places, in the tree or where they lie, are told."""
+    """Blocks that are swapped, in the tree or in the store, are damage, as the root fixes the order of rows."""
     node = next(name for name in objects.names() if root in name)
     was = objects.get(node)
     size = BLOCK_ID + 8  # with how many of its rows are not null
@@ -34,7 +34,7 @@ def test_rows_in_another_order_are_damaged(store: RowStore, root: str, objects: 
 
 
 def _only(tmp_path: Path, objects: ObjectStore, what: str) -> str:
-    """The name of an object, or of a key file, of the second block or of the manifest."""
+    """Return the name of an object, or of a key file, of the second block or of the manifest."""
     wanted = ".node" if what == "manifest" else ".00000001-"
     return next(name for name in objects.names() if wanted in name)
 
@@ -56,7 +56,8 @@ def _only(tmp_path: Path, objects: ObjectStore, what: str) -> str:
 def test_damage_is_found_and_named(
     store: RowStore, root: str, objects: ObjectStore, tmp_path: Path, what: str, kind: DamageKind, block: int | None
 ) -> None:
-    """One bit of any file that rows are kept in, or that file gone, and nobody opens them, however often they try."""
+    """A flipped bit in a file that holds rows, or a lost file, is reported as damage on every attempt to open the
+    rows."""
     name = _only(tmp_path, objects, what.partition(" ")[0])
     key = tmp_path / "keys" / f"{name.removesuffix('.sealed')}.key"
     match what:
@@ -86,7 +87,7 @@ def test_damage_is_found_and_named(
 
 
 def test_a_block_of_another_count_is_damaged(store: RowStore, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that opens, and has another number of rows that are not null than its root says, is damage."""
+    """A block that opens but has another number of non-null rows than its root states is damage."""
     put = RowStore._put
     with monkeypatch.context() as patch:
         patch.setattr(RowStore, "_put", lambda *given: put(*given)._replace(records=BLOCK_ROWS))
@@ -97,7 +98,7 @@ def test_a_block_of_another_count_is_damaged(store: RowStore, root: str, monkeyp
 
 
 def test_a_root_that_is_none(store: RowStore, root: str) -> None:
-    """A database that names another root, or something that is no root, is damaged too."""
+    """A database that names another root, or an invalid one, is damaged too."""
     for other in ("0" * 64, root[:-1] + ("0" if root[-1] != "0" else "1"), "no root", root[:-1]):
         with pytest.raises(DatasetDamaged) as found:
             store.check("ds_1", other)
@@ -107,7 +108,7 @@ def test_a_root_that_is_none(store: RowStore, root: str) -> None:
 def test_another_key_encryption_key_damages_nothing(
     store: RowStore, root: str, tmp_path: Path, key_encryption: KeyEncryptionFile
 ) -> None:
-    """While the key-encryption key is away, or is another one, rows do not open, and they do again when it is back."""
+    """Rows do not open while the key-encryption key is missing or another one, and open again when it is back."""
     [kek] = tmp_path.rglob("kek")
     right = kek.read_text()
     for wrong in ("0" * 64, "not a key"):
@@ -119,7 +120,7 @@ def test_another_key_encryption_key_damages_nothing(
 
 
 def test_a_folder_that_is_not_there_damages_nothing(tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
-    """A store that cannot be reached is no damage: whoever asks tries again."""
+    """A store that cannot be reached is not damage; a later check succeeds."""
     objects = FolderStore(tmp_path / "blocks")
     objects.check()
     sealed = SealedStore(objects, keys=tmp_path / "keys", key_encryption=key_encryption)

@@ -1,4 +1,4 @@
-"""Edits of rows at rest, in a folder and in a bucket alike: what they write, and what is destroyed after them."""
+"""Edits of rows at rest, in a folder and in a bucket: what they write, and what is destroyed after them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ FILLED = (3, 4, 5, BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 6)
 
 
 def test_a_root_is_a_function_of_no_row(store: RowStore, root: str) -> None:
-    """The same rows again have another root, and so have rows that were changed and changed back."""
+    """The same rows written again have another root, and so have rows that were changed and changed back."""
     with store.writing("ds_2") as writer:
         writer.write(*batch_of(5))
         writer.write(*batch_of(NUM_SLOTS - 5, seed=1))
@@ -30,8 +30,8 @@ def test_a_root_is_a_function_of_no_row(store: RowStore, root: str) -> None:
 
 
 def test_slots_become_null(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """Under the new root the chosen slots are zero and the others keep their bits; under the old one nothing changed;
-    where all is null already the root stays."""
+    """Under the new root the chosen slots are zero and the others keep their bits; the old root is unchanged, and the
+    root stays if all chosen slots are null already."""
     before, labels = rows_of(store, root)
     after = store.edit("ds_1", root, null=TOUCHED)
     np.testing.assert_array_equal(rows_of(new_store(), root)[0], before)
@@ -43,7 +43,7 @@ def test_slots_become_null(store: RowStore, root: str, new_store: Callable[..., 
 
 
 def test_only_touched_blocks_are_written(store: RowStore, root: str, objects: ObjectStore) -> None:
-    """An edit writes the blocks that it changes and the way to them, and reads no other."""
+    """An edit writes the blocks that it changes and the nodes above them, and reads no others."""
     before = objects.names().keys()
     victim = next(name for name in before if ".00000001-" in name)
     objects.put(victim, b"damaged")
@@ -52,8 +52,8 @@ def test_only_touched_blocks_are_written(store: RowStore, root: str, objects: Ob
 
 
 def test_what_was_replaced_cannot_be_opened(store: RowStore, root: str, tmp_path: Path) -> None:
-    """Once the new root is on record, the keys of what only the old one names are destroyed, and what both name stays;
-    so does what a run after this one writes meanwhile."""
+    """Once the new root is recorded, the keys of what only the old root names are destroyed, while shared objects and
+    those that a later run writes meanwhile stay."""
     after = store.edit("ds_1", root, null=[1])
     beside = store.edit("ds_1", after, null=[2])
     store.destroy_replaced("ds_1", before=root, after=after)
@@ -72,7 +72,7 @@ def test_what_was_replaced_cannot_be_opened(store: RowStore, root: str, tmp_path
 
 
 def test_a_manifest_cut_short_by_a_crash_is_swept(store: RowStore, root: str, tmp_path: Path) -> None:
-    """The file of a manifest that a killed process was writing to a folder goes when the rows are settled."""
+    """The file of a manifest that a killed process was writing to a folder is removed when the rows are settled."""
     left = tmp_path / "blocks" / ".unfinished" / f"ds_1.{'0' * 64}.node.34a09c37"
     left.write_bytes(b"half a node")
     with store.alone("ds_1"):
@@ -82,7 +82,7 @@ def test_a_manifest_cut_short_by_a_crash_is_swept(store: RowStore, root: str, tm
 
 
 def test_what_was_put_back_is_found_and_swept(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
-    """Blocks and keys of an older copy are named by no root: they are seen, opened by nobody, and destroyed."""
+    """Blocks and keys of an older copy, which no root names, are found, not opened, and destroyed."""
     old_objects = {name: objects.get(name) for name in objects.names()}
     old_keys = {path: path.read_bytes() for path in (tmp_path / "keys").iterdir()}
     after = store.edit("ds_1", root, null=[1])
@@ -103,7 +103,7 @@ def test_what_was_put_back_is_found_and_swept(store: RowStore, root: str, object
 
 @pytest.mark.parametrize("slot", [-1, NUM_SLOTS])
 def test_a_slot_outside_changes_nothing(store: RowStore, root: str, objects: ObjectStore, slot: int) -> None:
-    """A slot that does not exist is an error before anything is written."""
+    """A slot that does not exist raises an error before anything is written."""
     before = objects.names().keys()
     with pytest.raises(IndexError):
         store.edit("ds_1", root, null=[0, slot])
@@ -115,8 +115,8 @@ def _of(rows_id: str, root: str, slots: range | tuple[int, ...]) -> Filling:
 
 
 def test_a_batch_fills_slots(store: RowStore, root: str) -> None:
-    """The rows of a batch are in their slots in its order but for those that end null, and everything else is what it
-    was; where all is so already the root stays."""
+    """The rows of a batch fill their slots in order, except those that end null, and everything else is unchanged; if
+    all is so already the root stays."""
     before, _ = rows_of(store, root)
     batch = batch_of(len(FILLED), seed=7)
     with store.writing("add_1") as writer:
@@ -135,7 +135,7 @@ def test_a_batch_fills_slots(store: RowStore, root: str) -> None:
 
 
 def test_a_large_batch_fills_slots(store: RowStore, root: str) -> None:
-    """A batch of more than a block goes into slots here and there."""
+    """A batch of more than a block fills scattered slots."""
     batch = batch_of(BLOCK_ROWS + 100, seed=7)
     with store.writing("add_1") as writer:
         writer.write(*batch)
@@ -154,7 +154,7 @@ def test_a_batch_that_does_not_fit(store: RowStore, root: str, slots: tuple[int,
 
 
 def test_a_root_says_how_many_rows_are_not_null(store: RowStore, root: str) -> None:
-    """A root counts the rows that are not null, and an edit brings the count along."""
+    """A root counts its non-null rows, and an edit updates the count."""
     assert store.count("ds_1", root) == NUM_SLOTS
     nulled = store.edit("ds_1", root, null=TOUCHED)
     assert store.count("ds_1", nulled) == NUM_SLOTS - len(TOUCHED)

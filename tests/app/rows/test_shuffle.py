@@ -17,7 +17,7 @@ PLACE = np.dtype([("place", "<i8")])
 
 
 def order_of(folder: Path, pieces: list[int], *, parts: int, held_bytes: int = uploads.HELD_BYTES) -> list[int]:
-    """The order that rows 0, 1, ... leave in which come so many at a time."""
+    """Return the order in which rows 0, 1, ... leave a shuffle that they enter in pieces of the given sizes."""
     with Shuffle(folder, most_bytes=parts, part_bytes=1, held_bytes=held_bytes) as rows:
         first = 0
         for size in pieces:
@@ -30,15 +30,15 @@ def order_of(folder: Path, pieces: list[int], *, parts: int, held_bytes: int = u
 def test_every_row_comes_out_once(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[int], parts: int, held_bytes: int
 ) -> None:
-    """Whatever was put away in the file, and when, every row is there once."""
+    """A shuffle returns every row exactly once, whatever part of it was written to the file."""
     order = order_of(tmp_path_factory.getbasetemp(), pieces, parts=parts, held_bytes=held_bytes)
     assert sorted(order) == list(range(sum(pieces)))
 
 
 @pytest.mark.parametrize(("parts", "held_bytes"), [(1, 1000), (3, 1000), (3, 10)])
 def test_all_orders_are_equally_likely(tmp_path: Path, parts: int, held_bytes: int) -> None:
-    """Of four rows that come by two, each of the 24 orders is seen equally often: a chi-square test that fails what is
-    right less than once in ten million times, in whatever way the rows went."""
+    """Each of the 24 orders of four rows that come by two is equally likely, by a chi-square test with a false alarm
+    rate of less than one in ten million, whether the rows were held in memory or in the file."""
     times = 2400
     seen = Counter(tuple(order_of(tmp_path, [2, 2], parts=parts, held_bytes=held_bytes)) for _ in range(times))
     assert seen.keys() <= set(permutations(range(4)))
@@ -47,7 +47,7 @@ def test_all_orders_are_equally_likely(tmp_path: Path, parts: int, held_bytes: i
 
 
 def test_nothing_is_left_in_the_folder(tmp_path: Path) -> None:
-    """What is put away has no name, and a small upload needs no file at all."""
+    """A shuffle's file has no name, and a small upload needs no file at all."""
     with Shuffle(tmp_path / "nowhere", most_bytes=2**30) as rows:
         rows.add(np.arange(1000).view(PLACE))
         assert len(list(rows.shuffled())) > 1

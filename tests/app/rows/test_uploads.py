@@ -1,4 +1,4 @@
-"""Which slots the rows of an upload land in, and whose they are said to be."""
+"""Slots of uploaded rows, and the people recorded for them."""
 
 import io
 from collections.abc import Callable
@@ -27,8 +27,8 @@ ROWS = 10_000
 
 @pytest.fixture
 def sorted_by_label(gateway: TestClient) -> dict[str, Any]:
-    """A dataset from a file of which the first half is of one class and the second of the other; every row is told
-    from all others by its first feature."""
+    """Upload a file whose first half is of one class and second half of the other; each row is identified by its first
+    feature."""
     x = np.column_stack((np.linspace(1, 2, ROWS), np.ones(ROWS)))
     arrays = {"x": x, "y": np.arange(ROWS) * 2 // ROWS, "subject": np.array([f"p{row}" for row in range(ROWS)])}
     file = io.BytesIO()
@@ -43,8 +43,8 @@ def sorted_by_label(gateway: TestClient) -> dict[str, Any]:
 def test_a_file_that_is_sorted_by_label_arrives_mixed(
     installation: Installation, sorted_by_label: dict[str, Any]
 ) -> None:
-    """Every hundredth of the slots has both classes, six and a half standard deviations from their shares at most; a
-    right permutation fails this less than once in ten million times."""
+    """Every hundredth of the slots has both classes, within six and a half standard deviations of their shares; a
+    correct permutation fails this less than once in ten million times."""
     labels = rows_of(installation, sorted_by_label["id"]).labels
     of_one_class = labels.reshape(100, -1).sum(axis=1)
     assert labels.sum() == ROWS // 2
@@ -52,7 +52,7 @@ def test_a_file_that_is_sorted_by_label_arrives_mixed(
 
 
 def test_two_uploads_of_one_file_get_other_slots(installation: Installation, new_dataset: Make) -> None:
-    """The permutation is drawn anew each time."""
+    """The permutation is drawn again for each upload of the same file."""
     people = [f"p{row}" for row in range(40)]
     one, other = new_dataset(rows=40)["id"], new_dataset(rows=40)["id"]
     assert slots_of(installation, one, *people) != slots_of(installation, other, *people)
@@ -69,7 +69,7 @@ def test_records_name_the_slots_that_rows_landed_in(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each person's record has their row's slot; who is forgotten leaves exactly their row null."""
+    """Each person's record has their row's slot; forgetting a person nulls exactly their row."""
     if held == "in files":
         monkeypatch.setattr(uploads.Shuffle.__init__, "__kwdefaults__", {"part_bytes": 2**20, "held_bytes": 0})
         monkeypatch.setattr(uploads, "_HELD", 100)
@@ -85,7 +85,7 @@ def test_records_name_the_slots_that_rows_landed_in(
 
 
 def test_rows_that_are_left_out_leave_no_gap(installation: Installation, gateway: TestClient, forget: Make) -> None:
-    """Of rows of people who are suppressed there is neither a slot nor a record; the others correspond."""
+    """Rows of suppressed people get neither a slot nor a record; the other rows correspond to their records."""
     forget("p3")
     file = io.BytesIO()
     x = np.column_stack((np.arange(1.0, 21), np.ones(20)))

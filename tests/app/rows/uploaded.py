@@ -1,4 +1,4 @@
-"""Small uploads of every kind that are accepted, for tests that break them, and the rows that come of them."""
+"""Small accepted uploads of every kind, for tests that break them, and the rows they produce."""
 
 import io
 from typing import Any

@@ -1,4 +1,4 @@
-"""Fixtures: runs claimed as the worker claims them, runs that fail, a live model."""
+"""Fixtures: runs claimed like a worker's, failing runs, a live model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ Claim = Callable[..., ClaimedRun | None]
 
 @pytest.fixture
 def claim(installation: Installation) -> Claim:
-    """Claim the next run, as the worker does."""
+    """Claim the next run like a worker."""
 
     def claimed(*, worker: str = "w", lease_seconds: float = 30.0, max_requests: int = 100) -> ClaimedRun | None:
         with installation.database.writing() as session:
@@ -28,7 +28,7 @@ def claim(installation: Installation) -> Claim:
 
 @pytest.fixture
 def fail(installation: Installation) -> Callable[[ClaimedRun | None], None]:
-    """Let a run fail, and let its back-off be over."""
+    """Fail a run and end its back-off."""
 
     def failed(claimed: ClaimedRun | None) -> None:
         assert claimed
@@ -41,7 +41,7 @@ def fail(installation: Installation) -> Callable[[ClaimedRun | None], None]:
 
 @pytest.fixture
 def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A dataset of 60 people with one row each, and its live model."""
+    """Return a dataset of 60 people with one row each, and its live model."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1

@@ -1,4 +1,4 @@
-"""Rows that come to a dataset end every chain on it: nothing is unlearned over them, and whoever asks is found."""
+"""Rows added to a dataset end every chain on it: nothing is unlearned across them, and the people in them are found."""
 
 import datetime
 from collections.abc import Callable
@@ -31,7 +31,7 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def add(gateway: TestClient) -> Callable[..., str]:
-    """Add people to a dataset; returns the id of the addition."""
+    """Return a function that adds people to a dataset and returns the id of the addition."""
 
     def send(dataset_id: str, *subjects: str) -> str:
         files = {"file": ("p.npz", people(*subjects))}
@@ -44,7 +44,7 @@ def add(gateway: TestClient) -> Callable[..., str]:
 
 @pytest.fixture
 def live(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """A model that has unlearned two of twenty people."""
+    """Return a model that has unlearned two of twenty people."""
     model = new_model(new_dataset(rows=20)["id"], noise_scale=0.05)
     assert work() == 1
     for subject in ("p3", "p4"):
@@ -64,7 +64,7 @@ def test_a_claim_takes_batches_first(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
     """Batches get the next revision and erasures the one after it; the run is from scratch at the last revision, and
-    knows its slots."""
+    has the slots of both."""
     addition = add(live["dataset_id"], "new1", "new2")
     slots = slots_of(installation, live["dataset_id"], "new1", "new2")
     forget("new1")
@@ -81,7 +81,7 @@ def test_a_claim_takes_batches_first(
 def test_a_lost_claim_leads_to_relearning_alone(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
-    """However often a worker dies after it claimed a batch, the next run starts from scratch and writes the batch
+    """If a worker dies after it claimed a batch, even repeatedly, the next run learns from scratch and writes the batch
     again."""
     add(live["dataset_id"], "new1")
     slots = slots_of(installation, live["dataset_id"], "new1")
@@ -97,7 +97,7 @@ def test_a_lost_claim_leads_to_relearning_alone(
 def test_no_chain_continues_past_an_addition(
     installation: Installation, live: dict[str, Any], forget: Make, add: Callable[..., str]
 ) -> None:
-    """A run that would continue a chain from before an addition is refused at publication, whoever planned it."""
+    """Publication refuses a run that would continue a chain from before an addition, whatever planned it."""
     forget("p7")
     claimed = _claim(installation)
     assert claimed.kind == "unlearn"
@@ -261,9 +261,9 @@ def test_a_damaged_batch_is_dropped_alone(
     work: Callable[[], int],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """One damaged addition is dropped, which the audit log and the log say; its people are not held any more, and its
-    batch is destroyed before anybody in it counts as erased. Other additions and erasures of the dataset go on, also
-    of people whose rows a lost run had claimed."""
+    """A damaged addition is dropped, which the audit log and the log record; its people are no longer held, and its
+    batch is destroyed before any of them counts as erased. Other additions and erasures of the dataset continue, also
+    for people whose rows a lost run had claimed."""
     dataset = live["dataset_id"]
     for subject in ("p8", "p9"):
         forget(subject)
@@ -306,7 +306,7 @@ def test_a_damaged_batch_is_dropped_alone(
 def test_a_missing_batch_stops_the_dataset(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], settings: Settings, get: Get
 ) -> None:
-    """A batch of which a file is missing, as where rows were put back from another moment, is not dropped."""
+    """A batch with a missing file, as after rows were put back from another moment, is not dropped."""
     addition = add(live["dataset_id"], "new1")
     [block] = (settings.data_dir / "blocks").glob(f"{addition}.*.sealed")
     block.unlink()

@@ -1,4 +1,4 @@
-"""What a run costs however old its model is and however many rows there are."""
+"""The cost of a run does not grow with the age of its model or the number of rows."""
 
 import threading
 from collections.abc import Callable
@@ -17,7 +17,7 @@ AGE = 2000
 
 
 def grow_old(installation: Installation, model_id: str) -> None:
-    """Let the model's only version be the last of many, each made by a run of its own."""
+    """Turn the model's only version into the last of many, each made by its own run."""
     with installation.database.writing() as session:
         version = session.scalars(sa.select(Version).where(Version.model_id == model_id)).one()
         run, model = session.get_one(Run, version.run_id), session.get_one(Model, model_id)
@@ -52,7 +52,8 @@ def grow_old(installation: Installation, model_id: str) -> None:
 def forgotten(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> Callable[..., tuple[int, str]]:
-    """Forget somebody of a dataset of so many rows, and say how many statements that took, and what was signed."""
+    """Return a function that forgets a person of a dataset of so many rows, and returns the number of statements and
+    the signed certificate."""
 
     def measured(*, rows: int, is_old: bool = False) -> tuple[int, str]:
         dataset = new_dataset(rows=rows)
@@ -78,8 +79,8 @@ def forgotten(
 
 
 def test_a_run_takes_as_many_statements_whatever_its_age(forgotten: Callable[..., tuple[int, str]]) -> None:
-    """Neither two thousand requests before it nor ten times the rows make a run ask the database more often, and what
-    it signs is a few hundred bytes longer for the runs that still count."""
+    """Neither two thousand earlier requests nor ten times the rows increase the number of statements of a run, and its
+    signed statement grows only by a few hundred bytes for the runs that still count."""
     asked, young = forgotten(rows=30)
     of_many, _ = forgotten(rows=300)
     of_old, old = forgotten(rows=30, is_old=True)

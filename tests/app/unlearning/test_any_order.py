@@ -1,4 +1,4 @@
-"""Rows that come, people who are forgotten and runs that are cut off, in any order."""
+"""Added rows, forgotten people and interrupted runs, in any order."""
 
 import shutil
 from collections.abc import Iterator
@@ -36,12 +36,12 @@ DIES_AT = ("edit", "commit_rows", "destroy_replaced", "delete", "confirm_edited"
 
 
 class Killed(BaseException):
-    """Stands for the death of a worker: nothing after it runs."""
+    """Raised to simulate the death of a worker, after which nothing runs."""
 
 
 @contextmanager
 def _dying_after(name: str) -> Iterator[None]:
-    """The worker dies after the first call of this function in the block, and its transaction is lost."""
+    """Make the worker die after the first call of this function in the block, so that its transaction is lost."""
     owner: Any = RowStore if hasattr(RowStore, name) else unlearning
     original = getattr(owner, name)
 
@@ -72,7 +72,7 @@ class Story:
         self.work()
 
     def add(self, count: int) -> None:
-        """New people, one of them with two rows."""
+        """Add new people, one of them with two rows."""
         free = SLOTS - self.occupied
         names = [f"n{next(self.names)}" for _ in range(count)]
         answer = self.client.post(
@@ -93,7 +93,7 @@ class Story:
         self.asked[subject] = answer.json()["id"]
 
     def come_back(self, which: int) -> None:
-        """Rows of a forgotten person are refused until the suppression is lifted, then added."""
+        """Check that rows of a forgotten person are refused until the suppression is lifted, and then added."""
         gone = sorted(subject for subject in self.asked.keys() - self.held.keys() if self._is_forgotten(subject))
         if not gone or self.occupied == SLOTS:
             return
@@ -111,7 +111,7 @@ class Story:
         return bool(request["status"] == "completed")
 
     def die(self, name: str) -> None:
-        """A worker dies in its next run, if it comes so far; its lease ends."""
+        """Make a worker die in its next run, if it gets that far, and end its lease."""
         with _dying_after(name):
             try:
                 runner.run_next(self.at, worker="mortal")
@@ -160,7 +160,7 @@ class Story:
 @hypothesis.settings(max_examples=12, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(data=st.data())
 def test_any_order_of_events(set_up_once: Any, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Whatever is added, forgotten and killed in which order, on disk is who must be and the ledger verifies."""
+    """After additions, requests and kills in any order, the rows on disk are those expected and the ledger verifies."""
     folder = tmp_path_factory.mktemp("story") / "data"
     shutil.copytree(set_up_once, folder)
     settings = Settings(data_dir=folder, lease_seconds=60.0, calls_per_minute=0)

@@ -1,4 +1,4 @@
-"""Models may let requests wait for each other: for so many, for so long, and never into the week before a deadline."""
+"""Models may batch requests up to a number and a time, but never into the week before a deadline."""
 
 import datetime
 from collections.abc import Callable
@@ -20,7 +20,7 @@ HOUR = 3600
 
 @pytest.fixture
 def older(installation: Installation) -> Callable[..., None]:
-    """Move all requests so far back in time that they were made, or are due, at another moment."""
+    """Move all requests back in time so that they were made, or are due, at another moment."""
 
     def move(**by: datetime.timedelta) -> None:
         with installation.database.writing() as session:
@@ -40,7 +40,7 @@ def statuses(get: Get, *requests: dict[str, Any]) -> list[str]:
 def test_requests_wait_until_there_are_enough(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """With batching of three requests, two wait and the third brings all of them into one run."""
+    """A model that batches three requests lets two wait and serves all three in one run."""
     model = new_model(new_dataset()["id"], batching={"max_requests": 3, "max_wait_seconds": HOUR})
     assert model["batching"] == {"max_requests": 3, "max_wait_seconds": HOUR}
     work()
@@ -56,7 +56,7 @@ def test_requests_wait_until_there_are_enough(
 def test_a_request_waits_no_longer_than_it_may(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], older: Any
 ) -> None:
-    """When the oldest request has waited for max_wait_seconds, all that wait are served."""
+    """When the oldest request has waited for max_wait_seconds, all waiting requests are served."""
     new_model(new_dataset()["id"], batching={"max_wait_seconds": HOUR})
     work()
     first = forget("p1")
@@ -77,7 +77,7 @@ def test_a_deadline_ends_the_waiting(
     work: Callable[[], int],
     older: Any,
 ) -> None:
-    """A week before the first of them is due, requests are served, whatever the batching."""
+    """Requests are served a week before the first of them is due, whatever the batching."""
     new_model(new_dataset()["id"], batching={"max_requests": 1000, "max_wait_seconds": 30 * 24 * HOUR})
     work()
     request = forget("p1")
@@ -93,7 +93,8 @@ def test_a_deadline_ends_the_waiting(
 def test_each_model_has_its_own_patience(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], older: Any
 ) -> None:
-    """On one dataset a model without batching runs at once, and so are the rows erased; the patient one runs later."""
+    """A model without batching runs at once, which erases the rows; a model of the same dataset with batching runs
+    later."""
     dataset = new_dataset()
     prompt = new_model(dataset["id"])
     patient = new_model(dataset["id"], batching={"max_wait_seconds": HOUR})
@@ -111,7 +112,7 @@ def test_each_model_has_its_own_patience(
 def test_learning_does_not_wait(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model that must learn does so at once and takes along who waits on its dataset."""
+    """A model that must learn does so at once and serves the requests that wait on its dataset."""
     dataset = new_dataset()
     new_model(dataset["id"], batching={"max_wait_seconds": HOUR})
     work()
@@ -126,6 +127,6 @@ def test_learning_does_not_wait(
 
 @each("batching", [{"max_requests": 0}, {"max_wait_seconds": -1}, {"max_wait_seconds": 31 * 86400}, {"other": 1}])
 def test_unusable_batching_is_refused(gateway: TestClient, new_dataset: Make, batching: dict[str, int]) -> None:
-    """Numbers out of range and unknown names are 422."""
+    """Batching numbers out of range and unknown names return 422."""
     body = {"name": "m", "dataset_id": new_dataset()["id"], "batching": batching}
     assert gateway.post("/v1/models", json=body).status_code == 422

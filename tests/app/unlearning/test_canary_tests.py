@@ -1,4 +1,4 @@
-"""Canary tests of runs: what is planned, and what is not published."""
+"""Canary tests of runs: plans, and runs that are not published."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +26,7 @@ Claim = Callable[[], ClaimedRun]
 
 @pytest.fixture
 def claim(installation: Installation) -> Claim:
-    """Claim the next run, which there is."""
+    """Claim the next run, which must exist."""
 
     def claimed() -> ClaimedRun:
         with installation.database.writing() as session:
@@ -39,14 +39,14 @@ def claim(installation: Installation) -> Claim:
 
 @pytest.fixture
 def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """A live model of 60 people."""
+    """Return a live model of 60 people."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     return model
 
 
 def publish(installation: Installation, claimed: ClaimedRun, observed: Observed | None) -> None:
-    """Publish a version as the worker does after the chain has run; the rows are already erased."""
+    """Publish a version like a worker after the chain has run; the rows are already erased."""
     assert claimed.mechanism
     with installation.database.writing() as session:
         unlearning.publish(
@@ -65,7 +65,8 @@ def publish(installation: Installation, claimed: ClaimedRun, observed: Observed 
 def test_lanes_go_through_what_the_run_goes_through(
     installation: Installation, gateway: Any, live: dict[str, Any], forget: Make, claim: Claim, work: Callable[[], int]
 ) -> None:
-    """A run that continues has lanes that carry all steps since the model last began; one from scratch has new ones."""
+    """A run that continues has lanes that carry all steps since the model last began; a run from scratch has new
+    lanes."""
     learned = live["mechanism"]["learn_steps"]
     forget("p1")
     work()
@@ -104,8 +105,8 @@ def test_what_a_canary_test_refutes_is_not_published(
     observe: Callable[[CanaryPlan, Mechanism | None], Observed | None],
     refusal: type[Exception],
 ) -> None:
-    """Without its audit, with another one, or with one that found something a run publishes nothing; the request stays
-    open, and is completed by the next run."""
+    """A run whose audit is missing, differs or found something publishes nothing; the request stays open, and the next
+    run completes it."""
     request = forget("p1")
     claimed = claim()
     assert claimed.audit
@@ -124,7 +125,7 @@ def test_what_a_canary_test_refutes_is_not_published(
 
 
 def test_rows_are_counted(installation: Installation, live: dict[str, Any], forget: Make, claim: Claim) -> None:
-    """A run that read another number of records than are on record is not what was planned."""
+    """A run that read another number of records than recorded does not match its plan."""
     forget("p1")
     claimed = claim()
     assert claimed.audit

@@ -1,4 +1,4 @@
-"""Deletions go before learning, whoever asks for what."""
+"""Deletions go before learning, in any order of arrival."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ def claim(installation: Installation) -> Claim:
 def test_a_worker_that_only_forgets_leaves_learning_alone(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
-    """For who takes deletions alone nothing is due while models wait to learn; a request of theirs is."""
+    """A worker for deletions only finds no work while models wait to learn, but serves a request."""
     new_model(new_dataset("waits")["id"])
     with installation.database.reading() as session:
         assert queue.anything_to_do(session)
@@ -44,8 +44,7 @@ def test_a_worker_that_only_forgets_leaves_learning_alone(
 def test_a_model_with_somebody_to_forget_goes_before_one_that_only_learns(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
-    """Of the models of a dataset, one that was made after everybody was erased learns after the others have forgotten
-    them."""
+    """A model that was made after the rows were erased learns after the dataset's other models have forgotten."""
     dataset = new_dataset()
     first, second = new_model(dataset["id"]), new_model(dataset["id"])
     while runner.run_next(installation, worker="w"):
@@ -62,7 +61,7 @@ def test_a_model_with_somebody_to_forget_goes_before_one_that_only_learns(
 def test_learning_that_honours_a_deletion_gives_way_to_none(
     new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
-    """A run from scratch gives way unless somebody who asked to be forgotten waits for it."""
+    """A run from scratch gives way unless a deletion request waits for it."""
     new_model(new_dataset("nobody asked")["id"])
     claimed = claim()
     assert claimed
@@ -78,8 +77,8 @@ def test_learning_that_honours_a_deletion_gives_way_to_none(
 def test_a_learning_run_gives_way_and_goes_on(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """A worker that has begun to learn does a deletion of another dataset in the middle of it, and publishes both, the
-    deletion first; nothing is learned twice."""
+    """A worker that has begun to learn does a deletion of another dataset in between, and publishes both, the deletion
+    first; no step is learned twice."""
     asked = new_dataset("asked")
     new_model(asked["id"])
     assert runner.run_next(installation, worker="w")
@@ -97,7 +96,8 @@ def test_a_learning_run_gives_way_and_goes_on(
 def test_a_worker_that_dies_while_its_learning_stands_still_loses_both(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, claim: Claim
 ) -> None:
-    """The run that stood still and the one that it let go first are both handed back, and both are done."""
+    """If a worker dies while its learning is suspended for a deletion, both runs are handed back and both are
+    repeated."""
     new_model(new_dataset("to learn")["id"])
     assert claim()
     asked = new_dataset("asked")

@@ -1,4 +1,4 @@
-"""Runs that fail, or whose worker dies: handed back, tried again, and told to whoever waits."""
+"""Runs that fail or whose worker dies are handed back, repeated and reported to the waiting requests."""
 
 import datetime
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Claim = Callable[..., ClaimedRun | None]
 def test_a_failed_run_backs_off_and_is_tried_again(
     claim: Claim, live: Any, forget: Make, get: Get, installation: Installation
 ) -> None:
-    """A run that fails by itself is tried again after 0.5 s, then 1 s, 2 s and so on up to a minute; nobody loses."""
+    """A failed run is repeated after 0.5 s, then 1 s, 2 s and so on up to a minute, and nothing is lost."""
     request = forget("p3")
     pauses = []
     for _ in range(10):
@@ -53,8 +53,8 @@ def test_a_failed_run_backs_off_and_is_tried_again(
 def test_who_waits_is_told_twice_that_a_run_failed(
     claim: Claim, fail: Callable[[ClaimedRun | None], None], live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A request whose runs fail says why, and then that they are tried until one succeeds; however often they fail
-    after that, it says no more before it is completed."""
+    """A request whose runs fail reports the reason, and then that they are repeated until one succeeds; later failures
+    are not reported before it completes."""
     request = forget("p3")
     for _ in range(5):
         fail(claim())
@@ -73,7 +73,7 @@ def test_who_waits_is_told_twice_that_a_run_failed(
 
 
 def _confirm_by_an_erase_run(claim: Claim, installation: Installation) -> None:
-    """While the model backs off, the rows that nobody has nulled yet are erased without it."""
+    """Erase the rows that are not nulled yet without the model, while it backs off."""
     claimed = claim()
     if claimed is None:
         return
@@ -86,7 +86,7 @@ def _confirm_by_an_erase_run(claim: Claim, installation: Installation) -> None:
 def test_a_model_that_never_learns_ends_failed(
     claim: Claim, fail: Callable[[ClaimedRun | None], None], new_dataset: Make, new_model: Make, get: Get, gateway: Any
 ) -> None:
-    """A first learning run that fails three times ends in `failed`, is not tried again, and can be asked for again."""
+    """A first learning run that fails three times ends in `failed`, is not repeated, and can be requested again."""
     model = new_model(new_dataset()["id"])
     for _ in range(2):
         fail(claim())
@@ -114,7 +114,8 @@ def test_a_model_that_never_learns_frees_who_waits(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Whenever a request came before its model ended in `failed`, it completes: the rows go, no certificate is owed."""
+    """A request completes when its model ends in `failed`, whenever it was made: the rows are erased, and no
+    certificate is owed."""
     dataset = new_dataset()
     model = new_model(dataset["id"])
     request = forget("p3") if asked_during_attempt == 0 else {}
@@ -134,7 +135,7 @@ def test_a_model_that_never_learns_frees_who_waits(
 def test_failing_a_run_that_was_taken_away_changes_nothing(
     claim: Claim, live: Any, forget: Make, installation: Installation
 ) -> None:
-    """A worker that lost its lease and fails afterwards neither ends the run of its successor nor makes it wait."""
+    """A worker that lost its lease and fails afterwards neither ends nor delays the run of its successor."""
     forget("p3")
     lost = claim(lease_seconds=-1.0)
     held = claim()
@@ -148,7 +149,7 @@ def test_failing_a_run_that_was_taken_away_changes_nothing(
 def test_runs_of_a_dead_worker_are_taken_back(
     claim: Claim, live: Any, forget: Make, get: Get, installation: Installation
 ) -> None:
-    """What a worker known to be dead held can be claimed at once; what others hold stays with them."""
+    """The runs of a dead worker can be claimed again at once; other workers keep theirs."""
     slots = slots_of(installation, live[0]["id"], "p3")
     request = forget("p3")
     held = claim(worker="dead")
@@ -165,7 +166,7 @@ def test_runs_of_a_dead_worker_are_taken_back(
 def test_a_run_that_kills_its_workers_backs_off(
     claim: Claim, live: Any, forget: Make, installation: Installation
 ) -> None:
-    """After three deaths in a row the model waits before it is tried again, longer each time."""
+    """After three deaths in a row the model waits before its next run, longer each time."""
     forget("p3")
     waits = []
     for _ in range(5):
@@ -181,8 +182,8 @@ def test_a_run_that_kills_its_workers_backs_off(
 def test_failures_that_repeat_are_counted_on_one_run(
     installation: Installation, claim: Claim, fail: Any, live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Of runs that fail for ever for the same reason the first, the last and a count are kept; the request that they
-    serve names the last, all are counted as ended, and another reason begins anew."""
+    """If runs keep failing for the same reason, the first, the last and a count are kept. Their request names the last,
+    all count as ended, and another reason starts a new count."""
     request = forget("p1")
     for _ in range(6):
         fail(claim())

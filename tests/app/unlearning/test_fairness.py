@@ -1,4 +1,5 @@
-"""Nobody waits for ever: neither behind busier models, nor behind what is broken, nor for what will never come."""
+"""Fairness: no request waits forever, neither behind busier models, nor behind broken ones, nor for a batch that never
+fills."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,7 @@ def status(get: Get) -> Callable[[dict[str, Any]], str]:
 
 @pytest.fixture
 def claim(installation: Installation) -> Callable[[], ClaimedRun]:
-    """Claim the next run, whatever pauses there are."""
+    """Claim the next run regardless of pauses."""
 
     def take() -> ClaimedRun:
         with installation.database.writing() as session:
@@ -43,7 +44,7 @@ def claim(installation: Installation) -> Callable[[], ClaimedRun]:
 def test_models_of_one_dataset_take_turns(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """With a new request before every run, both models keep up and the first request completes."""
+    """Both models keep up and the first request completes although a new request arrives before every run."""
     dataset = new_dataset()
     new_model(dataset["id"]), new_model(dataset["id"])
     work()
@@ -63,7 +64,7 @@ def test_a_new_model_learns_in_its_turn(
     work: Callable[[], int],
     status: Any,
 ) -> None:
-    """A model that is to be learned is not put off by requests that keep coming, nor are they by it."""
+    """Learning of a new model is not postponed by a stream of requests, nor are they by it."""
     dataset = new_dataset()
     new_model(dataset["id"])
     work()
@@ -79,7 +80,7 @@ def test_a_new_model_learns_in_its_turn(
 def test_datasets_go_by_deadline(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """A dataset whose models never catch up does not hold back the request that is due next on another."""
+    """A dataset whose models never catch up does not delay a request on another dataset that is due next."""
     busy, quiet = new_dataset("busy"), new_dataset("quiet")
     for dataset in (busy, busy, quiet):
         new_model(dataset["id"])
@@ -95,7 +96,8 @@ def test_datasets_go_by_deadline(
 def test_a_broken_model_stops_nobody_else(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """A dataset that cannot be planned for is put off; requests for it are taken, those for others complete."""
+    """A dataset that cannot be planned for is postponed; requests for it are accepted, and those for others
+    complete."""
     broken, sound = new_dataset("broken"), new_dataset("sound")
     model = new_model(broken["id"])
     new_model(sound["id"])
@@ -113,7 +115,7 @@ def test_a_broken_model_stops_nobody_else(
 def test_weights_that_cannot_be_removed_stop_nobody(
     settings: Settings, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """Where the disk refuses to destroy something, runs go on, and it is tried again."""
+    """Runs continue if the disk refuses to destroy a file, which is tried again."""
     new_model(new_dataset()["id"])
     work()
     (settings.data_dir / "weights" / "stray.sealed").mkdir()
@@ -125,7 +127,7 @@ def test_weights_that_cannot_be_removed_stop_nobody(
 def test_rows_from_a_backup_are_refused(
     settings: Settings, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], status: Any
 ) -> None:
-    """Rows that a backup put in the place of those on record are not learned from."""
+    """Rows that were put back from a backup in place of the recorded ones are not learned from."""
     dataset = new_dataset()
     model = new_model(dataset["id"])
     work()
@@ -167,7 +169,8 @@ def test_a_model_that_kills_its_workers_is_given_up(
     work: Any,
     status: Any,
 ) -> None:
-    """A first learning run whose worker dies ten times ends in `failed`, and frees who waits for it."""
+    """A first learning run whose worker dies ten times ends in `failed`, and completes the requests that wait for
+    it."""
     model = new_model(new_dataset()["id"])
     request = forget("p1")
     for _ in range(10):
@@ -188,7 +191,8 @@ def test_a_model_that_comes_back_owes_again(
     get: Get,
     claim: Any,
 ) -> None:
-    """People whose rows were still there when their model failed, and in it when it came back, get a certificate."""
+    """People whose rows still existed when their model failed, and are in it when it is relearned, get a
+    certificate."""
     model = new_model(new_dataset()["id"])
     for _ in range(2):
         run_id = claim().run_id
@@ -235,7 +239,7 @@ def test_a_prediction_follows_a_version_that_is_superseded(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A prediction that finds its version destroyed in the meantime is made by the next one."""
+    """A prediction that finds its version destroyed in the meantime is made with the next version."""
     model = new_model(new_dataset()["id"])
     work()
     forget("p1")
@@ -255,7 +259,7 @@ def test_a_prediction_follows_a_version_that_is_superseded(
 def test_metrics_go_with_the_people_they_were_measured_on(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Accuracy is an exact statistic of the evaluation people: it is dropped when one of them is erased."""
+    """Accuracy, an exact statistic of the evaluation people, is dropped when one of them is erased."""
     learned, measured = new_dataset("learned"), new_dataset("measured", seed=1, first=60)
     model = new_model(learned["id"], evaluation_dataset_id=measured["id"])
     work()
@@ -266,7 +270,7 @@ def test_metrics_go_with_the_people_they_were_measured_on(
 
 
 def test_the_same_rows_are_no_evaluation_data(gateway: TestClient, new_dataset: Make) -> None:
-    """The learned rows uploaded under another name are still the learned rows."""
+    """The learned rows uploaded under another name are refused as evaluation data."""
     learned, again = new_dataset("learned"), new_dataset("again")
     body = {"name": "m", "dataset_id": learned["id"], "l2": 0.05, "evaluation_dataset_id": again["id"]}
     answer = gateway.post("/v1/models", json=body)

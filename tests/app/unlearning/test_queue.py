@@ -1,4 +1,4 @@
-"""What waits for a worker: which datasets are due, in whose turn, and which requests a run takes."""
+"""The queue: due datasets, their order among tenants, and the requests that a run takes."""
 
 import datetime
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Wait = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def wait(installation: Installation) -> Wait:
-    """Store a dataset of a tenant, if it is new, and a request that waits on it; returns the ids of both."""
+    """Store a dataset of a tenant, if it is new, and a request that waits on it; return the ids of both."""
 
     def store(
         dataset_id: str = "ds_a",
@@ -70,7 +70,7 @@ def wait(installation: Installation) -> Wait:
 
 
 def due(installation: Installation) -> list[str]:
-    """The datasets that are due; that there are any is said if and only if there are."""
+    """Return the datasets that are due, and check that the queue reports work if and only if there are any."""
     with installation.database.reading() as session:
         found = [one.dataset_id for one in due_repository.datasets_due(session, at=now(session))]
         assert queue.anything_to_do(session) == bool(found)
@@ -78,7 +78,7 @@ def due(installation: Installation) -> list[str]:
 
 
 def change(installation: Installation, request_id: str, **columns: object) -> None:
-    """Change a request, and nothing else."""
+    """Change only a request."""
     with installation.database.writing() as session:
         request = session.get_one(DeletionRequest, request_id)
         for name, value in columns.items():
@@ -86,7 +86,7 @@ def change(installation: Installation, request_id: str, **columns: object) -> No
 
 
 def claim(installation: Installation, limit: int = 500) -> str | None:
-    """The dataset of the next run, which is over at once."""
+    """Claim and end the next run, and return its dataset."""
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=limit)
         if claimed is None:
@@ -98,13 +98,13 @@ def claim(installation: Installation, limit: int = 500) -> str | None:
 
 
 def open_erasures(session: Session) -> int:
-    """How many lines the index of the queue holds."""
+    """Count the entries in the queue's index."""
     waits = sa.and_(Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
     return session.scalars(sa.select(sa.func.count()).select_from(Erasure).where(waits)).one()
 
 
 def test_a_request_in_its_grace_time_is_not_taken(installation: Installation, wait: Wait) -> None:
-    """Until `held_until` nothing is due, and a run that somebody else's request brings leaves it alone."""
+    """A request is not due before `held_until`, and a run that serves another request leaves it alone."""
     _, held = wait(held_until=DAY)
     assert due(installation) == []
     wait()
@@ -119,7 +119,7 @@ def test_a_request_in_its_grace_time_is_not_taken(installation: Installation, wa
     "status", [RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.REJECTED, RequestStatus.CANCELLED]
 )
 def test_what_is_not_accepted_is_not_taken(installation: Installation, wait: Wait, status: RequestStatus) -> None:
-    """A request that waits for somebody's decision, or was refused or withdrawn, is not in the queue."""
+    """A request that awaits a decision, or was rejected or withdrawn, is not in the queue."""
     wait(status=status)
     _, request_id = wait("ds_b")
     change(installation, request_id, status=status)
@@ -135,7 +135,7 @@ def test_what_is_not_accepted_is_not_taken(installation: Installation, wait: Wai
 def test_the_queue_follows_the_request(
     installation: Installation, wait: Wait, status: RequestStatus, held_until: datetime.timedelta | None
 ) -> None:
-    """However a request is changed, its erasures stand in the queue as if they had been stored with it now."""
+    """After any change of a request, its erasures are queued as if they had been stored with it now."""
     _, request_id = wait()
     change(installation, request_id, status=status, held_until=held_until, deadline=3 * DAY)
     with installation.database.reading() as session:
@@ -146,7 +146,8 @@ def test_the_queue_follows_the_request(
 
 
 def test_those_who_are_due_first_are_taken(installation: Installation, wait: Wait) -> None:
-    """A run that takes two of three takes those whose deadlines are first, whenever they came."""
+    """A run that takes two of three requests takes those with the earliest deadlines, whatever their order of
+    arrival."""
     wait(due_in=20 * DAY, made=-9 * DAY)
     near = {wait(due_in=days * DAY)[1] for days in (3, 5)}
     with installation.database.reading() as session:
@@ -155,7 +156,7 @@ def test_those_who_are_due_first_are_taken(installation: Installation, wait: Wai
 
 
 def test_all_of_one_person_are_taken(installation: Installation, wait: Wait) -> None:
-    """A run takes all requests of a person, though it takes no other of those that are due as late."""
+    """A run takes all requests of a person, even if it takes no other that is equally late."""
     first, later = wait(due_in=DAY, subject_ref="sub_1")[1], wait(due_in=20 * DAY, subject_ref="sub_1")[1]
     wait(due_in=2 * DAY)
     with installation.database.reading() as session:
@@ -164,7 +165,7 @@ def test_all_of_one_person_are_taken(installation: Installation, wait: Wait) -> 
 
 
 def test_tenants_take_turns(installation: Installation, wait: Wait) -> None:
-    """A tenant with fifty datasets that are due does not hold up another, whose one is next or next but one."""
+    """A tenant with fifty due datasets does not delay another, whose dataset is first or second."""
     for number in range(50):
         wait(f"ds_many_{number:02}", "tn_many", due_in=(10 + number / 10) * DAY)
     assert due(installation)[0] == "ds_many_00"
@@ -177,7 +178,8 @@ def test_tenants_take_turns(installation: Installation, wait: Wait) -> None:
 
 
 def test_a_deadline_that_is_near_goes_before_turns(installation: Installation, wait: Wait) -> None:
-    """What is due within a week is done first, though its tenant had the last run; an extension puts it back."""
+    """A dataset whose deadline is within a week goes first even if its tenant had the last run; an extension moves it
+    back."""
     wait("ds_a", "tn_a")
     wait("ds_b", "tn_b")
     assert claim(installation) == "ds_a"
@@ -191,7 +193,7 @@ def test_a_deadline_that_is_near_goes_before_turns(installation: Installation, w
 def test_a_patient_model_counts_who_may_be_taken(
     installation: Installation, wait: Wait, max_requests: int | None, waits: bool
 ) -> None:
-    """A request in its grace time counts for nothing where requests wait for each other."""
+    """A request in its grace period does not count towards a batch."""
     for _ in range(2):
         wait()
     wait(held_until=DAY)
@@ -212,7 +214,7 @@ def test_a_patient_model_counts_who_may_be_taken(
 
 @pytest.fixture
 def two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installation whose runs take two requests at most, and whose estimates are never older than the question."""
+    """Limit runs to two requests, and disable caching of estimates."""
     monkeypatch.setenv("LETHE_MAX_REQUESTS_PER_RUN", "2")
     monkeypatch.setattr(intake, "_FRESH_SECONDS", 0.0)
     monkeypatch.setattr(intake, "_MIN_INTERVAL_FACTOR", 0.0)
@@ -222,7 +224,8 @@ def two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nobody_is_told_of_a_run_for_more_than_one_takes(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Callable[[str], Any]
 ) -> None:
-    """What a request and its dataset's account say will run is for as many as one run takes, and is what then runs."""
+    """The estimate of a request and the account of its dataset are for as many requests as one run takes, and match the
+    run that follows."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")
     request = [forget(f"p{person}") for person in range(5)][-1]

@@ -1,4 +1,4 @@
-"""Learning that is cancelled, models and datasets that are retired: what ends, what is destroyed, and what stays."""
+"""Cancelled learning, and retired models and datasets: what ends, what is destroyed, and what stays."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ Call = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def claim(installation: Installation) -> Callable[[], ClaimedRun]:
-    """Claim the next run, which there is."""
+    """Claim the next run, which must exist."""
 
     def taken() -> ClaimedRun:
         with installation.database.writing() as session:
@@ -39,7 +39,7 @@ def claim(installation: Installation) -> Callable[[], ClaimedRun]:
 
 @pytest.fixture
 def call(gateway: TestClient) -> Call:
-    """Make a call, which is answered so; its answer."""
+    """Make a call, check its status, and return its answer."""
 
     def made(method: str, path: str, *, code: str | None = None, **asked: Any) -> dict[str, Any]:
         answer = gateway.request(method, f"/v1{path}", **asked)
@@ -52,7 +52,7 @@ def call(gateway: TestClient) -> Call:
 
 @pytest.fixture
 def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """A live model of 60 people."""
+    """Return a live model of 60 people."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     return model
@@ -93,7 +93,7 @@ def test_a_first_learning_that_is_cancelled_can_begin_anew(
 def test_learning_again_that_is_cancelled_leaves_the_version(
     live: dict[str, Any], get: Get, call: Call, claim: Any, work: Callable[[], int]
 ) -> None:
-    """The live version stays in service; so it does when a canary test is cancelled."""
+    """The live version stays in service if relearning, or a canary test, is cancelled."""
     for asked in ("relearn", "audit"):
         call("POST", f"/models/{live['id']}/{asked}")
         call("POST", f"/runs/{claim().run_id}/cancel")
@@ -129,7 +129,7 @@ def test_what_honours_a_deletion_is_not_cancelled(
 def test_learning_that_a_model_must_do_is_not_cancelled(
     installation: Installation, live: dict[str, Any], call: Call, claim: Any
 ) -> None:
-    """A model whose weights are lost learns again, whatever anybody wants; retiring it ends that."""
+    """A relearning of a model whose weights are lost cannot be cancelled; retiring the model ends it."""
     with installation.database.writing() as session:
         model = session.get_one(Model, live["id"])
         model.wanted, model.error_code = "relearn", "weights_destroyed"
@@ -147,8 +147,8 @@ def test_learning_that_a_model_must_do_is_not_cancelled(
 def test_a_retired_model_is_gone_and_on_record(
     installation: Installation, live: dict[str, Any], forget: Make, gateway: TestClient, get: Get, call: Call, work: Any
 ) -> None:
-    """Its weights are destroyed at once; its versions, the copies that went out, its ledger and its certificates stay,
-    and it owes nothing to whoever asks later."""
+    """Retiring a model destroys its weights at once; its versions, exports, ledger and certificates stay, and later
+    requests do not include it."""
     path = f"/models/{live['id']}"
     assert gateway.get(f"/v1{path}/versions/1/weights").status_code == 200
     first = forget("p1")
@@ -185,7 +185,7 @@ def test_a_retired_model_is_gone_and_on_record(
 def test_a_model_that_somebody_waits_for_is_not_retired(
     live: dict[str, Any], forget: Make, get: Get, call: Call, work: Any
 ) -> None:
-    """While a request is owed a version without its subject the model stays, and the refusal says how to go on."""
+    """A model that owes a request a version cannot be retired, and the refusal explains how to proceed."""
     forget("p1")
     refusal = call("DELETE", f"/models/{live['id']}", code="model_in_use")
     assert f"model_id={live['id']}" in refusal["detail"]
@@ -197,7 +197,8 @@ def test_a_model_that_somebody_waits_for_is_not_retired(
 def test_a_model_that_learns_is_retired(
     installation: Installation, new_dataset: Make, new_model: Make, call: Call, claim: Any, work: Callable[[], int]
 ) -> None:
-    """Its run is cut off; what its worker may still write is destroyed like the weights of any run that ended."""
+    """Retiring a model that learns ends its run; weights that its worker may still write are destroyed like those of
+    any ended run."""
     model = new_model(new_dataset()["id"])
     claimed = claim()
     assert call("DELETE", f"/models/{model['id']}")["status"] == "retired"
@@ -212,8 +213,9 @@ def test_a_model_that_learns_is_retired(
 def test_a_retired_dataset_holds_nobody(
     installation: Installation, live: dict[str, Any], forget: Make, get: Get, call: Call, work: Any
 ) -> None:
-    """When its models are retired and nobody waits, its rows and whose they were are destroyed; nothing is learned from
-    it or added to it, and requests of the people who were in it hold nothing there."""
+    """When the models of a dataset are retired and no requests wait, retiring it destroys its rows and their owners'
+    references; nothing is learned from it or added to it, and requests of people who were in it find nothing held
+    there."""
     forget("p1")
     work()
     dataset_id = live["dataset_id"]
@@ -240,7 +242,8 @@ def test_a_retired_dataset_holds_nobody(
 def test_a_dataset_that_somebody_waits_for_is_not_retired(
     new_dataset: Make, forget: Make, get: Get, call: Call, work: Any
 ) -> None:
-    """While rows are to be erased the dataset stays; a request in review finds nothing there when it is approved."""
+    """A dataset with rows to be erased cannot be retired; a request in review finds nothing there when it is approved
+    after the retirement."""
     dataset = new_dataset()
     forget("p1")
     call("DELETE", f"/datasets/{dataset['id']}", code="dataset_in_use")
@@ -256,7 +259,7 @@ def test_a_dataset_that_somebody_waits_for_is_not_retired(
 def test_rows_that_wait_to_be_added_go_with_their_dataset(
     installation: Installation, new_dataset: Make, forget: Make, get: Get, call: Call, work: Any
 ) -> None:
-    """A batch beside the dataset is dropped, and its rows are destroyed too."""
+    """A batch that waits for a retired dataset is dropped, and its rows are destroyed too."""
     dataset = new_dataset()
     forget("p1")
     work()
@@ -272,8 +275,8 @@ def test_rows_that_wait_to_be_added_go_with_their_dataset(
 def test_what_was_retired_is_destroyed_however_often_that_is_cut_off(
     installation: Installation, by: Actor, live: dict[str, Any]
 ) -> None:
-    """Killed after the commit, after the tombstones, or after the rows, the next time does what is left; until then it
-    is not said to be destroyed."""
+    """A retirement that was killed after the commit, after the tombstones, or after the rows is completed by the next
+    attempt; until then the dataset is not reported as destroyed."""
     with installation.database.writing(by=by) as session:
         retirement.retire_model(session, installation.keys, session.get_one(Model, live["id"]))
         retirement.retire_dataset(session, installation.keys, datasets.get(session, live["dataset_id"]))
@@ -299,8 +302,8 @@ def test_what_was_retired_is_destroyed_however_often_that_is_cut_off(
 def test_what_a_run_writes_after_its_dataset_was_destroyed_is_swept(
     installation: Installation, new_dataset: Make, call: Call
 ) -> None:
-    """A worker that was in the middle of an edit leaves blocks behind; their keys are not kept for an hour, as those of
-    an upload that somebody may yet claim."""
+    """Blocks that a worker left in the middle of an edit are swept; their keys are not kept for an hour, as those of an
+    upload that may still be claimed are."""
     dataset = new_dataset()
     call("DELETE", f"/datasets/{dataset['id']}")
     for rows_id in (dataset["id"], "ds_uploaded"):

@@ -1,4 +1,4 @@
-"""Runs: claimed under a lease, and published once."""
+"""Runs are claimed under a lease, and published once."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whose turn it is: deadlines that are near go first, then tenants take turns, and nobody waits for ever."""
+"""Order among tenants: near deadlines go first, then tenants alternate, and no request waits forever."""
 
 import datetime
 
@@ -14,7 +14,7 @@ HOUR = datetime.timedelta(hours=1)
 
 
 def due(dataset_id: str, tenant_id: str, days: float | None, *, learning: float | None = None) -> DueDataset:
-    """A dataset that is due in so many days."""
+    """Return a dataset that is due in so many days."""
     return DueDataset(
         dataset_id=dataset_id,
         tenant_id=tenant_id,
@@ -28,7 +28,7 @@ def names(found: list[DueDataset]) -> list[str]:
 
 
 def test_a_backlog_of_one_tenant_does_not_hold_up_another() -> None:
-    """Of a tenant with fifty datasets and one with a single one, due last, the latter is next or next but one."""
+    """A tenant with a single dataset, due last, is first or second even if another tenant has fifty due datasets."""
     backlog = [due(f"a{number}", "a", 10 + number / 10) for number in range(50)]
     quiet = due("b0", "b", 30)
     ran_last = {"a": TenantShare(last_began_at=NOW - HOUR), "b": TenantShare(last_began_at=NOW - DAY)}
@@ -38,7 +38,7 @@ def test_a_backlog_of_one_tenant_does_not_hold_up_another() -> None:
 
 
 def test_a_deadline_that_is_near_goes_first() -> None:
-    """What is due within a week goes before all the rest; among it tenants take turns, whatever their deadlines."""
+    """Datasets due within a week go before all others; among them tenants alternate regardless of deadlines."""
     found = [due("a0", "a", 6), due("a1", "a", -1), due("a2", "a", 8), due("b0", "b", 7), due("b1", "b", 20)]
     ran = {"a": TenantShare(running=3, last_began_at=NOW)}
     assert names(in_turn(found, ran, at=NOW)) == ["b0", "a1", "a0", "b1", "a2"]
@@ -47,13 +47,14 @@ def test_a_deadline_that_is_near_goes_first() -> None:
 
 
 def test_learning_is_never_pressing() -> None:
-    """A model that was asked to learn long ago goes by its tenant's turn, and within it before what is due later."""
+    """A model whose relearning was requested long ago goes by its tenant's place in the order, and within the tenant
+    before later deadlines."""
     found = [due("a0", "a", None, learning=-100), due("a1", "a", 20), due("b0", "b", 6)]
     assert names(in_turn(found, {}, at=NOW)) == ["b0", "a0", "a1"]
 
 
 def test_who_has_least_under_way_is_next() -> None:
-    """With several workers, a tenant without a run goes before one that has some, whoever began last."""
+    """A tenant without a running worker goes before a tenant with some, whichever had the last run."""
     found = [due("a0", "a", 9), due("b0", "b", 30), due("b1", "b", 31), due("b2", "b", 32)]
     ran = {"a": TenantShare(running=2, last_began_at=NOW - DAY), "b": TenantShare(last_began_at=NOW)}
     assert names(in_turn(found, ran, at=NOW)) == ["b0", "b1", "a0", "b2"]
@@ -71,7 +72,7 @@ some_standings = st.dictionaries(
 
 @given(some_due, some_standings)
 def test_the_order_is_the_law(found: list[DueDataset], standings: dict[str, TenantShare]) -> None:
-    """Nothing is lost; near deadlines come first; what is of one tenant comes in the order of its deadlines."""
+    """Nothing is lost, near deadlines come first, and datasets of one tenant come in the order of their deadlines."""
     ordered = in_turn(found, standings, at=NOW)
     assert sorted(names(ordered)) == sorted(names(found))
     near = [one.first <= NOW + BEFORE_THE_DEADLINE for one in ordered]
@@ -83,7 +84,8 @@ def test_the_order_is_the_law(found: list[DueDataset], standings: dict[str, Tena
 
 @given(st.integers(1, 4), st.lists(st.tuples(anybody, st.integers(1, 6)), min_size=20, max_size=60), st.data())
 def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data: st.DataObject) -> None:
-    """While a tenant that has nothing under way waits, no other begins two runs, however many workers there are."""
+    """While a tenant without a running worker waits, no other tenant begins two runs, however many workers there
+    are."""
     waiting: list[DueDataset] = []
     running: list[tuple[int, str]] = []  # until when, and whose
     began: dict[str, datetime.datetime] = {}
@@ -114,8 +116,8 @@ def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data:
 
 @given(st.integers(1, 3), st.floats(0.2, 45), st.floats(8, 45))
 def test_nobody_waits_for_ever(per_step: int, limit: float, mine: float) -> None:
-    """A tenant that asks for more than can be done, and for sooner than anybody, does not keep another from ever having
-    its turn: at the latest what was asked for before its deadline goes before it."""
+    """A tenant with more work than can be done, and with earlier deadlines, cannot delay another forever: at most the
+    work requested before the other's deadline goes first."""
     waiting = [due("quiet", "b", mine)]
     ran = {"b": TenantShare(last_began_at=NOW)}
     for step in range(int(per_step * 2 * (mine + 45) * 4)):

@@ -1,4 +1,4 @@
-"""People who asked and were not taken up yet: no guarantee is about them, and everybody who looks is told so."""
+"""People whose requests wait are not covered by any guarantee, which every reader of the model is shown."""
 
 import datetime
 from collections.abc import Callable
@@ -21,7 +21,7 @@ DAY = 86_400
 
 @pytest.fixture
 def patient(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """A live model that waits for two hundred requests, or a day."""
+    """Return a live model that waits for two hundred requests, or a day."""
     model = new_model(new_dataset(rows=60, rows_each=2)["id"], batching={"max_requests": 200, "max_wait_seconds": DAY})
     assert work() == 1
     return model
@@ -32,7 +32,7 @@ def reasons(waiting: dict[str, Any]) -> dict[str, int]:
 
 
 def test_nobody_waits(patient: dict[str, Any], get: Get) -> None:
-    """Without waiting requests all counts are zero."""
+    """All counts are zero if no requests wait."""
     nobody = {"people": 0, "requests": 0, "first_due_at": None, "reasons": []}
     assert get(f"/models/{patient['id']}")["waiting"] == nobody
 
@@ -40,7 +40,7 @@ def test_nobody_waits(patient: dict[str, Any], get: Get) -> None:
 def test_waiting_people_are_reported_beside_an_epsilon_of_zero(
     patient: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """People whose accepted requests wait for a batch are counted beside an epsilon of 0, with the first deadline and
+    """People whose accepted requests wait for a batch are counted next to an epsilon of 0, with the first deadline and
     the end of their wait; once the batch has run, epsilon covers them and they no longer wait."""
     made = [forget("p1"), forget("p2"), forget("p3", regulation="ccpa"), forget("p1")]
     assert work() == 0

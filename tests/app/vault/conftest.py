@@ -1,4 +1,4 @@
-"""Stores of objects in a folder; a feature with another kind of store runs the same tests on its own."""
+"""Stores of objects in a folder; a feature with another kind of store runs the same tests on it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ __all__ = ["key_encryption"]
 
 @pytest.fixture
 def open_objects(tmp_path: Path) -> Callable[[], ObjectStore]:
-    """Opens one and the same store, as each process does."""
+    """Return a function that opens the same store, as each process does."""
     return lambda: FolderStore(tmp_path / "objects")
 
 

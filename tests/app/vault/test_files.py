@@ -1,4 +1,4 @@
-"""Files that several workers remove at the same time, as their chores do."""
+"""Files that several workers remove at the same time in their periodic jobs."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +10,7 @@ WORKERS = 8
 
 
 def test_a_file_is_wiped_by_whoever_comes(tmp_path: Path) -> None:
-    """Of workers that wipe the same files at the same moment, each finds that they are gone, and none fails."""
+    """Workers that wipe the same files at the same moment all succeed and find the files gone."""
     paths = [tmp_path / f"{number}.sealed" for number in range(50)]
     together = threading.Barrier(WORKERS)
 

@@ -1,4 +1,4 @@
-"""The vault: what it seals can be opened until its key is destroyed, and then by nobody."""
+"""The vault: sealed content can be opened until its key is destroyed, and never after."""
 
 import resource
 import threading
@@ -34,7 +34,7 @@ def _bytes(folder: Path) -> bytes:
 
 @given(content=st.binary(max_size=300))
 def test_what_was_sealed_is_opened(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whatever is sealed comes back, and cannot be read where it lies."""
+    """Sealed content opens unchanged and is not readable in its sealed form."""
     folder = tmp_path_factory.mktemp("vault")
     key_encryption = KeyEncryptionFile(folder / "kek")
     key_encryption.create()
@@ -45,13 +45,13 @@ def test_what_was_sealed_is_opened(content: bytes, tmp_path_factory: pytest.Temp
 
 
 def test_another_process_opens_it(vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
-    """What one process sealed any other opens that shares the folder and the key-encryption key."""
+    """Any process that shares the folder and the key-encryption key opens what another process sealed."""
     sealed = vault.seal(b"free text")
     assert Vault(tmp_path / "vault", key_encryption, reference=str, record_key=str.encode).open(sealed) == b"free text"
 
 
 def test_a_destroyed_key_opens_nothing(vault: Vault) -> None:
-    """Once its key is destroyed, a piece is as good as gone, and the others are not."""
+    """A piece whose key is destroyed cannot be opened, and the others can."""
     gone, kept = vault.seal(b"gone"), vault.seal(b"kept")
     vault.destroy([vault.key_of(gone)])
     assert vault.open(gone) is None
@@ -61,7 +61,7 @@ def test_a_destroyed_key_opens_nothing(vault: Vault) -> None:
 
 
 def test_a_destroyed_key_is_overwritten(vault: Vault, tmp_path: Path) -> None:
-    """Of a destroyed key no byte is left in its page: its line is zero."""
+    """Destroying a key overwrites its whole line of the page with zeros."""
     sealed = vault.seal(b"gone")
     [page] = (tmp_path / "vault").glob("*.page")
     before = page.read_bytes()
@@ -73,7 +73,7 @@ def test_a_destroyed_key_is_overwritten(vault: Vault, tmp_path: Path) -> None:
 
 
 def test_sealing_again_uses_the_same_key(vault: Vault) -> None:
-    """What replaces a piece is sealed under its key: to destroy that destroys both."""
+    """A replacement is sealed under the key of the piece it replaces, so destroying that key destroys both."""
     first = vault.seal(b"first")
     second = vault.seal(b"second", key=vault.key_of(first))
     assert vault.open(second) == b"second"
@@ -84,7 +84,7 @@ def test_sealing_again_uses_the_same_key(vault: Vault) -> None:
 
 
 def test_every_piece_has_a_key_of_its_own(vault: Vault, tmp_path: Path) -> None:
-    """Threads that seal at once never share a key, over several pages."""
+    """Threads that seal at the same time never share a key, across several pages."""
     sealed: list[bytes] = []
 
     def seal() -> None:
@@ -101,7 +101,7 @@ def test_every_piece_has_a_key_of_its_own(vault: Vault, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", [0, 9, 12, 25, -1])
 def test_what_was_changed_does_not_open(vault: Vault, place: int) -> None:
-    """A sealed piece of which a bit was changed is refused, or names a key that is not there."""
+    """A sealed piece with a flipped bit is refused, or names a missing key."""
     sealed = bytearray(vault.seal(b"free text"))
     sealed[place] ^= 1
     with pytest.raises((ValueError, FileNotFoundError)):
@@ -109,7 +109,8 @@ def test_what_was_changed_does_not_open(vault: Vault, place: int) -> None:
 
 
 def test_the_key_encryption_key_can_be_changed(vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
-    """After a change of the key-encryption key all opens but what was destroyed, and copies of old pages are void."""
+    """After a change of the key-encryption key everything opens except destroyed pieces, and copies of old pages are
+    void."""
     kept, gone = vault.seal(b"kept"), vault.seal(b"gone")
     vault.destroy([vault.key_of(gone)])
     [page] = (tmp_path / "vault").glob("*.page")
@@ -126,8 +127,8 @@ def test_the_key_encryption_key_can_be_changed(vault: Vault, tmp_path: Path, key
 
 
 def test_many_are_opened_at_once(vault: Vault, key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """While many are opened the key-encryption key is looked at once, then never again; a change of it meanwhile is
-    noticed, and another thread looks for itself."""
+    """While many pieces are opened the key-encryption key is checked only once; a change meanwhile is noticed, and
+    another thread checks for itself."""
     sealed = [vault.seal(b"one"), vault.seal(b"two")]
     file = tmp_path / "keys" / "kek"
     with vault.at_once():
@@ -149,7 +150,7 @@ def test_many_are_opened_at_once(vault: Vault, key_encryption: KeyEncryptionFile
 def test_a_change_that_was_cut_off_keeps_no_key(
     vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile
 ) -> None:
-    """What a change of the key-encryption key left when it was cut off does not outlive a key that is destroyed."""
+    """Destroying a key also removes the pages left by an interrupted change of the key-encryption key."""
     gone = vault.seal(b"gone")
     [page] = (tmp_path / "vault").glob("*.page")
     left = page.with_name(f".{page.name}.next")
@@ -159,7 +160,7 @@ def test_a_change_that_was_cut_off_keeps_no_key(
 
 
 def test_a_missing_page_is_no_destroyed_key(vault: Vault, tmp_path: Path) -> None:
-    """A page that is not where it should be is an error: what was lost must not look like what was destroyed."""
+    """A missing page is an error, so that lost content does not look like destroyed content."""
     sealed = vault.seal(b"free text")
     [page] = (tmp_path / "vault").glob("*.page")
     page.rename(page.with_suffix(".elsewhere"))
@@ -168,7 +169,7 @@ def test_a_missing_page_is_no_destroyed_key(vault: Vault, tmp_path: Path) -> Non
 
 
 def test_pages_move_to_another_vault(vault: Vault, tmp_path: Path) -> None:
-    """Under another key-encryption key they open what they opened, and not what was destroyed."""
+    """Pages moved under another key-encryption key open the same pieces, except destroyed ones."""
     kept, gone = vault.seal(b"kept"), vault.seal(b"gone")
     vault.destroy([vault.key_of(gone)])
     key_encryption = KeyEncryptionFile(tmp_path / "another")
@@ -181,7 +182,8 @@ def test_pages_move_to_another_vault(vault: Vault, tmp_path: Path) -> None:
 
 
 def test_a_page_that_was_not_written_to_its_end_is_no_page(vault: Vault, tmp_path: Path) -> None:
-    """Where a new page does not fit on the disk, sealing fails, and what is there is backed up and rotated still."""
+    """If a new page does not fit on the disk, sealing fails, and the existing pages can still be backed up and
+    rotated."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
     try:

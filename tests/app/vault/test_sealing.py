@@ -41,7 +41,7 @@ def test_what_was_sealed_is_opened(
 
 
 def test_nothing_is_in_the_clear(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
-    """The store has ciphertext, under a key of its own for each thing, and the keys are private files."""
+    """The store contains only ciphertext, with a key for each object, and the keys are private files."""
     sealed.put("ds_1.b", CONTENT)
     stored = [objects.get(name) for name in objects.names()]
     assert len(set(stored)) == 2
@@ -51,7 +51,7 @@ def test_nothing_is_in_the_clear(sealed: SealedStore, objects: ObjectStore, keys
 
 
 def test_a_destroyed_key_is_the_end(sealed: SealedStore, objects: ObjectStore) -> None:
-    """Once destroyed, a thing does not open, even where its object was copied before and is put back."""
+    """A destroyed object does not open, even if a copy of it is put back."""
     copies = {name: objects.get(name) for name in objects.names()}
     sealed.destroy("ds_1.a")
     assert objects.names() == {}
@@ -64,7 +64,8 @@ def test_a_destroyed_key_is_the_end(sealed: SealedStore, objects: ObjectStore) -
 def test_a_new_key_encryption_key_ends_copies_of_keys_too(
     sealed: SealedStore, objects: ObjectStore, keys: Path, key_encryption: KeyEncryptionFile, tmp_path: Path
 ) -> None:
-    """After a rotation a thing that was destroyed before does not open even with copies of its object and its key."""
+    """After a rotation an object that was destroyed before does not open, even with copies of its object and its
+    key."""
     copies = {name: objects.get(name) for name in objects.names()}
     shutil.copytree(keys, tmp_path / "backup")
     sealed.destroy("ds_1.a")
@@ -77,7 +78,7 @@ def test_a_new_key_encryption_key_ends_copies_of_keys_too(
 
 
 def test_keys_go_before_the_store_is_asked(sealed: SealedStore, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the store is away, destroying fails and says so, and the keys are gone nevertheless."""
+    """If the store is unavailable, destroying fails with its error, but the keys are gone."""
     sealed.put("ds_1.b", CONTENT)
 
     def away(*_: object) -> None:
@@ -93,7 +94,7 @@ def test_keys_go_before_the_store_is_asked(sealed: SealedStore, keys: Path, monk
 
 
 def test_keys_are_zero_before_their_names_go(sealed: SealedStore, keys: Path, tmp_path: Path) -> None:
-    """Another name of the same file shows that its bytes were overwritten."""
+    """A key file is overwritten before it is removed, as another name of the same file shows."""
     os.link(keys / "ds_1.a.key", tmp_path / "link")
     sealed.destroy("ds_1.a")
     content = (tmp_path / "link").read_bytes()
@@ -101,7 +102,7 @@ def test_keys_are_zero_before_their_names_go(sealed: SealedStore, keys: Path, tm
 
 
 def test_sealing_again_destroys_what_was_before(sealed: SealedStore, objects: ObjectStore) -> None:
-    """Of a name there is one thing; the one before does not open any more."""
+    """Sealing under an existing name replaces the object; the one before does not open any more."""
     [name] = objects.names()
     before = objects.get(name)
     sealed.put("ds_1.a", b"other")
@@ -112,7 +113,8 @@ def test_sealing_again_destroys_what_was_before(sealed: SealedStore, objects: Ob
 
 
 def test_a_group_is_destroyed_but_some(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
-    """All of a group go, also those that a crash left half, but those that are named; other groups stay."""
+    """Destroying a group removes all its objects, including those a crash left incomplete, except the named ones; other
+    groups stay."""
     for name in ("ds_1.b", "ds_1.c", "ds_1.d", "ds_2.a"):
         sealed.put(name, CONTENT)
     (keys / "ds_1.c.key").unlink()
@@ -126,7 +128,7 @@ def test_a_group_is_destroyed_but_some(sealed: SealedStore, objects: ObjectStore
 
 @pytest.mark.parametrize("position", [0, 20, -1])
 def test_damage_is_noticed(sealed: SealedStore, objects: ObjectStore, position: int) -> None:
-    """One changed bit anywhere, and it does not open."""
+    """An object with a flipped bit anywhere does not open."""
     content = bytearray(objects.get("ds_1.a.sealed"))
     content[position] ^= 1
     objects.put("ds_1.a.sealed", bytes(content))
@@ -138,7 +140,7 @@ def test_damage_is_noticed(sealed: SealedStore, objects: ObjectStore, position: 
 def test_damage_is_noticed_at_once(
     sealed: SealedStore, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
-    """A store that keeps something else than it was given is at fault, and not what was to be sealed."""
+    """A store that keeps other bytes than it was given raises an error, which does not blame the content."""
     create = objects.create
 
     def keep_something_else(name: str, content: bytes) -> None:
@@ -152,7 +154,7 @@ def test_damage_is_noticed_at_once(
 
 
 def test_things_cannot_be_exchanged(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
-    """A thing opens only under its own name, even with its own key."""
+    """An object opens only under its own name, even with its own key."""
     sealed.put("ds_1.b", b"other")
     objects.put("ds_1.b.sealed", objects.get("ds_1.a.sealed"))
     with pytest.raises(ValueError, match="damaged"):
@@ -163,7 +165,7 @@ def test_things_cannot_be_exchanged(sealed: SealedStore, objects: ObjectStore, k
 
 
 def test_a_rotation_loses_nothing(sealed: SealedStore, keys: Path, key_encryption: KeyEncryptionFile) -> None:
-    """Everything opens before, during and after a change of the key-encryption key, and every key is wrapped anew."""
+    """Everything opens before, during and after a change of the key-encryption key, and every key is wrapped again."""
     sealed.put("ds_1.b", b"other")
     (keys / "ds_1.c.key").write_bytes(b"")  # a crash cut it short
     before = {path.name: path.read_bytes() for path in keys.glob("*.key")}
@@ -180,7 +182,7 @@ def test_a_rotation_loses_nothing(sealed: SealedStore, keys: Path, key_encryptio
 
 
 def test_a_rotation_amid_traffic(sealed: SealedStore, key_encryption: KeyEncryptionFile) -> None:
-    """Who seals, opens and destroys while keys are changed notices nothing, and nothing comes back."""
+    """Sealing, opening and destroying work while keys are rotated, and destroyed objects stay destroyed."""
 
     def traffic(number: int) -> None:
         name = f"ds_2.{number}"
@@ -204,8 +206,8 @@ def test_a_rotation_amid_traffic(sealed: SealedStore, key_encryption: KeyEncrypt
 def test_a_key_that_is_overwritten_as_it_is_read(
     sealed: SealedStore, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who opened the file of a key just before it was wrapped again reads zeros, and then the key: nothing is damaged.
-    Zeros that stay are."""
+    """A reader that finds zeros because a key is being wrapped again reads the key on a second try and reports no
+    damage; a file that stays zero is damaged."""
     read_bytes, reads = Path.read_bytes, iter([True])
 
     def overwritten(path: Path) -> bytes:
@@ -222,7 +224,8 @@ def test_a_key_that_is_overwritten_as_it_is_read(
 
 
 def test_without_the_key_encryption_key(sealed: SealedStore, key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """While its file is away, or another, nothing opens and nothing is sealed; when it is back, all is as before."""
+    """Nothing is opened without the right key-encryption key, and nothing is sealed without its file; once that is
+    back, everything opens as before."""
     file = tmp_path / "installation" / "kek"
     content = file.read_text()
     file.unlink()

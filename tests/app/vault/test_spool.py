@@ -1,4 +1,4 @@
-"""A file that is clear to whoever holds it and noise to whoever finds it."""
+"""A file that is readable to the process that holds it and noise to any other reader."""
 
 import io
 import os
@@ -31,7 +31,7 @@ def on_disk(file: Spool) -> bytes:
 def test_what_was_written_is_read_anywhere(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], spans: list[tuple[int, int]]
 ) -> None:
-    """Written in any pieces, every span of the content is read as it was written, and nothing beyond the end."""
+    """Every span of the content is read as it was written, in whatever pieces, and nothing beyond the end."""
     whole = b"".join(pieces)
     with store.create(tmp_path_factory.getbasetemp()) as file:
         assert [file.write(piece) for piece in pieces] == [len(piece) for piece in pieces]
@@ -45,7 +45,8 @@ def test_what_was_written_is_read_anywhere(
 
 
 def test_on_the_disk_is_noise_without_a_name(spooled: Spool, tmp_path: Path) -> None:
-    """Of the content nothing is on the disk, not even whether two spools or two blocks hold the same; nor is a name."""
+    """The content on the disk is noise that does not even reveal whether two spools or two blocks hold the same, and
+    the file has no name."""
     with store.create(tmp_path) as other:
         for file in (spooled, other):
             for _ in range(100):
@@ -59,7 +60,7 @@ def test_on_the_disk_is_noise_without_a_name(spooled: Spool, tmp_path: Path) -> 
 
 
 def test_no_part_of_the_key_stream_serves_twice(spooled: Spool) -> None:
-    """What is written once can neither be written over nor continued from beyond its end."""
+    """A spool refuses to overwrite its content or to write beyond its end."""
     spooled.write(b"once")
     for place in (0, 3, 5):
         spooled.seek(place)
@@ -70,7 +71,8 @@ def test_no_part_of_the_key_stream_serves_twice(spooled: Spool) -> None:
 
 
 def test_it_goes_when_it_is_closed(tmp_path: Path) -> None:
-    """A closed spool has no key and no file; closing it again does nothing, and there is no place before its start."""
+    """A closed spool has no key and no file; closing it again is a no-op, and a position before its start is
+    refused."""
     file = store.create(tmp_path)
     file.write(b"gone")
     with pytest.raises(ValueError, match="position=-1"):

@@ -39,7 +39,7 @@ def test_create_does_not_replace(objects: ObjectStore) -> None:
 
 
 def test_one_of_many_creates(open_objects: Callable[[], ObjectStore]) -> None:
-    """Of several concurrent creations exactly one succeeds, and its content is stored."""
+    """Exactly one of several concurrent creations succeeds, and its content is stored."""
 
     def create(number: int) -> bool:
         try:
@@ -93,7 +93,7 @@ def test_more_than_one_page_is_listed(objects: ObjectStore) -> None:
 
 @pytest.mark.parametrize("name", ["", "a", ".a", "a.", "../a.x", "a/b.x", "a b.x", "ä.x", "a..x"])
 def test_names_outside_the_portable_characters_are_refused(objects: ObjectStore, name: str) -> None:
-    """A name is a group, a '.' and the rest, in characters that every file system and URL treats alike."""
+    """A name is a group, a '.' and the rest, in characters that every file system and URL treats the same."""
     for call in (
         objects.get,
         objects.delete,

@@ -25,7 +25,7 @@ def key_encryption(tmp_path_factory: pytest.TempPathFactory) -> KeyEncryptionFil
 
 @pytest.fixture
 def store(tmp_path: Path, key_encryption: KeyEncryptionFile) -> WeightStore:
-    """A store in a folder; what is sealed in any store is tested in `test_sealing.py`."""
+    """Return a store in a folder; sealing in any store is tested in `test_sealing.py`."""
     store = WeightStore(SealedStore(FolderStore(tmp_path), keys=tmp_path / "keys", key_encryption=key_encryption))
     store.put("ver_1", WEIGHTS)
     return store
@@ -38,7 +38,7 @@ def test_a_version_is_read_back(store: WeightStore) -> None:
 
 
 def test_weights_are_sealed(store: WeightStore, tmp_path: Path) -> None:
-    """On disk a version is a private file that says nothing of its content, and each has a key of its own."""
+    """A version on disk is a private file that reveals nothing of its content, and each version has its own key."""
     store.put("ver_2", WEIGHTS)
     sealed, other = (tmp_path / f"ver_{number}.sealed" for number in (1, 2))
     assert b"parameters" not in sealed.read_bytes()
@@ -60,7 +60,7 @@ def test_destroyed_weights_are_gone(store: WeightStore, tmp_path: Path) -> None:
 
 
 def test_destroying_overwrites_the_key_first(store: WeightStore, tmp_path: Path) -> None:
-    """The bytes of the key are zero before its name goes: another name of the same file shows it."""
+    """The bytes of the key are zeroed before it is removed, as another name of the same file shows."""
     other_name = tmp_path / "other"
     other_name.hardlink_to(tmp_path / "keys" / "ver_1.key")
     store.destroy("ver_1")
@@ -71,7 +71,7 @@ def test_destroying_overwrites_the_key_first(store: WeightStore, tmp_path: Path)
 
 @pytest.mark.parametrize("part", ["ver_1.sealed", "keys/ver_1.key"])
 def test_half_a_version_is_destroyed_too(store: WeightStore, tmp_path: Path, part: str) -> None:
-    """What a crash left of a version, either file, is known, counts as destroyed and can be removed."""
+    """A version of which a crash left only one of its two files is listed, counts as destroyed and can be removed."""
     (tmp_path / part).unlink()
     assert store.version_ids() == {"ver_1"}
     with pytest.raises(WeightsDestroyed):
@@ -82,7 +82,7 @@ def test_half_a_version_is_destroyed_too(store: WeightStore, tmp_path: Path, par
 
 @pytest.mark.parametrize("position", [0, 20, -1])
 def test_damage_is_noticed(store: WeightStore, tmp_path: Path, position: int) -> None:
-    """One changed bit anywhere, and the weights do not open."""
+    """Weights with a flipped bit anywhere do not open."""
     path = tmp_path / "ver_1.sealed"
     content = bytearray(path.read_bytes())
     content[position] ^= 1
@@ -111,7 +111,7 @@ def test_a_version_cannot_be_passed_off_as_another(store: WeightStore, tmp_path:
 
 @given(arrays.arrays(np.float64, arrays.array_shapes(min_dims=2, max_dims=2), elements=st.floats(width=64)))
 def test_safetensors_keep_every_bit(parameters: np.ndarray) -> None:
-    """Weights go into the published form and come back with every bit."""
+    """Weights are read back from safetensors with every bit."""
     for given_as in (parameters, np.asfortranarray(parameters)):
         back = sealing.from_safetensors(sealing.to_safetensors(given_as))
         assert back.dtype == np.float64

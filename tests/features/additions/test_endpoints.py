@@ -1,4 +1,4 @@
-"""Rows are added to a dataset that exists: into slots of forgotten people, and nowhere else."""
+"""Rows are added to an existing dataset: into slots of forgotten people, and nowhere else."""
 
 import io
 from collections.abc import Callable
@@ -22,7 +22,7 @@ SCHEMA += '"who": {"role": "subject"}}}'
 
 @pytest.fixture
 def add(gateway: TestClient) -> Callable[..., httpx.Response]:
-    """POST rows to a dataset, whatever comes of it."""
+    """POST rows to a dataset and return the response."""
 
     def send(dataset_id: str, content: bytes, *, filename: str = "p.npz", key: str | None = None, **form: str) -> Any:
         headers = {"Idempotency-Key": key} if key else {}
@@ -34,7 +34,7 @@ def add(gateway: TestClient) -> Callable[..., httpx.Response]:
 
 @pytest.fixture
 def dataset(new_dataset: Make, forget: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """Twenty people, of whom p3, p4 and p5 are forgotten; no model."""
+    """Return a dataset of twenty people, of whom p3, p4 and p5 are forgotten, without a model."""
     made = new_dataset(rows=20)
     for subject in ("p3", "p4", "p5"):
         forget(subject)
@@ -49,8 +49,8 @@ def test_rows_are_added(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """The rows count as held from the 202 on; a worker writes them into slots of forgotten people, and their batch is
-    gone."""
+    """Added rows count as held from the 202 on; a worker writes them into slots of forgotten people, and their batch is
+    deleted."""
     answer = add(dataset["id"], people("new1", "new2"))
     assert answer.status_code == 202, answer.text
     made = answer.json()
@@ -89,8 +89,8 @@ def test_models_learn_again(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Every model of the dataset learns again from scratch, one that lets requests wait too; then it can forget whoever
-    was added, and the certificate counts the steps since."""
+    """Every model of the dataset relearns from scratch, even one that batches requests; it can then forget the added
+    people, and the certificate counts the steps since."""
     dataset = new_dataset(rows=20)
     models = [
         new_model(dataset["id"], noise_scale=0.05),
@@ -117,7 +117,7 @@ def test_no_more_than_there_are_free_slots(
     installation: Installation,
     work: Callable[[], int],
 ) -> None:
-    """More rows than free slots are refused, saying how many are free; what waits has its slots already."""
+    """More rows than free slots are refused with the number of free slots; waiting rows have their slots already."""
     problem = refused(add(dataset["id"], people("a", "b", "c", "d")), 409, "dataset_full")
     assert problem["detail"].startswith("3 slots")
     assert add(dataset["id"], people("a", "b")).status_code == 202
@@ -131,7 +131,7 @@ def test_no_more_than_there_are_free_slots(
 def test_a_call_that_is_repeated_adds_once(
     dataset: dict[str, Any], add: Callable[..., httpx.Response], refused: Refused, installation: Installation, get: Get
 ) -> None:
-    """The same key and rows give the first answer again, other rows are a conflict; nothing more is staged."""
+    """The same key and rows get the first answer again, other rows are a conflict, and nothing more is staged."""
     first = add(dataset["id"], people("a"), key="k")
     assert add(dataset["id"], people("a"), key="k").json() == first.json()
     refused(add(dataset["id"], people("b"), key="k"), 409, "idempotency_conflict")
@@ -146,7 +146,7 @@ def test_forgotten_people_do_not_come_back(
     refused: Refused,
     installation: Installation,
 ) -> None:
-    """Rows of somebody who was forgotten are refused, or left out if asked, until their consent is recorded."""
+    """Rows of a forgotten person are refused, or skipped if requested, until their consent is recorded."""
     refused(add(dataset["id"], people("p3", "a")), 409, "subject_suppressed")
     [match] = gateway.get("/v1/audit-log?action=suppressions.matched").json()["items"]
     assert (match["object_id"], match["detail"]) == (dataset["id"], {"rows": 1})
@@ -199,7 +199,7 @@ def test_other_rows_are_refused(
     add: Callable[..., httpx.Response],
     stored: Callable[[], dict[str, int]],
 ) -> None:
-    """Rows of another shape, class or kind, damaged ones and none at all: 422, and nothing of them stays."""
+    """Rows of another shape, class or kind, damaged rows and no rows at all return 422, and nothing of them stays."""
     before = stored()
     answer = add(dataset["id"], content, filename=filename)
     assert answer.status_code == 422, answer.text
@@ -213,7 +213,7 @@ def test_rows_come_by_the_schema_of_the_dataset(
     installation: Installation,
     work: Callable[[], int],
 ) -> None:
-    """Rows of a csv file are encoded as those of the dataset were; one row of another form refuses all."""
+    """Rows of a csv file are encoded like those of the dataset; one malformed row refuses all."""
     rows = "".join(f"0.{row},{'ab'[row % 2]},p{row}\n" for row in range(1, 9))
     form = {"name": "people", "schema": SCHEMA}
     made = gateway.post("/v1/datasets", data=form, files={"file": ("p.csv", "x,y,who\n" + rows)}).json()
@@ -229,7 +229,7 @@ def test_rows_come_by_the_schema_of_the_dataset(
 
 
 def test_an_unknown_dataset(add: Callable[..., httpx.Response], refused: Refused, gateway: TestClient) -> None:
-    """Adding rows to an unknown dataset, or listing its additions, is a 404."""
+    """Adding rows to an unknown dataset, or listing its additions, returns 404."""
     refused(add("ds_none", npz()), 404, "dataset_unknown")
     refused(gateway.get("/v1/datasets/ds_none/additions"), 404, "dataset_unknown")
 
@@ -241,7 +241,7 @@ def test_an_addition_belongs_to_its_dataset(
     refused: Refused,
     gateway: TestClient,
 ) -> None:
-    """An addition is found below its own dataset alone."""
+    """An addition is found only below its own dataset."""
     addition, other = add(dataset["id"], people("a")).json()["id"], new_dataset("other", rows=3)["id"]
     assert gateway.get(f"/v1/datasets/{dataset['id']}/additions/{addition}").status_code == 200
     refused(gateway.get(f"/v1/datasets/{other}/additions/{addition}"), 404, "addition_unknown")

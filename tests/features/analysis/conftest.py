@@ -1,4 +1,4 @@
-"""Fixtures of the proofs, with which the mathematics of theorems is tested alike."""
+"""Fixtures of the proofs, reused for the theorems."""
 
 from tests.lethe.proof.conftest import digits
 

@@ -15,7 +15,7 @@ NAN_INF_NEGATIVE = [math.nan, math.inf, -math.inf, -0.1]
 
 
 def test_identical_laws_cost_nothing():
-    """mu = 0 gives epsilon 0."""
+    """Epsilon is 0 for mu = 0."""
     assert renyi.gaussian_epsilon_cks(mu=0.0, delta=1e-5) == renyi.AtOrder(epsilon=0.0, order=math.inf)
     assert renyi.gaussian_epsilon_mironov(mu=0.0, delta=1e-5) == renyi.AtOrder(epsilon=0.0, order=math.inf)
 
@@ -29,7 +29,8 @@ def test_three_conversions_of_one_mu(mu, mironov, cks, gdp):
 
 
 def test_extremes_of_the_floats():
-    """At the extremes of the floats results are the smallest and largest that can be represented."""
+    """At the extremes of the floats epsilon is below 1e-90 for the smallest mu and delta, and mu^2/2 for a mu of
+    1e150."""
     assert renyi.gaussian_epsilon_cks(mu=5e-324, delta=5e-324).epsilon < 1e-90
     assert renyi.gaussian_epsilon_cks(mu=1e150, delta=0.1).epsilon == pytest.approx(5e299)
 

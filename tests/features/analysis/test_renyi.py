@@ -31,7 +31,7 @@ def test_one_order_to_epsilon(order, divergence, delta, mironov, cks):
     [(8.0, 1.0, 2.0, 4.47615390753e-05), (4.0, 0.2, 0.5, 0.0428803938008), (2.0, 0.05, 0.3, 0.194700195768)],
 )
 def test_one_order_to_delta(order, divergence, epsilon, delta):
-    """delta of one order agrees with independently computed values to ten digits."""
+    """Delta of one order agrees with independently computed values to ten digits."""
     found = renyi.renyi_to_delta_cks(order=order, divergence=divergence, epsilon=epsilon)
     assert found == pytest.approx(delta, rel=1e-10)
 
@@ -45,7 +45,7 @@ def test_one_order_to_delta(order, divergence, epsilon, delta):
     ],
 )
 def test_gaussian_curve_at_its_best_order(tau, delta, mironov, cks):
-    """On the curve tau * alpha both conversions find the least epsilon and the order that attains it."""
+    """Both conversions find the smallest epsilon on the curve tau * alpha, and the order that attains it."""
     mu = math.sqrt(2 * tau)
     for found, expected in [
         (renyi.gaussian_epsilon_mironov(mu=mu, delta=delta), mironov),
@@ -69,7 +69,7 @@ def test_one_order_is_rounded_up(order, divergence, delta):
 
 @given(order=orders, divergence=divergences, delta=powers_of_ten(-100, -1))
 def test_delta_and_epsilon_of_one_order_are_inverse(order, divergence, delta):
-    """The delta at the epsilon of one order is the delta one started from, or less where epsilon is 0."""
+    """The delta at the epsilon of one order is the original delta, or less if epsilon is 0."""
     epsilon = renyi.renyi_to_epsilon_cks(order=order, divergence=divergence, delta=delta)
     back = renyi.renyi_to_delta_cks(order=order, divergence=divergence, epsilon=epsilon)
     assert back <= delta * (1 + 1e-5)
@@ -94,7 +94,8 @@ def test_divergence_zero_and_unknown(order):
     ],
 )
 def test_orders_and_divergences_are_in_their_ranges(check, accepted, refused):
-    """A check passes what the theorem allows and raises DomainError, with the name and the value, on anything else."""
+    """A check accepts what the theorem allows and raises DomainError, with the name and the value, for anything
+    else."""
     for value in accepted:
         check(some_name=value)
     for value in [*refused, math.nan]:

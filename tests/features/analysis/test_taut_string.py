@@ -31,7 +31,7 @@ from tests.tables import each
 @settings(max_examples=300)
 @given(stretches=chains, apart=nonnegative)
 def test_long_stretches_are_their_steps(stretches, apart):
-    """Closed forms, pooled in any numbers, give what 50 digits give corner by corner, and never less."""
+    """Closed forms for stretches of any length equal a 50-digit computation corner by corner, and are never less."""
     expected = pulled_mu(steps_of(stretches), apart=apart)
     assert taut_string.mu(stretches, apart=apart) == pytest.approx(expected, rel=1e-13, abs=1e-300)
     assert taut_string.mu(stretches, apart=apart) >= expected
@@ -39,7 +39,7 @@ def test_long_stretches_are_their_steps(stretches, apart):
 
 @pytest.mark.parametrize("contraction", [1 - 1e-12, 1 - 1e-6, 1.0, 1 + 1e-12, 1 + 1e-6])
 def test_contractions_next_to_one(contraction):
-    """Nothing cancels where a step hardly contracts, or hardly expands."""
+    """Nothing cancels if a step hardly contracts, or hardly expands."""
     stretches = [
         Stretch(steps=40, contraction=contraction, variance=2.0, push=0.3, every=7),
         Stretch(steps=25, contraction=contraction, variance=1.0, push=0.0),
@@ -66,7 +66,7 @@ def test_one_piece_is_the_recursion(stretches):
 
 @given(stretches=chains)
 def test_differences_of_late_are_counted_from_when_they_came(stretches):
-    """Noise from before the data first differed hides nothing: steps that come before change no digit."""
+    """Noise from before the data first differed hides nothing: adding earlier steps changes no digit."""
     before = Stretch(steps=10**6, contraction=0.9, variance=50.0)
     expected = taut_string.mu(stretches)
     assert taut_string.mu([before, *stretches]) == pytest.approx(expected, rel=1e-14, abs=1e-300)
@@ -75,7 +75,7 @@ def test_differences_of_late_are_counted_from_when_they_came(stretches):
 @pytest.mark.parametrize("steps", [10**7, 10**15])
 @pytest.mark.parametrize("c", [0.5, 1 - 1e-9, 1.0, 1.001, 3.0])
 def test_any_number_of_steps(c, steps):
-    """Ten million steps and 10^15 steps have their limits, also where they expand beyond the largest float."""
+    """Ten million steps and 10^15 steps reach their limits, even if they expand beyond the largest float."""
     alike = Stretch(steps=steps, contraction=c, variance=1.0, push=0.5)
     quiet = Stretch(steps=steps, contraction=c, variance=1.0)
     stays, starts = taut_string.mu([alike]), taut_string.mu([quiet], apart=2.0)
@@ -90,7 +90,8 @@ def test_any_number_of_steps(c, steps):
 
 
 def test_after_the_greatest_expansion_comes_the_greatest_contraction():
-    """What ten million steps have blown up and ten million others have shrunk again is what it was."""
+    """Ten million steps of expansion followed by ten million steps of the inverse contraction return to the original
+    mu."""
     grown = Stretch(steps=10**7, contraction=2.0, variance=1e-6)
     shrunk = Stretch(steps=10**7, contraction=0.5, variance=1e-6)
     least = math.sqrt(1e-6 / 3 + 1e-6 * 4 / 3)
@@ -129,7 +130,7 @@ def test_a_constrained_optimiser_finds_no_better_shifts(seed):
 
 @each("seed", range(200))
 def test_curvatures_that_change_with_time_attain_it(seed):
-    """The quadratic found by an exact search over the slopes of all steps has the mu of the string, and no more."""
+    """The quadratic found by an exact search over the slopes of all steps has exactly the mu of the string."""
     steps = random_steps(seed, most=12)
     bound = taut_string.mu(chain_of(steps))
     attained = quadratic_mu(steps, slopes=worst_slopes(steps), signs=[1.0] * len(steps))
@@ -140,7 +141,7 @@ def test_curvatures_that_change_with_time_attain_it(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_climbing_from_anywhere_never_exceeds_it(seed):
-    """Curvatures and pulls that are improved step by step approach the bound from below, and one climb reaches it."""
+    """Curvatures and pulls that are improved step by step approach the bound from below, and one search reaches it."""
     steps = random_steps(seed, most=5)
     count, bound = len(steps), taut_string.mu(chain_of(steps))
     contractions = np.array([c for c, _, _ in steps])
@@ -164,7 +165,7 @@ def test_climbing_from_anywhere_never_exceeds_it(seed):
     seed=st.integers(0, 2**32),
 )
 def test_no_quadratic_exceeds_the_bound(stretches, apart, seed):
-    """For any slopes in [-c_t, c_t] and any pulls up to s_t at each step, the exact mu stays below the bound."""
+    """The exact mu stays below the bound for any slopes in [-c_t, c_t] and any pulls up to s_t at each step."""
     steps = steps_of(stretches)
     generator = np.random.default_rng(seed)
     bound = taut_string.mu(stretches, apart=apart)
@@ -196,7 +197,7 @@ def test_cyclic_batches_have_the_published_closed_form(batches, epochs, c, ratio
     c=any_contraction.filter(bool),
 )
 def test_the_slot_visited_last_is_the_worst(batches, steps, after, c):
-    """While steps are alike, and whatever their contraction, the later a slot was visited the more is left of it."""
+    """The later a slot was visited, the more is left of it, for equal steps of any contraction."""
     mus = []
     for place in range(batches):  # visited in steps place, place + batches, ...
         chain = [Stretch(steps=place, contraction=c, variance=1.0)] if place else []
@@ -211,7 +212,7 @@ def test_the_slot_visited_last_is_the_worst(batches, steps, after, c):
 
 
 def test_examples_in_docstrings():
-    """The examples in the documentation are true."""
+    """The examples in docstrings are correct."""
     failed, attempted = doctest.testmod(taut_string)
     assert attempted
     assert not failed

@@ -27,7 +27,7 @@ from tests.tables import each
 
 
 def changed(stretches: list[Stretch], index: int, **factors: float) -> list[Stretch]:
-    """The chain with fields of one stretch multiplied."""
+    """Return the chain with fields of one stretch multiplied."""
     index %= len(stretches)
     stretch: Any = stretches[index]
     fields = {name: getattr(stretch, name) for name in ("steps", "contraction", "variance", "push", "every")}
@@ -52,7 +52,7 @@ def test_mu_is_monotone_in_differences_and_noise(stretches, apart, index, factor
 
 @given(stretches=chains, apart=nonnegative, more=stretches_with(any_contraction))
 def test_steps_on_equal_data_only_help(stretches, apart, more):
-    """Two laws are no easier to distinguish after a step that treats both alike."""
+    """Two distributions are no easier to distinguish after a step that treats both the same."""
     quiet = Stretch(steps=more.steps, contraction=more.contraction, variance=more.variance)
     assert at_most(taut_string.mu([*stretches, quiet], apart=apart), taut_string.mu(stretches, apart=apart))
 
@@ -135,7 +135,7 @@ def test_restarts_are_chains_that_begin_there(stretches, apart):
 
 
 def test_nothing_differs_or_nothing_hides():
-    """Without a difference mu is 0; starts at a distance are distinguished with certainty before the first step."""
+    """Mu is 0 if nothing differs; starts at a distance are distinguished with certainty before the first step."""
     quiet = Stretch(steps=10, contraction=0.9, variance=1.0)
     assert taut_string.mu([]) == taut_string.mu([quiet]) == 0.0
     assert taut_string.mu([], apart=1e-300) == math.inf

@@ -1,4 +1,4 @@
-"""Budgets of work: nothing is begun that does not fit, and nothing goes on that nobody waits for."""
+"""Budgets of work: no part begins that does not fit, and none continues that no caller waits for."""
 
 import time
 
@@ -9,7 +9,7 @@ from lethe.features.analysis.work import WorkBudget, WorkBudgetExceeded
 
 
 def test_a_part_that_does_not_fit_takes_nothing() -> None:
-    """What is refused costs nothing of the budget, and what is foreseen is not spent yet."""
+    """A refused charge leaves the work budget unchanged, and foreseen work is not spent yet."""
     with work.within(WorkBudget(units=10, seconds=60)):
         work.foresee(10)
         work.spend(6)

@@ -1,4 +1,4 @@
-"""Archives: opened whole with their own key or not at all, and with rows of the shape that they state."""
+"""Archives open completely with their own key or not at all, and with rows of the shape that they state."""
 
 import io
 import json
@@ -45,7 +45,7 @@ LARGE = [("tables/a", bytes(range(256)) * 9000), ("rows/b", b"\1" * 2**20), ("em
 
 @given(sizes=st.lists(st.integers(0, 5000), max_size=20))
 def test_pieces_come_back_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, sizes: list[int]) -> None:
-    """Any number of pieces of any size come back, in their order, with the same tallies."""
+    """Any number of pieces of any size are read back in order, with the same tallies."""
     key = KeyEncryptionFile(tmp_path_factory.getbasetemp() / "key")
     key.create()
     pieces = [(f"t/{number % 3}", bytes([number]) * size) for number, size in enumerate(sizes)]
@@ -54,12 +54,12 @@ def test_pieces_come_back_as_they_were_written(tmp_path_factory: pytest.TempPath
 
 @pytest.mark.parametrize("size", [2**20 - 20, 2**20 - 19, 2**20, 2**21 - 30, 3 * 2**20])
 def test_chunks_end_anywhere(key: KeyEncryptionFile, size: int) -> None:
-    """A piece that ends near the end of a chunk comes back whole."""
+    """A piece that ends near the end of a chunk is read back whole."""
     assert [piece.content for piece in read(key, written(key, ("a", b"7" * size)))] == [b"7" * size]
 
 
 def test_tallies_agree(key: KeyEncryptionFile) -> None:
-    """What was read is counted and hashed as what was written."""
+    """The counts and hashes of what is read equal those of what was written."""
     file = io.BytesIO()
     writer = Writer(file, key)
     for thing, content in LARGE:
@@ -74,13 +74,13 @@ def test_tallies_agree(key: KeyEncryptionFile) -> None:
 
 @pytest.mark.parametrize("cut", [1, 17, CHUNK, 2 * CHUNK, 3 * CHUNK - 5])
 def test_nothing_can_be_cut_off(key: KeyEncryptionFile, cut: int) -> None:
-    """An archive that ends early is refused, also where a whole chunk is missing."""
+    """An archive that ends early is refused, even if exactly one chunk is missing."""
     with pytest.raises(BackupDamaged):
         read(key, written(key, *LARGE)[:-cut])
 
 
 def test_chunks_cannot_be_reordered_or_left_out(key: KeyEncryptionFile) -> None:
-    """Each chunk opens in its own place alone."""
+    """Each chunk opens only in its own place."""
     whole = written(key, *LARGE)
     head, first, second, rest = (
         whole[:HEAD],
@@ -95,7 +95,7 @@ def test_chunks_cannot_be_reordered_or_left_out(key: KeyEncryptionFile) -> None:
 
 @pytest.mark.parametrize("place", [5, 20, 40, HEAD + 3, -1])
 def test_no_bit_can_be_changed(key: KeyEncryptionFile, place: int) -> None:
-    """One changed bit anywhere is refused."""
+    """An archive with a flipped bit anywhere is refused."""
     changed = bytearray(written(key, *LARGE))
     changed[place] ^= 1
     with pytest.raises((BackupDamaged, BackupRefused)):
@@ -103,7 +103,7 @@ def test_no_bit_can_be_changed(key: KeyEncryptionFile, place: int) -> None:
 
 
 def test_another_key_opens_nothing(key: KeyEncryptionFile, tmp_path: Path) -> None:
-    """With another key file the archive is refused before anything of it is read."""
+    """An archive is refused with another key file before any of it is read."""
     other = KeyEncryptionFile(tmp_path / "other")
     other.create()
     with pytest.raises(BackupRefused, match="key file is not the one"):
@@ -111,7 +111,7 @@ def test_another_key_opens_nothing(key: KeyEncryptionFile, tmp_path: Path) -> No
 
 
 def test_nothing_is_in_clear(key: KeyEncryptionFile) -> None:
-    """Neither names nor contents can be read in the archive."""
+    """An archive contains neither names nor contents in clear."""
     sealed = written(key, ("tables/people", b"an unmistakable line of text" * 100))
     assert b"people" not in sealed
     assert b"unmistakable" not in sealed
@@ -137,7 +137,7 @@ def test_rows_that_are_not_of_their_shape_are_refused(
     of_rows: Callable[[bytes, bytes], list[bytes]],
     said: str,
 ) -> None:
-    """An archive that lacks a block of rows, or states their shape otherwise than this release does, is damaged."""
+    """An archive that lacks a block of rows, or states their shape unlike this release, is damaged."""
     name = f"rows/{new_dataset()['id']}"
     back_up()
     key = KeyEncryptionFile(key_file)

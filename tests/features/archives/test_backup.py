@@ -1,4 +1,4 @@
-"""The story of a disaster: nobody who was forgotten comes back with the backup."""
+"""Recovery from a disaster: no forgotten person returns with the backup."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ NewDatabase = Callable[[], contextlib.AbstractContextManager[dict[str, str]]]
 
 @pytest.fixture
 def new_database(kind: str, request: pytest.FixtureRequest) -> NewDatabase:
-    """The setting that names a database in which nothing is; none for the default."""
+    """Return the setting that names an empty database, or none for the default."""
 
     @contextlib.contextmanager
     def made() -> Iterator[dict[str, str]]:
@@ -42,9 +42,9 @@ def new_database(kind: str, request: pytest.FixtureRequest) -> NewDatabase:
 
 @pytest.mark.soak
 def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
-    """Everything but archive, key file and tombstones is lost. After the restore, which was killed once, the rows of
-    whoever was forgotten, or had asked to be, are null before anything is served; they get new certificates; ledger and
-    audit logs verify; and their rows are not taken again."""
+    """Everything is lost except archive, key file and tombstones. After the restore, which was killed once, the rows of
+    people who were forgotten or had requested it are null before anything is served; their requests get new
+    certificates, ledger and audit logs verify, and their rows are not added again."""
     data, kept = tmp_path / "data", tmp_path / "kept"
     kept.mkdir()
     tombstones, archive, key_file = kept / "tombstones.jsonl", kept / "archive", kept / "key"
@@ -120,12 +120,12 @@ def admin_key(data: Path) -> str:
 
 
 def lethe(*words: Any, data: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """A command, to its end."""
+    """Run a command to its end."""
     return processes.ended("lethe", *map(str, words), environment=processes.environment_of(data, **settings))
 
 
 def killed(*words: Any, data: Path, **settings: str) -> None:
-    """A command, killed while the keys of the installation are there and it is not done."""
+    """Run a command, and kill it when the keys of the installation exist and it is not done."""
     command = subprocess.Popen(
         [processes.LETHE, *map(str, words)],
         env=processes.environment_of(data, **settings),

@@ -1,4 +1,4 @@
-"""What is remembered of a request apart from the database brings it back, once."""
+"""Requests remembered outside the database are restored from there, once."""
 
 import json
 from collections.abc import Callable
@@ -15,14 +15,14 @@ Get = Callable[[str], Any]
 
 
 def _remembered(installation: Installation) -> Remembered:
-    """The one request that there is."""
+    """Return the only remembered request."""
     with installation.database.reading() as session:
         [(_, _, request)] = repository.telling_events(session, after=0, limit=2)
     return request
 
 
 def test_what_is_remembered_survives_json(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """Each field comes back as it was, times with their zone."""
+    """Each field is read back unchanged, and times with their zone."""
     dataset = new_dataset()
     asked = forget("p1", dataset_ids=[dataset["id"]])
     remembered = _remembered(installation)
@@ -32,7 +32,7 @@ def test_what_is_remembered_survives_json(installation: Installation, new_datase
 
 
 def test_catching_up_twice_is_once(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """A request that is not known is made under its own id, and its person suppressed; one that is known is left."""
+    """An unknown request is created under its own id, and its person suppressed; a known one is left unchanged."""
     new_dataset()
     forget("p1")
     known = _remembered(installation)
@@ -47,7 +47,7 @@ def test_catching_up_twice_is_once(installation: Installation, new_dataset: Make
 
 
 def test_whoever_withdrew_is_not_asked_for(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """A request that is not known and was withdrawn is not made; one that is open here is withdrawn here."""
+    """An unknown request that was withdrawn is not created; one that is open here is withdrawn."""
     new_dataset()
     asked = forget("p1")
     known = _remembered(installation).to_json()
@@ -67,7 +67,7 @@ def test_a_restored_request_has_its_aliases(
     work: Callable[[], int],
     get: Get,
 ) -> None:
-    """What is remembered apart from the database covers all identifiers: a request made again from it erases all."""
+    """The record outside the database covers all identifiers of a request, so a restored request erases all of them."""
     dataset = new_dataset(rows=40, rows_each=2)
     new_model(dataset["id"])
     assert work() == 1

@@ -28,8 +28,8 @@ def made(
     forget: Callable[..., Any],
     monkeypatch: Any,
 ) -> Path:
-    """An archive `archive` that opens with `key`, with somebody who logs in and somebody invited; since then one
-    request was made. Where it is to be restored to is set."""
+    """Create an archive `archive` that opens with `key`, with a user who can log in and an invited one, and one later
+    request; the place to restore to is set."""
     new_dataset()
     with installation.database.reading() as session:
         admin = access.caller_with(session, access.find(session, admin_key))
@@ -48,8 +48,8 @@ def made(
 
 
 def test_a_backup_is_restored(made: Path, lethe: Lethe) -> None:
-    """It says how many requests came since, what is still to be done, and that one person can log in; invitations are
-    void."""
+    """Restoring prints how many requests came after the backup, the remaining work, and that one person can log in;
+    invitations are void."""
     ended = lethe("restore", "archive", "--key-file", "key", "--tombstones", made)
     assert (ended.code, ended.err) == (0, ""), ended.err
     assert "1 requests came after that" in ended.out
@@ -65,7 +65,7 @@ def test_a_backup_is_restored(made: Path, lethe: Lethe) -> None:
 
 
 def test_tombstones_are_not_forgotten_by_mistake(made: Path, lethe: Lethe) -> None:
-    """Without either option it is refused; who has none must say so, and is told what that means."""
+    """A restore needs exactly one tombstone option; `--no-tombstones` also needs `--lost-versions`, and warns."""
     refused(lethe("restore", "archive", "--key-file", "key"), "backup_refused")
     refused(lethe("restore", "archive", "--key-file", "key", "--tombstones", made, "--no-tombstones"), "backup_refused")
     assert not Path("restored").exists()
@@ -76,7 +76,7 @@ def test_tombstones_are_not_forgotten_by_mistake(made: Path, lethe: Lethe) -> No
 
 
 def test_what_cannot_be_restored_ends_in_one_line(made: Path, lethe: Lethe) -> None:
-    """A file that is no archive, another key, a folder that is not empty: each is named."""
+    """A file that is not an archive, another key and a folder that is not empty are each named in one line."""
     Path("noise").write_bytes(b"noise" * 100)
     Path("other").write_text("ab" * 32)
     for archive, key in (("noise", "key"), ("archive", "other"), ("archive", "nothing")):
@@ -90,8 +90,8 @@ def test_what_cannot_be_restored_ends_in_one_line(made: Path, lethe: Lethe) -> N
 def test_a_damaged_page_of_the_vault_stops_backup_and_rotation(
     place: int, installation: Installation, lethe: Lethe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a key, or the end of a page, is not what was written, both commands name the page in one line; nothing is
-    written, and both work once the page is back."""
+    """If a key or the end of a page was changed, both commands name the page in one line and write nothing; both work
+    once the page is put back."""
     sealed = installation.vault.seal(b"case-7")
     monkeypatch.setenv("LETHE_DATA_DIR", str(installation.settings.data_dir))
     [page] = (installation.settings.data_dir / "vault").glob("*.page")

@@ -1,4 +1,4 @@
-"""A restore takes no tombstones that are older than the archive, whichever copy they are."""
+"""A restore accepts no tombstones that are older than the archive, whichever copy they are."""
 
 import shutil
 from collections.abc import Callable
@@ -34,8 +34,8 @@ def test_older_tombstones_are_refused(
     restore_with: RestoreWith,
     other: Settings,
 ) -> None:
-    """A copy from before the backup is refused, by name, with how many entries it lacks and since when; nothing is
-    restored. The newest copy, and one from the moment of the backup, are taken."""
+    """A copy from before the backup is refused by name, with the number of missing entries and their first date, and
+    nothing is restored. The newest copy, and one from the moment of the backup, are accepted."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)
@@ -70,7 +70,7 @@ def test_a_cut_tail_is_refused(
     back_up: Callable[[], Backup],
     restore_with: RestoreWith,
 ) -> None:
-    """Wherever before its end a file is cut off, it does not cover the archive; damage is named as damage."""
+    """A file that is cut off anywhere before its end does not cover the archive; damage is reported as damage."""
     new_model(new_dataset()["id"])
     work()
     forget("p1")
@@ -98,7 +98,8 @@ def test_a_file_that_was_written_anew_covers_what_came_before(
     back_up: Callable[[], Backup],
     restore_with: RestoreWith,
 ) -> None:
-    """Tombstones that were lost after the backup, and written anew from the database, know all that it knows."""
+    """Tombstones that were lost after the backup and rewritten from the database contain everything that the database
+    knows."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)
@@ -118,7 +119,8 @@ def test_another_hosts_file_is_told_by_what_it_tells_of(
     back_up: Callable[[], Backup],
     restore_with: RestoreWith,
 ) -> None:
-    """A file that another host wrote of the same database is taken if it tells of the last request of the archive."""
+    """A file that another host wrote of the same database is accepted if it contains the last request of the
+    archive."""
     theirs = installation.settings.model_copy(update={"tombstones": tmp_path / "theirs" / "tombstones.jsonl"})
     (tmp_path / "theirs").mkdir()
     new_dataset()
@@ -143,7 +145,7 @@ def test_dropped_lines_are_covered(
     back_up: Callable[[], Backup],
     restore_with: RestoreWith,
 ) -> None:
-    """Where what the archive saw last was dropped since, because it is old, the lines that are left cover it."""
+    """If the archive's last line was dropped since because of its age, the remaining lines cover the archive."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)

@@ -15,7 +15,7 @@ Make = Callable[..., dict[str, Any]]
 
 
 def dumped(session: Session) -> dict[str, list[bytes]]:
-    """The lines of all tables, sorted, as no order is promised."""
+    """Return the lines of all tables, sorted, as no order is promised."""
     return {
         name: sorted(line for piece in archive.pieces(session, table) for line in piece.splitlines())
         for name, table in archive.TABLES.items()
@@ -31,7 +31,7 @@ def test_a_dump_loads_into_both_databases(
     work: Callable[[], int],
     tmp_path: Any,
 ) -> None:
-    """Each value comes back as it was stored, sealed ones sealed, and the database numbers on from where it was."""
+    """Each value is restored as it was stored, sealed ones sealed, and sequences continue."""
     new_model(new_dataset()["id"])
     work()
     forget("p1", metadata={"case": "ä\u2028 7"}, external_id="case-7")

@@ -42,7 +42,7 @@ def test_versions_that_were_lost_are_counted(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """What versions gave away that the backup does not know is in every `adaptive` number that is signed afterwards."""
+    """Every `adaptive` number that is signed after a restore includes the versions that the backup does not know."""
     model = new_model(new_dataset(rows=60)["id"])
     assert work() == 1
     back_up()
@@ -78,7 +78,7 @@ def test_models_that_were_lost_are_counted(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A model that was made after the backup is gone, and what it gave away is counted all the same."""
+    """A model that was made after the backup is gone, and its releases are counted nevertheless."""
     dataset = new_dataset(rows=60)
     kept = new_model(dataset["id"])
     assert work() == 1
@@ -118,8 +118,8 @@ def test_what_was_signed_and_lost_is_said_in_the_chains(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Heads that were signed after the backup are named in audit log and ledger, which both verify and go on, also
-    against the tombstones; to whoever kept one of them the ledger says that it was restored."""
+    """Heads that were signed after the backup are named in audit log and ledger, which both verify and continue, also
+    against the tombstones; compared with a saved head the ledger reports that it was restored."""
     new_model(new_dataset()["id"])
     work()
     made = back_up()
@@ -184,8 +184,8 @@ def test_a_database_that_was_put_back_is_mended(
     other: Settings,
     tmp_path: Path,
 ) -> None:
-    """Whoever is back because the database and the rows were put back by other means is forgotten again, however long
-    ago that was: a backup of what is there restores with the tombstones."""
+    """A person who returned because the database and the rows were put back by other means is forgotten again, however
+    long ago that was: a backup of that state restores with the tombstones."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1")
     new_model(dataset["id"])

@@ -13,7 +13,7 @@ from app.installations import Installation
 
 
 def test_backups_that_are_late(installation: Installation, get: Callable[[str], Any], tmp_path: Path) -> None:
-    """A backup is late when the last one, or the first start where there is none, is longer ago than is allowed."""
+    """A backup is late if the last one, or without any the first start, is longer ago than allowed."""
     assert get("/overview")["backups"] == {"last_at": None, "is_late": False}
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=8)
     with installation.database.writing() as session:

@@ -1,4 +1,4 @@
-"""Restoring: the same installation as before, without the people who asked to be forgotten since."""
+"""Restoring yields the same installation as before, without the people who requested deletion since."""
 
 import json
 from collections.abc import Callable
@@ -42,8 +42,9 @@ def test_whoever_was_forgotten_since_is_forgotten_again(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Their rows are null on disk before anything may be served, their requests are open again under their own ids and
-    deadlines, and a worker completes them with new certificates; nobody else's rows are touched."""
+    """The rows of people forgotten since the backup are null on disk before anything is served, their requests are open
+    again under their own ids and deadlines, and a worker completes them with new certificates; no other rows are
+    touched."""
     dataset = new_dataset(rows=60)
     slots = slots_of(installation, dataset["id"], "p1", "p3", "p5")
     model = new_model(dataset["id"])
@@ -95,8 +96,8 @@ def test_weights_of_rows_come_back(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Rows with weights are restored with them, but for those of somebody who was forgotten since, and are learned
-    from again with the bound of the weights in the mechanism."""
+    """Row weights are restored, except those of people forgotten since, and are learned again with the bound of the
+    weights in the mechanism."""
     columns = {
         "person": {"role": "subject"},
         "age": {"kind": "numeric", "min": 0, "max": 100},
@@ -135,8 +136,8 @@ def test_what_else_happened_since_happens_again(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Requests that were withdrawn, approved or extended since the backup are where they stood; one that was made and
-    withdrawn since is not there; one that waits for review waits again."""
+    """Requests that were withdrawn, approved or extended since the backup have their later state; one that was made and
+    withdrawn since does not exist; one that awaited review awaits it again."""
     new_dataset()
     withdrawn, extended = forget("p1"), forget("p2")
     policy = gateway.get("/v1/tenant").json()["policy"]
@@ -200,7 +201,8 @@ def test_a_batch_that_waits_is_added(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Rows that waited to be added are added, but for those of somebody who has asked to be forgotten since."""
+    """Rows that waited to be added are added after the restore, except those of people who have requested deletion
+    since."""
     dataset = new_dataset()
     new_model(dataset["id"])
     work()
@@ -229,7 +231,7 @@ def test_everything_is_said_in_the_audit_logs(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Each tenant's log goes on with an entry about the restore."""
+    """Each tenant's audit log continues with an entry about the restore."""
     new_dataset()
     made = back_up()
     restore()
@@ -247,7 +249,7 @@ def test_tombstones_must_reach_back_to_the_backup(
     back_up: Callable[[], Backup],
     restore: Callable[[], Restored],
 ) -> None:
-    """A backup that is older than what is remembered is refused."""
+    """A backup that is older than the remembered period is refused."""
     new_dataset()
     back_up()
     forget("p1")
@@ -272,7 +274,8 @@ def test_what_was_cut_off_serves_nobody_and_can_be_run_again(
     monkeypatch: pytest.MonkeyPatch,
     where: str,
 ) -> None:
-    """A restore that ends early, anywhere, leaves what refuses to be opened or set up; the next one begins anew."""
+    """A restore that is interrupted anywhere leaves an installation that cannot be opened or set up; the next restore
+    starts over."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1")
     new_model(dataset["id"])
@@ -321,7 +324,8 @@ def test_it_can_be_backed_up_and_restored_again(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """The tombstones go on in the restored installation: the same old backup restored again knows all of both lives."""
+    """The tombstones continue in the restored installation: restoring the same old backup again includes both
+    periods."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1", "p2")
     new_model(dataset["id"])
@@ -358,7 +362,7 @@ def test_what_was_retired_since_does_not_come_back(
     other: Settings,
 ) -> None:
     """A model and a dataset that were retired after the backup are retired again: no row of theirs is written to disk,
-    nothing is learned, and the requests that were open in the backup are over; what was not retired is restored."""
+    nothing is learned, and the requests that were open in the backup are over; everything else is restored."""
     dataset, kept = new_dataset(rows=60), new_dataset("kept", rows=60, seed=1)
     model = new_model(dataset["id"])
     assert work() == 1
@@ -392,7 +396,7 @@ def test_it_is_restored_where_nothing_is(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Over an installation, over part of one, or beside other tombstones, nothing is restored."""
+    """Restoring is refused over an installation, over part of one, or next to other tombstones."""
     new_dataset()
     forget("p1")
     back_up()
@@ -418,7 +422,7 @@ def test_it_is_restored_where_nothing_is(
 def test_empty_folders_are_in_nobodys_way(
     new_dataset: Make, back_up: Callable[[], Backup], restore: Callable[[], Restored], other: Settings
 ) -> None:
-    """A data folder in which volumes are mounted that are empty is one in which nothing is."""
+    """A data folder that contains only mounted empty volumes counts as empty."""
     new_dataset()
     back_up()
     for name in ("keys", "sealing"):

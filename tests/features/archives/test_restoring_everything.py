@@ -1,4 +1,4 @@
-"""Restoring an installation whose requests reached identity maps, systems and trainers: nobody comes back anywhere."""
+"""Restoring an installation whose requests reached identity maps, systems and trainers: no person returns anywhere."""
 
 import hashlib
 import json
@@ -76,9 +76,9 @@ def test_nobody_comes_back_to_systems_and_trainers(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A person who asked by e-mail and was forgotten after the backup is forgotten again under every identifier: rows,
-    tables and artefacts that the backup has are erased, an attested artefact that may carry them is not served, the
-    system is asked again, and the map forgets them last. Whoever asked nothing is held as before."""
+    """A person who requested deletion by e-mail and was forgotten after the backup is forgotten again under every
+    identifier: rows, tables and artefacts in the backup are erased, an attested artefact that may carry them is not
+    served, the system is asked again, and the map forgets them last. People without requests are held as before."""
     links = [{"identifiers": [{"id": "p3"}, {"kind": "email", "id": MAIL}]}]
     _got(gateway.post("/v1/identities", json={"links": links}))
     table = new_table()

@@ -1,4 +1,4 @@
-"""Backups: whole or not there, of one moment, made while others work."""
+"""Backups are complete or absent, of one moment, and made during other work."""
 
 import fcntl
 import stat
@@ -50,7 +50,8 @@ def test_an_archive_holds_everything_but_weights(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Tables, rows and keys are in it; neither weights nor what wraps their keys; only its owner reads it."""
+    """An archive contains tables, rows and keys, but neither weights nor the key that wraps their keys; only its owner
+    can read it."""
     dataset = new_dataset()
     new_model(dataset["id"])
     work()
@@ -67,7 +68,7 @@ def test_an_archive_holds_everything_but_weights(
 
 
 def test_nothing_is_replaced(archive: Path, back_up: Callable[[], Backup]) -> None:
-    """A backup under a name that is taken is refused."""
+    """A backup under an existing name is refused."""
     archive.write_bytes(b"another one")
     with pytest.raises(BackupRefused, match="replaces nothing"):
         back_up()
@@ -77,7 +78,8 @@ def test_nothing_is_replaced(archive: Path, back_up: Callable[[], Backup]) -> No
 def test_what_fails_leaves_nothing(
     installation: Installation, archive: Path, back_up: Callable[[], Backup], new_dataset: Make
 ) -> None:
-    """Rows that are not those on record are backed up under no name; what a crash left half written is no hindrance."""
+    """A backup of rows that differ from the recorded ones gets no name; a partial file left by a crash does not prevent
+    the next backup."""
     dataset = new_dataset()
     [block] = (installation.settings.data_dir / "blocks").glob(f"{dataset['id']}.*.sealed")
     whole = block.read_bytes()
@@ -134,7 +136,7 @@ def test_rows_and_tables_are_of_one_moment(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """Backups made while people are forgotten and rows are added, again and again, restore to what verifies."""
+    """Backups made while people are forgotten and rows are added repeatedly restore to a state that verifies."""
     dataset = new_dataset(rows=200)
     new_model(dataset["id"])
     work()
@@ -180,7 +182,7 @@ def test_an_erasure_that_was_under_way_goes_on(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """A backup of what a worker left half done, run and rows, restores to what the next worker completes."""
+    """A backup of a run and rows that a worker left half done restores to a state that the next worker completes."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1", "p2")
     new_model(dataset["id"])
@@ -205,7 +207,7 @@ def test_an_erasure_that_was_under_way_goes_on(
 def test_a_backup_has_no_damaged_record(
     installation: Installation, tmp_path: Path, new_dataset: Make, get: Callable[[str], Any]
 ) -> None:
-    """A backup of a dataset with a damaged record is refused, and the dataset says what was found."""
+    """A backup of a dataset with a damaged record is refused, and the dataset reports the damage."""
     dataset_id = new_dataset(rows=30)["id"]
     Bit(installation, dataset_id, 3, "subject_ref")
     with pytest.raises(DatasetDamaged):

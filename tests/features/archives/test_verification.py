@@ -1,4 +1,4 @@
-"""The tombstones are verified before a restore needs them: whatever is done to the file is found, and said."""
+"""The tombstones are verified before a restore needs them: any change of the file is found and reported."""
 
 import dataclasses
 import datetime
@@ -35,7 +35,8 @@ def apart(
     forget: Make,
     work: Callable[[], int],
 ) -> Installation:
-    """The installation, in which two people were forgotten, with a file of tombstones that the gateway does not use."""
+    """Return the installation, in which two people were forgotten, with a file of tombstones that the gateway does not
+    use."""
     new_model(new_dataset()["id"])
     work()
     for person in ("p1", "p2"):
@@ -60,7 +61,7 @@ def verdict_of(installation: Installation) -> BackupVerdict:
 
 
 def test_a_whole_file_holds(apart: Installation, file: Path) -> None:
-    """An untouched file is whole, to its last byte; where there is none there is nothing to doubt."""
+    """An untouched file verifies to its last byte; a missing file verifies as empty."""
     found = verification.verify(apart)
     assert (found.found, found.fault) == (BackupState.WHOLE, None)
     assert found.extent.bytes == file.stat().st_size
@@ -71,7 +72,7 @@ def test_a_whole_file_holds(apart: Installation, file: Path) -> None:
 
 
 def test_every_flipped_bit_is_found(apart: Installation, file: Path) -> None:
-    """One bit, of any byte of the file, is enough; its place is named."""
+    """Verification finds a flipped bit in any byte of the file and names its place."""
     whole = file.read_bytes()
     journal = tombstones.journal(apart)
     places = {0, len(whole) - 1, *(end - 1 for end in range(1, len(whole)) if whole[end : end + 1] == b"\n")}
@@ -89,7 +90,7 @@ def test_every_flipped_bit_is_found(apart: Installation, file: Path) -> None:
 
 
 def test_lines_that_were_moved_are_found(apart: Installation, file: Path) -> None:
-    """A line that is doubled, swapped with another, left out, or put elsewhere is found, and stops runs and backups."""
+    """A line that is doubled, swapped with another, left out, or moved is found, and stops runs and backups."""
     lines = file.read_bytes().splitlines(keepends=True)
     for changed in (
         [*lines[:3], lines[2], *lines[3:]],
@@ -111,7 +112,7 @@ def test_lines_that_were_moved_are_found(apart: Installation, file: Path) -> Non
 
 
 def test_a_tail_that_was_cut_off_is_written_again(apart: Installation, file: Path) -> None:
-    """What the database still knows comes back by itself, however much of the end is gone."""
+    """A tail that was cut off, of any length, is written again from what the database still knows."""
     before = [line.of for line in tombstones.journal(apart).lines() if line.request]
     size = file.stat().st_size
     for cut in (1, 77, size // 2, size - 1, size):
@@ -122,7 +123,7 @@ def test_a_tail_that_was_cut_off_is_written_again(apart: Installation, file: Pat
 
 
 def test_what_was_added_is_verified_alone(apart: Installation, file: Path, forget: Make) -> None:
-    """Between two looks at all of it, only what came since is read; a file that was put in its place is read whole."""
+    """Between two full verifications only new lines are read; a file that was replaced is read completely."""
     first = verification.verify(apart)
     forget("p3")
     tombstones.record(apart)
@@ -142,7 +143,7 @@ def test_what_was_added_is_verified_alone(apart: Installation, file: Path, forge
 
 
 def test_all_of_it_is_verified_every_hour(apart: Installation, file: Path) -> None:
-    """A changed byte in the middle is found within the hour, though nothing else ever happens to the file."""
+    """A changed byte in the middle is found within the hour, even if nothing else changes the file."""
     verification.verify(apart)
     whole = bytearray(file.read_bytes())
     whole[10] ^= 1
@@ -157,7 +158,7 @@ def test_all_of_it_is_verified_every_hour(apart: Installation, file: Path) -> No
 
 
 def test_another_file_is_verified_before_a_run(apart: Installation, file: Path) -> None:
-    """Whoever is about to erase believes what was found only of the file that was verified, not of one in its place."""
+    """Before a run erases rows, an earlier verdict counts only for the verified file, not for another in its place."""
     verification.verify(apart)
     verification.require_whole(apart)
     whole = bytearray(file.read_bytes())
@@ -169,7 +170,8 @@ def test_another_file_is_verified_before_a_run(apart: Installation, file: Path) 
 
 
 def test_damage_is_told(apart: Installation, file: Path, admin_key: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Readiness, metrics and the log of the gateway say so from its start on, until the file is whole again."""
+    """Readiness, metrics and the log of the gateway report the damage from its start on, until the file is whole
+    again."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     whole = file.read_bytes()
     file.write_bytes(whole[:10] + b"x" + whole[11:])
@@ -190,7 +192,7 @@ def test_nobody_is_erased_while_it_is_damaged(
     forget: Make,
     runs_of: Callable[[], list[tuple[str, str | None]]],
 ) -> None:
-    """A run that begins after damage was found in the middle touches nothing, and goes on when it is mended."""
+    """A run that begins after damage was found touches nothing, and continues when the file is restored."""
     whole = file.read_bytes()
     file.write_bytes(whole[:10] + b"x" + whole[11:])
     verification.verify(apart)
@@ -205,7 +207,7 @@ def test_nobody_is_erased_while_it_is_damaged(
 
 @pytest.mark.parametrize("kept", ["", "{", '{"at": 1}', "[]"])
 def test_a_note_that_cannot_be_read_is_none(apart: Installation, file: Path, kept: str) -> None:
-    """What lies beside the file is only what was found last: without it, or cut short, all is verified again."""
+    """A verdict file that is missing or truncated is ignored, and the whole file is verified again."""
     verification.verdict_file(apart.settings).write_text(kept)
     assert verification.last_verdict(apart.settings) is None
     verification.verify_on_schedule(apart)
@@ -213,7 +215,7 @@ def test_a_note_that_cannot_be_read_is_none(apart: Installation, file: Path, kep
 
 
 def test_what_a_kill_left_of_a_note_is_not_kept(apart: Installation, file: Path) -> None:
-    """A note that was cut off while it was written is overwritten by the next, and does not lie there for good."""
+    """A verdict file that was cut off while it was written is overwritten by the next, and does not remain."""
     [half_written] = verification.files(apart.settings) - {verification.verdict_file(apart.settings)}
     half_written.write_text('{"at"')
     verification.verify(apart)

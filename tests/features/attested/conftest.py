@@ -26,13 +26,13 @@ def settings(settings: Settings) -> Settings:
 
 
 def new_key() -> dict[str, str]:
-    """A private Ed25519 key, as a JWK."""
+    """Return a private Ed25519 key as a JWK."""
     return {name: str(value) for name, value in OKPKey.generate_key("Ed25519").as_dict(private=True).items()}
 
 
 @dataclass
 class AttestedTrainer:
-    """A trainer and its calls. `made`: number of artefacts that it made."""
+    """A trainer and its calls. `made` is the number of its artefacts."""
 
     gateway: TestClient
     id: str
@@ -52,7 +52,7 @@ class AttestedTrainer:
         return shown
 
     def manifest(self, read: dict[str, Any], **changed: Any) -> dict[str, Any]:
-        """A signed manifest of what was read, of an artefact that nobody made before."""
+        """Return a signed manifest of what was read, of a new artefact."""
         self.made += 1
         stated = {
             "trainer_id": self.id,
@@ -69,7 +69,7 @@ class AttestedTrainer:
         return self.gateway.post(f"/v1/attested-trainers/{self.id}/manifests", json=manifest)
 
     def retrain(self, *people: str, **changed: Any) -> dict[str, Any]:
-        """Train again on those who may be read; returns the accepted manifest."""
+        """Retrain on the people who may be read, and return the accepted manifest."""
         answer = self.send(self.manifest(self.digests(*people), **changed))
         assert answer.status_code == 200, answer.text
         accepted: dict[str, Any] = answer.json()

@@ -1,4 +1,4 @@
-"""Manifests: whom they serve, which are refused by name, and what may be served afterwards."""
+"""Manifests: the requests they serve, refusals by name, and what may be served afterwards."""
 
 import base64
 import datetime
@@ -30,7 +30,7 @@ DAY = datetime.timedelta(days=1)
 
 
 def refused_by(trainer: AttestedTrainer, manifest: dict[str, Any]) -> str:
-    """The failed check of a refused manifest."""
+    """Return the failed check of a refused manifest."""
     answer = trainer.send(manifest)
     assert (answer.status_code, answer.json()["code"]) == (409, "manifest_refused"), answer.text
     [fault] = answer.json()["errors"]
@@ -38,15 +38,15 @@ def refused_by(trainer: AttestedTrainer, manifest: dict[str, Any]) -> str:
 
 
 def is_waiting(get: Get, request: dict[str, Any]) -> bool:
-    """Whether a request waits for the trainer called Churn."""
+    """Return True if a request waits for the trainer called Churn."""
     return "Churn" in get(f"/deletion-requests/{request['id']}/systems")["waits_for"]
 
 
 def test_one_retraining_serves_all_who_wait(
     installation: Installation, trainer: AttestedTrainer, forget: New, get: Get
 ) -> None:
-    """Requests wait until a manifest without their people comes, and complete together; who asks after the rows were
-    read waits for the next one; repeating the manifest returns the same answer and serves nobody again."""
+    """Requests wait until a manifest without their people arrives, and complete together; a request made after the rows
+    were read waits for the next one; repeating the manifest returns the same answer and serves no request again."""
     before = trainer.retrain("ada", "bob", "eve")
     first, second = forget("ada"), forget("bob")
     settle(installation)
@@ -77,9 +77,9 @@ def test_one_retraining_serves_all_who_wait(
 def test_a_refused_manifest_serves_nobody(
     trainer: AttestedTrainer, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
-    """A manifest by another key, for another trainer or an earlier retraining, of rows from the future or older than
-    the request, of a list that was not signed, or with somebody who is to be forgotten, is refused by the name of the
-    check; the request stays open."""
+    """A manifest is refused by the name of the check if it is by another key, for another trainer or an earlier
+    retraining, of rows from the future or older than the request, of an unsigned list, or with a person to be
+    forgotten; the request stays open."""
     old = trainer.digests("ada", "eve")
     other = new_trainer("Other")
     request = forget("ada")
@@ -108,7 +108,7 @@ def test_a_refused_manifest_serves_nobody(
 
 
 def json_of(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The signed header of a manifest."""
+    """Return the signed header of a manifest."""
     part = manifest["jws"].split(".")[1]
     header: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     return header
@@ -117,7 +117,7 @@ def json_of(manifest: dict[str, Any]) -> dict[str, Any]:
 def test_a_manifest_is_accepted_in_one_commit(
     installation: Installation, trainer: AttestedTrainer, forget: New, get: Get, by: Actor
 ) -> None:
-    """A process that ends before the commit has accepted nothing, and the same manifest serves afterwards."""
+    """A manifest whose process ends before the commit is not accepted, and can be sent again afterwards."""
     request = forget("ada")
     manifest = trainer.manifest(trainer.digests("eve"))
 
@@ -168,7 +168,7 @@ def test_the_gate_of_serving(
     installation: Installation, trainer: AttestedTrainer, forget: New, gateway: TestClient
 ) -> None:
     """An artefact may be served from its manifest until a request that it may carry is served by a later one, or is
-    past its deadline; the permission ends at the deadline, and a digest that nobody named is unknown."""
+    past its deadline; the permission ends at the deadline, and an unknown digest is reported as such."""
     assert trainer.serving("0" * 64) | {"artefact_sha256": ""} == {
         "artefact_sha256": "",
         "trainer_id": None,
@@ -209,7 +209,7 @@ def test_no_person_is_stored_or_named(
     forget: New,
     get: Get,
 ) -> None:
-    """Digests of a person differ by trainer, and no table holds one: neither those who stay nor those who leave."""
+    """Digests of a person differ by trainer, and no table contains one, of people who stay or leave."""
     forget("ada")
     other = new_trainer("Other").digests("eve")["digests"]
     mine = trainer.digests("eve")["digests"]
@@ -229,8 +229,8 @@ def test_grace_cancellation_and_consent(
     forget: New,
     get: Get,
 ) -> None:
-    """During the grace period a person may still be read and no retraining serves the request; a cancelled request
-    waits no more; a person who consented again may be read, but not while a request of theirs waits."""
+    """During the grace period a person may still be read and no retraining serves the request; a cancelled request no
+    longer waits; a person who consented again may be read, but not while a request of theirs waits."""
     policy(grace_seconds=3600)
     held = forget("ada")
     assert trainer.digests("ada")["digests"] != [None]
@@ -256,8 +256,8 @@ def test_grace_cancellation_and_consent(
 def test_datasets_decide_who_waits(
     gateway: TestClient, new_dataset: New, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
-    """A request restricted to datasets that a trainer does not read neither waits for it nor forbids it anybody; a
-    retired trainer is waited for no more."""
+    """A request restricted to datasets that a trainer does not read neither waits for the trainer nor bans the person
+    from it; no request waits for a retired trainer."""
     mine, other = new_dataset()["id"], new_dataset(name="other")["id"]
     trainer = new_trainer(dataset_ids=[mine])
     assert not is_waiting(get, forget("x1", dataset_ids=[other]))
@@ -271,7 +271,7 @@ def test_datasets_decide_who_waits(
 def test_a_key_of_few_requests_sees_who_must_not_be_read(
     installation: Installation, trainer: AttestedTrainer, forget: New, by: Actor
 ) -> None:
-    """A key that sees only its own requests is told of everybody who must not be read, and of what is overdue."""
+    """A key that sees only its own requests still sees every person who must not be read, and what is overdue."""
     artefact = trainer.retrain("ada", "eve")["artefacts"][0]
     request = forget("ada")
     key = access.new_key()
@@ -289,7 +289,7 @@ def test_a_key_of_few_requests_sees_who_must_not_be_read(
 def test_the_bundle_verifies_the_manifest_offline(
     installation: Installation, gateway: TestClient, trainer: AttestedTrainer, forget: New, get: Get
 ) -> None:
-    """The bundle carries the signed header and verifies with the public keys alone; another key, another trainer or a
+    """The bundle contains the signed header and verifies with only the public keys; another key, another trainer or a
     request after the rows were read is refused by the name of the check, even if the installation signed it."""
     request = forget("ada")
     trainer.retrain("eve")
@@ -319,7 +319,7 @@ def test_the_bundle_verifies_the_manifest_offline(
 
 
 def test_a_trainer_is_changed(gateway: TestClient, trainer: AttestedTrainer, forget: New, refused: Any) -> None:
-    """A new key signs from now on and the old one no longer; an unusable key, dataset or URL is refused."""
+    """After a change a new key signs and the old one no longer does; an unusable key, dataset or URL is refused."""
     path, old = f"/v1/attested-trainers/{trainer.id}", trainer.key
     refused(gateway.patch(path, json={"public_key": "A" * 43}), 422, "input_invalid")
     body = {"name": "n", "contact": "c", "webhook_url": "https://x.example", "public_key": old["x"]}

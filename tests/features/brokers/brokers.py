@@ -1,4 +1,4 @@
-"""On which brokers a test runs, and what a caller sees of the work behind them."""
+"""The brokers that a test runs on, and what a caller sees of the work behind them."""
 
 from collections.abc import Callable
 from typing import Any

@@ -20,7 +20,7 @@ Broker = processes.Redis | processes.RabbitMQ
 
 @pytest.fixture
 def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A Redis, if a test asks for nothing else."""
+    """Start a Redis, unless the test asks for another broker."""
     server: Broker = getattr(request, "param", processes.Redis)(tmp_path)
     yield server
     server.kill()
@@ -28,7 +28,7 @@ def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture
 def settings(settings: Settings, broker: Broker) -> Iterator[Settings]:
-    """An installation that rings through the broker, and whose leases are short."""
+    """Return the settings of an installation that notifies through the broker and has short leases."""
     changed = {"broker_url": SecretStr(broker.url), "lease_seconds": 1.5, "poll_seconds": 0.1}
     yield settings.model_copy(update=changed)
     notifiers.celery_client(broker.url).close()
@@ -36,7 +36,7 @@ def settings(settings: Settings, broker: Broker) -> Iterator[Settings]:
 
 @pytest.fixture
 def worker(settings: Settings, tmp_path: Path) -> Iterator[Worker]:
-    """Start a Celery worker of this name, which may do `act` when it comes to `hop`; killed when the test ends."""
+    """Start a Celery worker of this name, which may do `act` when it reaches `hop`; it is killed when the test ends."""
     with contextlib.ExitStack() as stack:
 
         def start(name: str, *, lease_seconds: float = settings.lease_seconds, **where: Any) -> Service:
@@ -51,7 +51,7 @@ def worker(settings: Settings, tmp_path: Path) -> Iterator[Worker]:
 
 @pytest.fixture
 def beat(settings: Settings, tmp_path: Path) -> Iterator[Service]:
-    """Celery beat, which wakes the workers every second. The test starts it; the fixture kills it."""
+    """Return Celery beat, which wakes the workers every second. The test starts it; the fixture kills it."""
     service = deployment.celery_beat(settings, folder=tmp_path)
     yield service
     service.kill()
@@ -59,7 +59,7 @@ def beat(settings: Settings, tmp_path: Path) -> Iterator[Service]:
 
 @pytest.fixture
 def live(new_model: Make, new_dataset: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """A live model."""
+    """Return a live model."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     return model

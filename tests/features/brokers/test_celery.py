@@ -68,7 +68,7 @@ def test_work_from_before_any_worker_is_found(
     forget: Make,
     get: Get,
 ) -> None:
-    """A worker that starts last, on a broker that lost every message, finds what was asked for by itself."""
+    """A worker that starts last, on a broker that lost every message, finds the requested work by itself."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     request = forget("p3")
     broker.kill()
@@ -92,8 +92,8 @@ def test_broker_away_while_submitting(
     forget: Make,
     get: Get,
 ) -> None:
-    """Without a broker, or with one that does not answer, requests are accepted within 5 s; they are done once it is
-    back, also where the worker ended for want of it and was started again."""
+    """Requests are accepted within 5 s if the broker is gone or does not answer; they complete once it is back, even if
+    the worker had exited and was restarted."""
     one = worker("one")
     one.ready()
     if how == "gone":
@@ -125,7 +125,7 @@ def test_broker_away_while_submitting(
 def test_worker_killed_in_a_run(
     worker: Worker, beat: Service, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """What a Celery worker held that was killed -9 is done by another when its lease is over, once."""
+    """The run of a Celery worker that was killed with -9 is repeated by another when its lease is over, once."""
     one = worker("one", hop="mid-chain", act=hops.die)
     request = forget("p3")
     assert one.child.died() == -signal.SIGKILL
@@ -138,14 +138,14 @@ def test_worker_killed_in_a_run(
 
 
 def test_a_worker_that_starts_verifies_the_tombstones(settings: Settings, worker: Worker) -> None:
-    """Damage is known before there is a run, though no gateway looks."""
+    """A worker that starts verifies the tombstones, so damage is known before any run even without a gateway."""
     settings.resolved_tombstones().write_text("no line of ours\n")
     worker("first")
     wait_until(lambda: (verdict := verification.last_verdict(settings)) is not None and verdict.found == "damaged")
 
 
 def test_celery_worker_without_a_broker_says_what_to_do(tmp_path: Path) -> None:
-    """Without LETHE_BROKER_URL the Celery worker ends with a sentence that says which setting is missing."""
+    """A Celery worker without LETHE_BROKER_URL exits with a message that names the missing setting."""
     command = [sys.executable, "-c", "import worker.celery_app"]
     done = subprocess.run(
         command, env=processes.environment_of(tmp_path), cwd=tmp_path, capture_output=True, text=True, check=False

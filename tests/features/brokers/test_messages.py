@@ -1,4 +1,4 @@
-"""Messages in the broker: they say nothing, and whatever becomes of them, the work is done once."""
+"""Messages in the broker contain no data, and the work is done once whatever happens to them."""
 
 import base64
 import json
@@ -34,7 +34,7 @@ Broker = processes.Redis | processes.RabbitMQ
 def test_message_says_nothing(
     broker: processes.Redis, gateway: TestClient, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """What waits in the broker names no person, request, model, dataset or run: its task has no arguments."""
+    """A message in the broker names no person, request, model, dataset or run: its task has no arguments."""
     person = "somebody-by-name"
     file = people(person, *(f"p{number}" for number in range(30)))
     dataset = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", file)}).json()
@@ -67,7 +67,7 @@ def test_a_message_lost_with_its_worker(
     forget: Make,
     get: Get,
 ) -> None:
-    """A request whose only message was given to a worker that died before it looked is done by the next sweep."""
+    """A request whose only message went to a worker that died is served by the next sweep."""
     with redis.Redis(port=broker.port) as client:
         client.flushall()  # what was rung for the model
         one = worker("one", hop="heard", act=hops.die)
@@ -88,7 +88,7 @@ def test_a_message_lost_with_its_worker(
 def test_a_message_doubled(
     worker: Worker, broker: processes.Redis, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """Two workers that hear the bell a hundred times, before, during and after a request, do one run."""
+    """Two workers that are notified a hundred times, before, during and after a request, do one run."""
     for _ in range(50):
         installation.notifier.wake()
     request = forget("p3")
@@ -112,7 +112,7 @@ def test_a_message_delayed(
     forget: Make,
     get: Get,
 ) -> None:
-    """A message that arrives when everything was done long ago changes nothing; nobody waited for it."""
+    """A message that arrives long after its work was done changes nothing and delays nothing."""
     request = forget("p3")
     with redis.Redis(port=broker.port) as client:
         wait_until(lambda: client.llen("celery") == 2)  # one for the model
@@ -143,7 +143,7 @@ _NO_RINGS = [
     b'{"properties": {"delivery_tag": "d"}, "headers": {"task": ["lethe.work"]}, "body": "W10="}',
     b'{"__type__": "datetime", "__value__": "never"}',
 ]
-"""What is no message, what is none of Celery's, and what is none of ours; for RabbitMQ they are bodies."""
+"""Malformed messages, messages not from Celery and messages of unknown tasks; RabbitMQ gets them as bodies."""
 
 
 def _headers(number: int) -> dict[str, Any]:
@@ -185,8 +185,8 @@ def _waiting(broker: Broker) -> int:
 def test_worker_outlives_whatever_is_in_the_broker(
     worker: Worker, broker: Broker, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """Strings that are no JSON, messages of others and broken ones are dropped; the worker that read them goes on, and
-    does what the next ring is about."""
+    """Strings that are not JSON and foreign or broken messages are dropped; the worker that read them continues and
+    serves the next notification."""
     one = worker("one")
     one.ready()
     _no_rings(broker)
@@ -203,7 +203,7 @@ def test_worker_outlives_whatever_is_in_the_broker(
 def test_no_message_ends_a_worker(
     worker: Worker, broker: processes.Redis, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """A worker takes no commands by the broker: one that should shut it down, as Celery's remote control does, changes
+    """A worker accepts no commands from the broker: a shutdown, as Celery's remote control sends it, changes
     nothing."""
     one = worker("one")
     one.ready()

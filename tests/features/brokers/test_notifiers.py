@@ -1,4 +1,4 @@
-"""The bell of a broker: which settings choose it, and that a broker that is away neither fails nor blocks a caller."""
+"""Notifiers of a broker: the settings that choose it, and callers of a broker that is away."""
 
 import socket
 import time
@@ -16,21 +16,21 @@ from lethe.contract.problems import InputInvalid
 
 
 def test_settings_choose_the_bell(tmp_path: Path) -> None:
-    """With a broker the notifier is Celery's."""
+    """The notifier is Celery's if a broker is set."""
     broker = SecretStr("redis://127.0.0.1:1/0")
     assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path, broker_url=broker)).notifier, CeleryNotifier)
 
 
 def test_a_broker_without_its_feature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker for which nothing is installed is refused by the name of its setting, and never ignored."""
+    """A broker whose feature is not installed is refused by the name of its setting, and never ignored."""
     monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
     with pytest.raises(InputInvalid, match="LETHE_BROKER_URL"):
         dispatch.notifier(Settings(data_dir=tmp_path, broker_url=SecretStr("redis://127.0.0.1:1/0")))
 
 
 def test_ringing_without_a_broker_is_quick_and_quiet(capfd: pytest.CaptureFixture[str]) -> None:
-    """If no broker answers, ringing neither fails nor blocks its caller; the log reports it without the broker's
-    address."""
+    """A notification without a reachable broker neither fails nor blocks its caller; the log reports it without the
+    broker's address."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"redis://:secret@127.0.0.1:{closed.getsockname()[1]}/0"

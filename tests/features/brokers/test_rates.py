@@ -19,7 +19,7 @@ Limited = Callable[..., Rates]
 
 @pytest.fixture
 def limited() -> Iterator[Limited]:
-    """Make the counts of a gateway; closed when the test ends."""
+    """Return a function that makes the counts of a gateway, which are closed when the test ends."""
     made = []
 
     def make(calls: int = 0, *, failed: int = 0, redis_url: str | None = None) -> Rates:
@@ -58,7 +58,7 @@ def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, 
 
 @pytest.mark.redis
 def test_redis_locks_no_key_out(limited: Limited, server: processes.Redis, minute: Callable[[int], None]) -> None:
-    """A count that somebody wrote into Redis leaves a key a tenth of its quota at each gateway."""
+    """A count that an attacker wrote into Redis leaves a key a tenth of its quota at each gateway."""
     minute(1000)
     gateway = limited(100, redis_url=server.url)
     with redis.Redis(port=server.port) as client:

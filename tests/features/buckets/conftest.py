@@ -23,7 +23,7 @@ def bucket(s3: Server) -> str:
 
 @pytest.fixture
 def settings(set_up_once: Path, bucket: str, tmp_path: Path) -> Settings:
-    """The settings of an installation of the test's own."""
+    """Return the settings of the test's own installation."""
     shutil.copytree(set_up_once, tmp_path / "data")
     settings = Settings(data_dir=tmp_path / "data", store_url=f"s3://{bucket}/lethe", lease_seconds=5.0)
     installations.set_up(settings)
@@ -32,7 +32,7 @@ def settings(set_up_once: Path, bucket: str, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def open_objects(bucket: str) -> Callable[[], ObjectStore]:
-    """Opens one and the same store, as each process does."""
+    """Return a function that opens the same store, as each process does."""
     return lambda: S3Store(f"s3://{bucket}/of/ours", "objects")
 
 

@@ -1,7 +1,6 @@
-"""An S3 server for tests: the one of `moto`, an imitation in memory, or the one that the environment names.
+"""An S3 server for tests: an in-memory imitation by `moto`, or the server that the environment names.
 
-LETHE_TEST_S3_ENDPOINT, with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, runs the same tests against a real server.
-"""
+LETHE_TEST_S3_ENDPOINT, with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, runs the same tests against a real server."""
 
 import contextlib
 import ctypes
@@ -46,7 +45,7 @@ class Server:
         )
 
     def new_bucket(self, *, versioning: str | None = None, object_lock: bool = False) -> str:
-        """The name of an empty bucket."""
+        """Create an empty bucket and return its name."""
         name = f"lethe-{secrets.token_hex(6)}"
         self.client.create_bucket(Bucket=name, **({"ObjectLockEnabledForBucket": True} if object_lock else {}))
         if versioning:
@@ -54,7 +53,7 @@ class Server:
         return name
 
     def contents(self, bucket: str) -> dict[str, bytes]:
-        """Everything that is in the bucket, past the product."""
+        """Return everything in the bucket, bypassing the product."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket)
         keys = [found["Key"] for page in pages for found in page.get("Contents", [])]
         return {key: self.client.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys}
@@ -65,7 +64,7 @@ class Server:
 
 @contextlib.contextmanager
 def running() -> Iterator[Server]:
-    """The server that the environment names, or one of our own, which dies with this process."""
+    """Start the server, or use the one that the environment names; our own dies with this process."""
     if endpoint := os.environ.get("LETHE_TEST_S3_ENDPOINT"):
         yield Server(endpoint, os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
         return
@@ -114,7 +113,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def s3(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The server, in the environment of the product."""
+    """Return the server, and set the product's environment for it."""
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     return server

@@ -1,4 +1,4 @@
-"""What holds of objects in a folder holds of those in a bucket: the tests of stores, seals and rows, once more."""
+"""Object laws for buckets: the tests of stores, seals and rows in folders are repeated in a bucket."""
 
 from tests.app.rows.test_row_store import *  # noqa: F403
 from tests.app.rows.test_row_store_damage import *  # noqa: F403

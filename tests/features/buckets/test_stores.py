@@ -1,4 +1,4 @@
-"""Buckets: which are refused, what lies in them, and how the server is reached."""
+"""Buckets: refusals, their contents, and the connection to the server."""
 
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from tests.features.buckets.server import Server
 
 @pytest.mark.parametrize("kept", [{"versioning": "Enabled"}, {"object_lock": True}])
 def test_a_bucket_that_keeps_versions_is_refused(s3: Server, kept: dict[str, object]) -> None:
-    """With versioning or object lock the check and every write are refused, and the message says what to do."""
+    """A bucket with versioning or object lock fails the check and every write, and the message says what to switch
+    off."""
     objects = S3Store(f"s3://{s3.new_bucket(**kept)}", "weights")  # type: ignore[arg-type]
     for write in (objects.check, lambda: objects.put("a.x", b"1"), lambda: objects.create("a.y", b"1")):
         with pytest.raises(StoreKeepsVersions, match="switch versioning and object lock off"):
@@ -39,7 +40,7 @@ def test_a_check_leaves_nothing(s3: Server, bucket: str) -> None:
 
 
 def test_where_objects_are(s3: Server, bucket: str) -> None:
-    """Objects lie below prefix, folder and group, where an operator finds them; other prefixes are not seen."""
+    """Objects are stored below prefix, folder and group, where an operator finds them; other prefixes are ignored."""
     S3Store(f"s3://{bucket}/one/two/", "weights").put("ver_1.sealed", b"1")
     S3Store(f"s3://{bucket}", "weights").put("ver_2.sealed", b"2")
     assert s3.contents(bucket) == {"one/two/weights/ver_1/sealed": b"1", "weights/ver_2/sealed": b"2"}
@@ -47,7 +48,7 @@ def test_where_objects_are(s3: Server, bucket: str) -> None:
 
 
 def test_an_upload_is_one_request(s3: Server, bucket: str) -> None:
-    """Large objects are uploaded in one request too, so that no part can be left behind."""
+    """Even large objects are uploaded in one request, so that no part can be left behind."""
     S3Store(f"s3://{bucket}", "weights").put("a.x", bytes(12_000_000))
     [found] = s3.client.list_objects_v2(Bucket=bucket)["Contents"]
     assert "-" not in found["ETag"]  # of an upload in parts it ends in their number
@@ -71,7 +72,7 @@ def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, s3: Serv
 def test_credentials_come_from_the_shared_file_too(
     s3: Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a key in the environment, the profile of the shared credentials file is used."""
+    """The profile of the shared credentials file is used if the environment has no key."""
     file, environment = tmp_path / "credentials", s3.environment
     file.write_text(
         f"[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n[lethe]\n"
@@ -86,7 +87,7 @@ def test_credentials_come_from_the_shared_file_too(
 
 
 def test_a_bucket_without_its_feature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bucket for which nothing is installed is refused by the name of its setting, and never ignored."""
+    """A bucket whose feature is not installed is refused by the name of its setting, and never ignored."""
     monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
     with pytest.raises(InputInvalid, match="LETHE_STORE_URL"):
         installations.places(Settings(data_dir=tmp_path, store_url="s3://bucket"))

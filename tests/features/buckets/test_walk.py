@@ -1,4 +1,4 @@
-"""The service with a bucket: learn, forget, certify; on two hosts; with keys that change and keys that are lost."""
+"""The service with a bucket: learn, forget, certify; on two hosts; with rotated and lost keys."""
 
 import contextlib
 import shutil
@@ -39,7 +39,7 @@ def test_learn_forget_and_certify(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A model learns from a person and forgets them, the certificate verifies, and what remains of them cannot be
+    """A model learns from a person and forgets them, the certificate verifies, and their remaining data cannot be
     decrypted."""
     dataset = new_dataset(rows=9000)
     model = new_model(dataset["id"], noise_scale=0.02)
@@ -118,7 +118,7 @@ def test_two_hosts(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Hosts that share data folder, database and bucket take turns, each with the rows on record."""
+    """Hosts that share data folder, database and bucket alternate, each with the recorded rows."""
     dataset = new_dataset()
     new_model(dataset["id"], noise_scale=0.02)
     work()

@@ -37,5 +37,5 @@ def test_all_theorems_are_listed(lethe: Lethe) -> None:
     ],
 )
 def test_wrong_question_is_refused_in_one_line(lethe: Lethe, arguments: list[str], code: str) -> None:
-    """For an unknown theorem or a parameter out of range, the command exits with code 1 and names the condition."""
+    """The command exits with code 1 and names the condition for an unknown theorem or a parameter out of range."""
     refused(lethe("account", *arguments), code)

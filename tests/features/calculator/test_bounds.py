@@ -23,7 +23,8 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_a_form_can_be_made_of_every_bound(get: Get) -> None:
-    """Each parameter says what it means, its unit and its range as data, and which are preconditions to be affirmed."""
+    """Each parameter states its meaning, its unit and its range as data, and whether it is a precondition to be
+    affirmed."""
     page = get("/accounting/bounds")
     bounds = page["items"]
     assert page["next_cursor"] is None
@@ -44,14 +45,14 @@ def test_a_form_can_be_made_of_every_bound(get: Get) -> None:
 
 
 def test_much_work_is_refused_before_it_is_done(gateway: TestClient, refused: Refused) -> None:
-    """A small call for seconds of work is a 422 that says what the limit is."""
+    """A small call that would take seconds of work returns 422 with the limit."""
     asked = {"eps_target": 1.0, "sigma": 0.03, "total": 200, "batch": 1, "Mlip": 1, "m": 0.0119, "L": 0.26}
     answer = gateway.post("/v1/accounting/bounds/alg6_K_list", json={"params": asked | {"n": 11982, "delta": 1e-5}})
     assert "at most 3000000 units of work" in refused(answer, 422, "work_exceeded")["detail"]
 
 
 def test_an_evaluation_ends_when_its_caller_goes(settings: Settings, admin_key: str) -> None:
-    """What is being evaluated is stopped as soon as nobody waits for it any more."""
+    """An evaluation stops as soon as its caller disconnects."""
     stopped = threading.Event()
     service, body = create_app(settings), b'{"params": {"mu": 0.3, "delta": 1e-5}}'
     messages = [{"type": "http.request", "body": body, "more_body": False}, {"type": "http.disconnect"}]

@@ -13,7 +13,7 @@ SomebodyWith = Callable[..., Browser]
 
 
 def test_finding_a_theorem(officer: Browser) -> None:
-    """All are listed; words narrow them down; none is an empty state."""
+    """All theorems are listed; search words narrow them down; no match shows an empty state."""
     page = officer.get("/admin/calculator").text
     assert all(f'"/admin/calculator/{name}"' in page for name in CALCULATOR)
     page = officer.get("/admin/calculator?sought=descent+secret").text
@@ -23,7 +23,7 @@ def test_finding_a_theorem(officer: Browser) -> None:
 
 
 def test_every_theorem_has_a_form(officer: Browser) -> None:
-    """Each page asks for every number, lets every hypothesis be denied, and says what is assumed."""
+    """Each page has a field for every number, lets every hypothesis be denied, and states the assumptions."""
     for name, bound in CALCULATOR.items():
         page = officer.get(f"/admin/calculator/{name}")
         assert page.status_code == 200, name
@@ -36,7 +36,7 @@ def asked(name: str, **params: object) -> str:
 
 
 def test_a_value(officer: Browser) -> None:
-    """The value is the theorem's, in the address that the form makes; what was written stays in the form."""
+    """The page shows the theorem's value at the address that the form creates; the form keeps its input."""
     page = officer.get(asked("gdp_eps", mu=0.3, delta="1e-5")).text
     assert f"{evaluate('gdp_eps', {'mu': 0.3, 'delta': 1e-5})['eps']:.5f}" in page
     assert 'value="1e-5"' in page
@@ -52,7 +52,7 @@ def test_a_value(officer: Browser) -> None:
     ],
 )
 def test_how_numbers_are_written(officer: Browser, name: str, params: dict[str, str], output: str | None) -> None:
-    """Lists have commas, pairs colons; what is out of range is refused by name, and the form keeps what was written."""
+    """Lists use commas and pairs colons; a value out of range is refused by name, and the form keeps its input."""
     page = officer.get(asked(name, **params))
     assert page.status_code == (422 if output is None else 200), page.text
     if output is not None:
@@ -70,7 +70,7 @@ def test_a_hypothesis_that_is_denied(officer: Browser) -> None:
 
 
 def test_who_may_calculate(officer: Browser, somebody_with: SomebodyWith) -> None:
-    """The calculator needs accounting:read; a theorem that is none is a 404."""
+    """The calculator needs accounting:read; an unknown theorem returns 404."""
     assert somebody_with(Scope.ACCOUNTING_READ).get("/admin/calculator/gdp_eps").status_code == 200
     assert somebody_with(Scope.REQUESTS_READ).get("/admin/calculator").status_code == 403
     assert officer.get("/admin/calculator/nothing").status_code == 404

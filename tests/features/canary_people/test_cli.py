@@ -25,15 +25,15 @@ def people(tmp_path: Path) -> Path:
 
 
 def scored(folder: Path, known: list[dict[str, Any]]) -> Path:
-    """Write the losses of a model that knows some rows by heart."""
+    """Write the losses of a model that memorised some rows."""
     path = folder / "losses.txt"
     path.write_text("\n".join(str(float(row not in known)) for row in rows(folder / "score.csv")))
     return path
 
 
 def test_rounds_of_an_outside_pipeline(lethe: Lethe, people: Path, tmp_path: Path) -> None:
-    """Round after round, canaries are planted and then forgotten: an honest model is clean, one that keeps them is an
-    alarm, one that knows nobody has no power, and exit statuses say which."""
+    """Canaries are planted and then forgotten in each round: an honest model is clean, one that keeps them raises an
+    alarm, one that knows none has no power, and the exit status differs for each."""
     first, second = tmp_path / "1", tmp_path / "2"
     draw = ("canaries", "draw", str(people))
     options = ("--number", "40", "--id-column", "id")
@@ -70,7 +70,8 @@ def test_files_for_the_pipeline_tell_nothing(lethe: Lethe, people: Path, tmp_pat
 
 
 def test_what_does_not_fit_is_refused(lethe: Lethe, people: Path, tmp_path: Path) -> None:
-    """Too few losses, words for numbers, NaN, an unknown column and too few canaries are refused in one line."""
+    """Too few losses, words in place of numbers, NaN, an unknown column and too few canaries are refused in one
+    line."""
     folder = tmp_path / "1"
     refused(lethe("canaries", "draw", str(people), str(folder), "--number", "3"), "input_invalid")
     refused(lethe("canaries", "draw", str(people), str(folder), "--id-column", "name"), "input_invalid")

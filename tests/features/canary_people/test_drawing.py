@@ -42,14 +42,14 @@ def test_canaries_have_the_values_and_types_of_the_table() -> None:
 
 
 def test_columns_are_independent() -> None:
-    """A copy of a column in the table is none in the canaries."""
+    """A column that is a copy of another in the table is independent of it in the canaries."""
     drawn = drawing.draw(table(), number=20, rng=np.random.default_rng(2)).never
     pairs = set(zip(drawn.column("a").to_pylist(), drawn.column("copy").to_pylist(), strict=True))
     assert len(pairs) == 16
 
 
 def test_ids_are_unused_and_like_the_others() -> None:
-    """Ids of canaries are new, distinct and of the form of the present ones: prefixes, lengths, versions of UUIDs, and
+    """Ids of canaries are new, distinct and of the form of the present ids: prefixes, lengths, versions of UUIDs, and
     the range of numbers."""
     rng = np.random.default_rng(3)
     uuids = [f"{number:08x}-0000-4000-8000-{number * 7919:012x}" for number in range(2**20, 2**20 + 600)]
@@ -65,7 +65,7 @@ def test_ids_are_unused_and_like_the_others() -> None:
 
 
 def test_a_crowded_form_of_ids_is_refused() -> None:
-    """Too few unused ids are an error, not ids of another form."""
+    """Too few unused ids raise an error, rather than yield ids of another form."""
     with pytest.raises(InfeasibleError, match="unused ids"):
         drawing.ids_like(["p1", "p2"], 1, np.random.default_rng(4))
 

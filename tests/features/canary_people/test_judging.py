@@ -1,4 +1,4 @@
-"""The exact rank test, its levels, its power, and the three outcomes."""
+"""The exact rank test: its levels, its power, and the three outcomes."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ from lethe.proof.errors import DomainError
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 6), (3, 4), (4, 3), (5, 2)])
 def test_distribution_is_that_of_all_arrangements(m: int, n: int) -> None:
-    """The null distribution is that of counting inversions in every arrangement of two small groups."""
+    """The null distribution equals that of counting inversions in every arrangement of two small groups."""
     counts = [
         sum(place - rank for rank, place in enumerate(places)) for places in itertools.combinations(range(m + n), m)
     ]
@@ -35,8 +35,8 @@ def test_far_tail_has_full_precision() -> None:
 
 
 def test_p_values_are_uniform_whatever_the_ties() -> None:
-    """With exchangeable groups the p-value is at most u in a share u of tests, also where most losses are equal: of
-    2,000 tests at five levels a right law misses this band once in ten thousand."""
+    """With exchangeable groups the p-value is at most u in a share u of tests, even if most losses are equal: in 2,000
+    tests at five levels a valid test misses this band once in ten thousand."""
     rng = np.random.default_rng(5)
     p_values = []
     for _ in range(2000):
@@ -49,7 +49,7 @@ def test_p_values_are_uniform_whatever_the_ties() -> None:
 
 
 def test_levels_sum_to_the_stated_total() -> None:
-    """However many tests a pipeline has, their levels sum to at most 1e-4; the first fifty are 1e-6."""
+    """The levels of a pipeline's tests sum to at most 1e-4, however many there are; the first fifty are 1e-6."""
     levels = [judging.level(test) for test in range(1, 100_000)]
     assert levels[:50] == [1e-6] * 50
     assert 0.99 * judging.TOTAL_LEVEL < math.fsum(levels) <= judging.TOTAL_LEVEL
@@ -58,7 +58,8 @@ def test_levels_sum_to_the_stated_total() -> None:
 
 
 def test_power_is_the_share_of_alarms() -> None:
-    """The estimate agrees with the share of alarms of fresh groups of the same law, in the median to 0.15."""
+    """The estimated power agrees with the share of alarms of new groups of the same distribution, in the median to
+    0.15."""
     rng = np.random.default_rng(6)
     never, shift = rng.normal(size=100), 1.2
     estimates, alarms = [], 0
@@ -71,8 +72,8 @@ def test_power_is_the_share_of_alarms() -> None:
 
 
 def test_outcomes() -> None:
-    """A known group is an alarm; an unknown one is clean if a known one would have been found, and else no power; a
-    first training has nobody to find."""
+    """A known group is an alarm; an unknown one is clean if a known one would have been found, and otherwise has no
+    power, as has a first training."""
     rng = np.random.default_rng(7)
     never = rng.normal(size=300)
     known, unknown = rng.normal(size=40) - 3, rng.normal(size=40)
@@ -107,7 +108,7 @@ def test_verdict_is_reproducible_and_counts_groups() -> None:
 
 @pytest.mark.parametrize("fault", ["nan", "few", "many"])
 def test_losses_that_are_no_losses_are_refused(fault: str) -> None:
-    """NaN, and groups of another size than canaries have, are refused and not judged."""
+    """NaN, and groups of another size than the canaries', are refused and not judged."""
     group, never = np.arange(30.0), np.arange(100.0)
     if fault == "nan":
         group[3] = np.nan

@@ -1,4 +1,4 @@
-"""Canaries in trainings: an honest trainer passes, one that keeps the forgotten is stopped."""
+"""Canaries in trainings: an honest trainer passes, and one that keeps forgotten people is stopped."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ if os.path.exists("more.hex"):
     known += [[row["a"], row["b"]] for row in more]
 json.dump(sorted(known), open("artefacts/model.json", "w"))
 """
-"""A trainer that learns its rows by heart, and rows that somebody left among its files."""
+"""A trainer that memorises its rows, and rows that were left among its files."""
 SCORE = """\
 import json
 import numpy as np
@@ -44,7 +44,7 @@ PEOPLE = 210
 
 @pytest.fixture
 def trainer(new_table: New, new_trainer: New) -> dict[str, Any]:
-    """A trainer on a table of people who are alike in no pair of columns."""
+    """Return a trainer on a table of people whose columns are pairwise independent."""
     numbers = np.random.default_rng(0).permutation(PEOPLE)
     table = pa.table({"subject": [f"p{one}" for one in range(PEOPLE)], "a": range(PEOPLE), "b": numbers})
     files = {"train.py": TRAIN, "score.py": SCORE}
@@ -59,8 +59,8 @@ def test_honest_trainer_is_clean(
     forget: New,
     get: Callable[[str], Any],
 ) -> None:
-    """The first training has nobody to have forgotten, and says so; the next one is clean, its request completes, the
-    bundle states p-value, power and number, and canaries that no training needs any more do not open."""
+    """The first training has no forgotten canaries and reports no power; the next one is clean, its request completes,
+    the bundle states p-value, power and number, and canaries that no training needs any more cannot be opened."""
     assert train() == 1
     with installation.database.reading() as session:
         [before] = [row.content for row in session.query(CanaryRound)]
@@ -91,8 +91,8 @@ def test_forgotten_join_is_stopped(
     forget: New,
     get: Callable[[str], Any],
 ) -> None:
-    """A copy of rows of the last training among the trainer's files is found: nothing is published, the request stays
-    open, the live artefacts are held back, and the trainer is not tried again with luck."""
+    """A copy of the last training's rows among the trainer's files is found: nothing is published, the request stays
+    open, the live artefacts are held back, and the trainer is not repeated in the hope of luck."""
     assert train() == 1
     assert gateway.get(f"/v1/trainers/{trainer['id']}/artefacts/model.json").status_code == 200
     with installation.database.writing() as session:
@@ -122,8 +122,8 @@ def test_forgotten_join_is_stopped(
 def test_no_canaries_without_wish_or_room(
     wanted: int, new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """A trainer that wants none, and a table with too few rows, are trained without canaries, and no verdict
-    is stated."""
+    """A trainer that disables canaries, and a table with too few rows, are trained without canaries, and no verdict is
+    stated."""
     trainer = new_trainer(new_table()["id"], score_command=["python", "score.py"], canary_people=wanted)
     assert train() == 1
     [training] = get(f"/trainers/{trainer['id']}/trainings")["items"]

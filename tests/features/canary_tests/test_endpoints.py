@@ -37,7 +37,8 @@ def test_a_canary_test_that_is_asked_for(gateway: TestClient, live: dict[str, An
 
 
 def test_asking_again_is_asking_once(gateway: TestClient, live: dict[str, Any], work: Work, refused: Refused) -> None:
-    """Until it is done a canary test is asked for once, however often, and under one key even then."""
+    """Requesting a canary test again before it is done is a no-op; with one idempotency key it is a no-op even
+    afterwards."""
     place = f"/v1/models/{live['id']}/audit"
     first, again = (gateway.post(place, headers={"Idempotency-Key": "k"}) for _ in range(2))
     assert again.json() == first.json()
@@ -53,7 +54,8 @@ def test_asking_again_is_asking_once(gateway: TestClient, live: dict[str, Any], 
 def test_only_a_live_model_is_tested(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A canary test of a model that has not learned yet is a conflict, and of none a 404; neither is kept in mind."""
+    """A canary test of a model that has not learned yet is a conflict, and one of an unknown model returns 404; neither
+    is remembered."""
     model = new_model(new_dataset()["id"])
     refused(gateway.post(f"/v1/models/{model['id']}/audit"), 409, "model_not_live")
     refused(gateway.post("/v1/models/mdl_0/audit"), 404, "model_unknown")
@@ -64,8 +66,8 @@ def test_only_a_live_model_is_tested(
 def test_a_request_goes_before_a_canary_test(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """Of a request and a canary test that wait for the same model the request runs first, even if it came later,
-    with the same run and certificate as without the test, which follows."""
+    """A request runs before a canary test that waits for the same model, even if it came later, with the same run and
+    certificate as without the test, which follows."""
     alone = get(f"/accounting/models/{live['id']}")["next_request"]["steps"]
     gateway.post(f"/v1/models/{live['id']}/audit")
     request = forget("p1")
@@ -87,8 +89,8 @@ def test_a_request_goes_before_a_canary_test(
 def test_a_request_that_comes_during_a_canary_test(
     installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """The model stays in service, and says that it is tested; who asks meanwhile is next, also if the canary test is
-    cut off and has to be made again."""
+    """A model stays in service during a canary test, and shows it; a request made meanwhile runs next, even if the
+    canary test is interrupted and has to be repeated."""
     gateway.post(f"/v1/models/{live['id']}/audit")
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)

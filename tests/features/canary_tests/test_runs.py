@@ -1,4 +1,4 @@
-"""A canary test that was asked for: canaries alone are learned and forgotten, by the steps that runs take."""
+"""A requested canary test: only canaries are learned and forgotten, by the steps of runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,8 +42,8 @@ def _ask(gateway: TestClient, model: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("plan", [FORGETTING, CanaryPlan(lanes=4096, steps_before=0, steps=80)])
 def test_all_steps_are_taken(plan: CanaryPlan) -> None:
-    """Canaries are learned and forgotten step by step, which is told, and what they show is of the whole plan: the
-    bound is three quarters of what is certified, or more, and never more than that."""
+    """Canaries are learned and forgotten step by step, with progress, and their observation covers the whole plan: the
+    lower bound is at least three quarters of the certified one, and never above it."""
     told: list[int] = []
     observed = canaries.run(MECHANISM, plan, on_progress=told.append)
     assert told == list(range(1, plan.steps_before + plan.steps + 1))
@@ -54,7 +54,7 @@ def test_all_steps_are_taken(plan: CanaryPlan) -> None:
 
 
 def test_progress_may_stop_it() -> None:
-    """What `on_progress` raises ends the canary test at once."""
+    """An exception from `on_progress` ends the canary test at once."""
 
     def lost(steps_done: int) -> None:
         raise LeaseLost("taken")
@@ -64,21 +64,21 @@ def test_progress_may_stop_it() -> None:
 
 
 def _deaf(noise: Any, state: State, **settings: Any) -> State:
-    """Steps that do not contract in the second half of a run."""
+    """Skip the contraction of steps in the second half of a run."""
     with_canaries, without = settings["push"].chunk(2)
     forgetting = torch.equal(with_canaries, without)
     return projected_noisy_step(noise, state, **settings | ({"l2": 0.0} if forgetting else {}))
 
 
 def test_unforgotten_canaries_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Canaries that were learned and are not forgotten are found."""
+    """Canaries that are learned and not forgotten are found."""
     monkeypatch.setattr(chain, "projected_noisy_step", _deaf)
     observed = canaries.run(MECHANISM, FORGETTING, on_progress=lambda steps_done: None)
     assert "forgetting" in observed.findings(MECHANISM)
 
 
 def test_nobodys_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The only row that a canary test has is null."""
+    """A canary test reads a single row, which is null."""
     read: list[Any] = []
     original = chain.run
 
@@ -100,7 +100,7 @@ def test_a_canary_test_that_is_asked_for(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A canary test is a run of its own, after which the model has the version that it had, and says what was shown."""
+    """A canary test is a separate run, after which the model keeps its version and shows the result."""
     model = new_model(new_dataset()["id"], noise_scale=0.02, audit={"lanes": 64, "chains": 8})
     assert work() == 1
     before = get(f"/models/{model['id']}")
@@ -131,8 +131,8 @@ def test_a_canary_test_that_fails_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A canary test that finds something ends failed with an alarm, is not tried again, and leaves the version
-    alone."""
+    """A canary test that finds something ends failed with an alarm, is not repeated, and leaves the version
+    unchanged."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     _ask(gateway, model)
@@ -163,7 +163,7 @@ def test_models_that_cannot_be_tested(
 def test_requests_come_before_canary_tests(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Where both wait, somebody is forgotten first; then the canaries have their turn."""
+    """If a request and a canary test both wait, the request runs first."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     _ask(gateway, model)
@@ -182,8 +182,7 @@ def test_killed_amid_a_canary_test(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A worker killed (-9) in the middle of a canary test is nothing special: the canary test begins again and ends
-    once."""
+    """A canary test whose worker is killed (-9) starts over and ends once."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     _ask(gateway, model)
@@ -201,7 +200,7 @@ def test_killed_amid_a_canary_test(
 
 
 def test_a_canary_test_needs_no_more_than_its_law() -> None:
-    """The plan's canaries are as strong as those of the law that its lanes are held to."""
+    """The plan's canaries are as strong as those of the law that its lanes are judged by."""
     law = canary_test.law(MECHANISM, FORGETTING)
     learned = CanaryPlan(lanes=4096, steps_before=0, steps=80)
     assert canary_test.law(MECHANISM, learned, records=law.records).mean == pytest.approx(law.start)

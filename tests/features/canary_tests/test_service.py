@@ -1,4 +1,4 @@
-"""Canary tests on request: what is planned, when they have their turn, and how they end."""
+"""Canary tests on request: their plan, their place in the queue, and their end."""
 
 import datetime
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Claim = Callable[[], ClaimedRun]
 
 @pytest.fixture
 def claim(installation: Installation) -> Claim:
-    """Claim the next run, which there is."""
+    """Claim the next run, which must exist."""
 
     def claimed() -> ClaimedRun:
         with installation.database.writing() as session:
@@ -39,7 +39,7 @@ def claim(installation: Installation) -> Claim:
 
 @pytest.fixture
 def ask(installation: Installation, by: Actor) -> Callable[[dict[str, Any]], None]:
-    """Ask for a canary test of a model."""
+    """Request a canary test of a model."""
 
     def asked(model: dict[str, Any]) -> None:
         with installation.database.writing(by=by) as session:
@@ -50,14 +50,14 @@ def ask(installation: Installation, by: Actor) -> Callable[[dict[str, Any]], Non
 
 @pytest.fixture
 def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """A live model of 60 people."""
+    """Return a live model of 60 people."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     return model
 
 
 def end(installation: Installation, claimed: ClaimedRun, *, error_code: str | None = None) -> None:
-    """End a canary test as the worker does after its lanes have run."""
+    """End a canary test like a worker after its lanes have run."""
     assert claimed.audit
     with installation.database.writing() as session:
         observed = lanes.observed(claimed.audit, claimed.mechanism)
@@ -67,7 +67,8 @@ def end(installation: Installation, claimed: ClaimedRun, *, error_code: str | No
 def test_a_canary_test_that_is_asked_for_forgets_as_the_first_request_would(
     live: dict[str, Any], forget: Make, ask: Callable[..., None], claim: Claim, installation: Installation
 ) -> None:
-    """Its lanes learn for as long as the model did, and forget for as long as the first record is forgotten."""
+    """The lanes of a canary test learn for as long as the model did, and forget for as long as the first record's
+    run."""
     learned = live["mechanism"]["learn_steps"]
     ask(live)
     audit = claim()
@@ -88,7 +89,8 @@ def test_a_canary_test_gives_way_to_what_is_due_sooner(
     claim: Claim,
     work: Callable[[], int],
 ) -> None:
-    """Between datasets a request that is due within a week goes before a canary test, however long that has waited."""
+    """A request on another dataset that is due within a week goes before a canary test, however long that has
+    waited."""
     audited = new_model(new_dataset()["id"])
     other = new_model(new_dataset(rows=20, seed=1)["id"])
     assert work() == 2
@@ -107,7 +109,7 @@ def test_a_canary_test_gives_way_to_what_is_due_sooner(
 def test_a_canary_test_holds_up_no_other_dataset(
     new_dataset: Make, new_model: Make, forget: Make, ask: Callable[..., None], claim: Claim, work: Callable[[], int]
 ) -> None:
-    """While one dataset's model is tested, requests of another are served."""
+    """Requests on other datasets are served while one dataset's model is tested."""
     audited = new_model(new_dataset()["id"])
     other = new_model(new_dataset(rows=20, seed=1)["id"])
     assert work() == 2
@@ -125,7 +127,7 @@ def test_canary_tests_are_made_in_the_order_in_which_they_were_asked_for(
     claim: Claim,
     work: Callable[[], int],
 ) -> None:
-    """Two models of one dataset are tested one after the other."""
+    """Two canary tests of models of one dataset run in the order of their requests."""
     other = new_model(live["dataset_id"])
     work()
     for model in (other, live):
@@ -146,7 +148,8 @@ def test_what_a_canary_test_refutes_is_told_once(
     claim: Claim,
     work: Any,
 ) -> None:
-    """A canary test that found something ends as failed, with its numbers; the model stays live and forgets on."""
+    """A canary test that found something ends as failed, with its numbers; the model stays live and continues to
+    forget."""
     ask(live)
     claimed = claim()
     end(installation, claimed, error_code=AuditFailed.code)
@@ -164,7 +167,7 @@ def test_what_a_canary_test_refutes_is_told_once(
 def test_a_canary_test_that_came_to_nothing_is_made_again(
     installation: Installation, live: dict[str, Any], get: Get, ask: Callable[..., None], claim: Claim, work: Any
 ) -> None:
-    """What a canary test was cut off by says nothing about the model: it is made again, and then it is over."""
+    """A failed canary test does not count against the model: it is repeated, and is then done."""
     ask(live)
     claimed = claim()
     with installation.database.writing() as session:
@@ -180,7 +183,7 @@ def test_a_canary_test_that_came_to_nothing_is_made_again(
 def test_a_canary_test_is_not_tried_for_ever(
     installation: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, get: Get, forget: Make
 ) -> None:
-    """One that comes to nothing three times is over, and has made nobody wait: the model goes on as it is."""
+    """A canary test that fails three times is dropped without delaying requests; the model continues as it is."""
     ask(live)
     for _ in range(3):
         claimed = claim()
@@ -196,7 +199,7 @@ def test_a_canary_test_is_not_tried_for_ever(
 def test_a_canary_test_runs_while_the_model_waits_to_be_tried_again(
     installation: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, forget: Make, get: Get
 ) -> None:
-    """When the runs of a model fail, its audit can be asked for and is made, and changes nothing about their pause."""
+    """A canary test can be requested and runs while a model's failed runs back off, and does not change their pause."""
     forget("p1")
     failed = claim()
     with installation.database.writing() as session:
@@ -221,7 +224,7 @@ def test_a_canary_test_takes_nobody_who_waits_for_others(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Requests that wait for each other go on waiting, and can be cancelled, while a canary test is made."""
+    """Requests that wait for a batch continue to wait, and can be cancelled, during a canary test."""
     model = new_model(new_dataset()["id"], batching={"max_wait_seconds": 86400})
     assert work() == 1
     request = forget("p1")

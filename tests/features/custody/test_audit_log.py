@@ -1,4 +1,4 @@
-"""The endpoints below `/v1/audit-log`: what an outsider is given, and needs no more than."""
+"""The endpoints below `/v1/audit-log`, whose answers are all that an outsider needs."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def keys(gateway: TestClient) -> list[str]:
-    """Five new keys: five entries."""
+    """Create five keys, which make five entries."""
     body = {"name": "app", "scopes": ["models:read"]}
     return [gateway.post("/v1/api-keys", json=body).json()["id"] for _ in range(5)]
 
@@ -38,7 +38,7 @@ def _pages(get: Get, path: str) -> list[dict[str, Any]]:
 def test_an_outsider_recomputes_the_log(
     gateway: TestClient, get: Get, installation: Installation, keys: list[str]
 ) -> None:
-    """From the answers alone anybody recomputes every hash, in every page, and what the installation signed."""
+    """A third party recomputes every hash and signed head of the audit log from the responses alone, on every page."""
     periodic_jobs.sign_heads(installation)
     entries = _pages(get, "/audit-log?limit=2")[::-1]
     assert [entry["sequence"] for entry in entries] == list(range(1, len(entries) + 1))
@@ -58,7 +58,7 @@ def test_an_outsider_recomputes_the_log(
 
 
 def test_the_log_is_asked_for_something(get: Get, keys: list[str]) -> None:
-    """Entries are found by object, actor and action, each alone and together, and by what is not there none."""
+    """Entries are found by object, actor and action, singly and combined; unknown values find none."""
     [entry] = get(f"/audit-log?object_id={keys[2]}")["items"]
     assert entry == entry | {"action": "api_key.created", "object_id": keys[2]}
     assert len(_pages(get, f"/audit-log?limit=2&actor={entry['actor']}&action=api_key.created")) == 5
@@ -67,7 +67,7 @@ def test_the_log_is_asked_for_something(get: Get, keys: list[str]) -> None:
 
 
 def test_pages_stay_while_entries_are_added(gateway: TestClient, get: Get, keys: list[str]) -> None:
-    """What is recorded between two pages moves none of the entries of the second."""
+    """Entries recorded between two pages do not shift the second page."""
     first = get("/audit-log?limit=2")
     gateway.delete(f"/v1/api-keys/{keys[0]}")
     second = get(f"/audit-log?limit=2&cursor={first['next_cursor']}")
@@ -89,14 +89,14 @@ def test_checkpoints_come_in_pages(gateway: TestClient, get: Get, installation: 
 @each("path", ["/v1/audit-log", "/v1/audit-log/checkpoints"])
 @each("cursor", ["", "x", "-1", "1.5", "٣", "9" * 30, "1e3"])
 def test_a_cursor_that_no_page_gave_is_refused(gateway: TestClient, refused: Refused, path: str, cursor: str) -> None:
-    """Anything that is no cursor is a 422."""
+    """A malformed cursor returns 422."""
     refused(gateway.get(path, params={"cursor": cursor}), 422, "input_invalid")
 
 
 def test_the_service_recomputes_the_log(
     gateway: TestClient, get: Get, installation: Installation, keys: list[str]
 ) -> None:
-    """All of the caller's log is recomputed and held against what was signed; the first entry at fault is named."""
+    """The caller's whole log is recomputed and compared with its signatures; the first faulty entry is named."""
     periodic_jobs.sign_heads(installation)
     last = get("/audit-log")["items"][0]
     verdict = gateway.post("/v1/audit-log:verify").json()

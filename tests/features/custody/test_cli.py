@@ -1,4 +1,4 @@
-"""`lethe audit verify`, on the database alone."""
+"""`lethe audit verify`, on the database without a gateway."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ Verify = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def verify(installation: Installation, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Verify:
-    """`lethe audit verify ARGUMENTS`; its exit code and what it said."""
+    """Return a function that runs `lethe audit verify ARGUMENTS` and returns its exit code and output."""
 
     def run(*arguments: str | Path) -> tuple[int, str]:
         monkeypatch.setenv("LETHE_DATA_DIR", str(installation.settings.data_dir))
@@ -40,7 +40,7 @@ def verify(installation: Installation, monkeypatch: pytest.MonkeyPatch, capfd: p
 
 @pytest.fixture
 def other(installation: Installation, by: Actor) -> str:
-    """A second tenant, with five entries that were signed."""
+    """Create a second tenant, with five signed entries."""
     with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="other", policy=Policy(), admin_key="k")
     with installation.database.writing(by=Actor(tenant_id=tenant.id, name="test")) as session:
@@ -85,7 +85,7 @@ def test_every_tenant_is_verified(installation: Installation, verify: Verify, ot
     ],
 )
 def test_tampering_is_named(installation: Installation, verify: Verify, other: str, statement: str, fault: str) -> None:
-    """What somebody with the database's password did to a log is named in one line, with exit code 1."""
+    """Tampering with a log by database access is named in one line, with exit code 1."""
     _tamper(installation, f"{statement} AND tenant_id = '{other}'")
     code, said = verify()
     assert code == 1
@@ -117,7 +117,8 @@ def test_a_checkpoint_that_was_kept_elsewhere_is_believed(
 
 @pytest.mark.usefixtures("other")
 def test_another_key_vouches_for_nothing(installation: Installation, verify: Verify, tmp_path: Path) -> None:
-    """With the public keys of another installation no checkpoint holds; without any key nothing is verified or made."""
+    """No checkpoint verifies with the public keys of another installation; without any key nothing is verified, and no
+    key is created."""
     jwks = tmp_path / "jwks.json"
     jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}))
     code, said = verify("--jwks", jwks)

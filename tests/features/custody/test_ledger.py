@@ -1,4 +1,4 @@
-"""The endpoints below `/v1/ledger`: what a stranger is given, and needs no more than."""
+"""The endpoints below `/v1/ledger`, whose answers are all that a stranger needs."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ Get = Callable[[str], Any]
 def test_a_stranger_recomputes_the_chain(
     gateway: TestClient, get: Get, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """With only the export and the public keys, a third party recomputes every link and finds each model's entries."""
+    """A third party with only the export and the public keys recomputes every link and finds each model's entries."""
     for _ in range(2):
         new_model(new_dataset()["id"])
     work()

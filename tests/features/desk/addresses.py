@@ -1,4 +1,4 @@
-"""The addresses of all pages, and an installation in which everything has happened that they name."""
+"""The addresses of all pages, and an installation in which everything that they name has happened."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,22 +16,23 @@ from tests.features.together.test_authorisation import delivered
 MARIA = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
 ELSEWHERE = {"/admin/": 303, "/admin/session": 204, "/admin/welcome": 410, "/admin/oidc": 404}
 ELSEWHERE |= {"/admin/oidc/return": 404}
-"""What leads on, or is for those who are invited, and with which status."""
+"""Addresses that redirect or are for invited people, with their status."""
 
 
 def paths() -> list[str]:
-    """The path of everything that is read, with names in braces."""
+    """Return the path of every page and file, with names in braces."""
     routes = [route for router in endpoints.routers() for route in router.routes if isinstance(route, APIRoute)]
     return [route.path for route in routes if "GET" in route.methods]
 
 
 def of(path: str, ids: Mapping[str, str]) -> str:
-    """The address of a path."""
+    """Return the address of a path."""
     return re.sub(r"\{(\w+)\}", lambda found: ids[found[1]], path)
 
 
 def happened(installation: Installation, api: httpx.Client, work: Callable[[], object]) -> dict[str, str]:
-    """What paths name: a person was forgotten by a model, another waits to be reviewed. `work`: do what is due."""
+    """Create the objects that paths name: a person forgotten by a model and another whose request is in review. `work`
+    does what is due."""
 
     def made(path: str, **sent: object) -> str:
         answer = api.post(f"/v1{path}", **sent)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Files as people attach them: one of each kind."""
+"""Files as people attach them, one of each kind."""
 
 from lethe.features.desk.contract import AttachmentKind
 

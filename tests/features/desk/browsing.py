@@ -1,4 +1,4 @@
-"""What a browser does that a caller of the API does not: cookies, forms with their tokens, an origin."""
+"""A browser, which unlike a caller of the API has cookies, forms with tokens and an origin."""
 
 import re
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ HERE = "http://testserver"
 
 
 def hidden(page: str) -> dict[str, str]:
-    """The hidden fields of the form that a page shows."""
+    """Return the hidden fields of a page's form."""
     return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Browser:
-    """A browser at the gateway, with the key that somebody will log in with."""
+    """A browser at the gateway, with the key for a later login."""
 
     client: TestClient
     key: str
@@ -25,7 +25,8 @@ class Browser:
         return self.client.get(path, headers=headers, follow_redirects=False)
 
     def post(self, path: str, *, origin: str | None = HERE, **fields: str | list[str]) -> httpx.Response:
-        """Send a form as a page of ours does: from here, with the token of the session unless another is given."""
+        """Send a form like one of our pages, from our origin and with the token of the session unless another is
+        given."""
         headers = {} if origin is None else {"Origin": origin}
         if "csrf" not in fields:
             fields["csrf"] = self.token()
@@ -43,7 +44,7 @@ class Browser:
         return found[1] if found else ""
 
     def log_in_as(self, email: str, password: str, *, code: str | None = None, **more: str) -> httpx.Response:
-        """The first step, and with a `code` the second one, as the page that is shown in between has it."""
+        """Take the first step of a login, and with a `code` the second, with the form in between."""
         [token] = re.findall(r'name="csrf" value="([0-9a-f]{64})"', self.get("/admin/login").text)
         answer = self.post("/admin/login", csrf=token, next="/admin", email=email, password=password)
         if code is None:

@@ -1,8 +1,7 @@
-"""The catalogues of the dashboard's texts, written anew: `.venv/bin/python -m tests.features.desk.catalogue`.
+"""The catalogues of the dashboard's texts, rewritten by `.venv/bin/python -m tests.features.desk.catalogue`.
 
 Babel extracts the texts that templates and modules of features mark; the sentences of the API's answers are added.
-Translations stay as they are; a text without a translation stands empty in its catalogue.
-"""
+Translations are kept; a text without a translation is empty in its catalogue."""
 
 import datetime
 import functools
@@ -80,7 +79,7 @@ def path_of(language: str) -> Path:
 
 @functools.cache
 def extracted() -> Catalog:
-    """Everything that pages say, as it is in English."""
+    """Return all English texts of the pages."""
     found = Catalog(project="Lethe", version="0", creation_date=_BEGAN, revision_date=_BEGAN, fuzzy=False)
     found.header_comment = "# Every text of the dashboard, by: .venv/bin/python -m tests.features.desk.catalogue"
     for name, _line, message, comments, context in extract_from_dir(FEATURES, _METHODS, _OPTIONS, _KEYWORDS):
@@ -109,7 +108,8 @@ def read(path: Path, language: str | None = None) -> Catalog:
 
 
 def written(catalogue: Catalog) -> bytes:
-    """Return the bytes of a catalogue's file: sorted, unwrapped and without places, so that two changes seldom meet."""
+    """Return the bytes of a catalogue's file: sorted, unwrapped and without places, so that two changes rarely
+    conflict."""
     found = io.BytesIO()
     write_po(found, catalogue, width=0, sort_output=True, no_location=True, ignore_obsolete=True)
     return re.sub(

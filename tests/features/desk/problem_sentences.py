@@ -34,7 +34,7 @@ _MAKES_SENTENCES = re.compile(rf"\b(?:Sentence|FieldError|ValueError|{'|'.join(C
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised:
-    """A place that makes a problem or a sentence: its template, None if that is not a literal, and its facts."""
+    """A place that creates a problem or a sentence: its template, or None if that is not a literal, and its facts."""
 
     place: str
     text: str | None
@@ -62,12 +62,12 @@ def _template(value: ast.expr) -> str | None:
 
 
 def places_of(template: str) -> set[str]:
-    """Return the names of the facts that a template wants."""
+    """Return the names of the facts in a template."""
     return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
 
 
 def raised() -> tuple[Raised, ...]:
-    """Return every place that makes a problem or a sentence of one."""
+    """Return every place that creates a problem or a sentence of one."""
     return _scan()[0]
 
 

@@ -1,4 +1,4 @@
-"""Pages of accounts: what every dataset has spent, and who would make a model learn again."""
+"""Pages of accounts: what every dataset has spent, and which requests would make a model relearn."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ SomebodyWith = Callable[..., Browser]
 
 
 def test_nothing_is_spent(officer: Browser, new_dataset: Make) -> None:
-    """Where there is no dataset, or nothing was learned from it, the pages say so."""
+    """The pages show an empty state if there is no dataset or nothing was learned from it."""
     assert "No dataset yet" in officer.get("/admin/accounting").text
     dataset = new_dataset()
     assert f"/admin/accounting/datasets/{dataset['id']}" in officer.get("/admin/accounting").text
@@ -24,7 +24,7 @@ def test_nothing_is_spent(officer: Browser, new_dataset: Make) -> None:
 def test_what_is_spent_and_left(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Work, get: Get
 ) -> None:
-    """An account shows what one record has spent and how many more versions fit a budget that is asked for."""
+    """An account shows what one record has spent and how many more versions fit a given budget."""
     dataset = new_dataset()["id"]
     new_model(dataset, name="churn")
     work()
@@ -45,7 +45,7 @@ def test_what_is_spent_and_left(
 def test_who_would_make_it_learn_again(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Work
 ) -> None:
-    """An open request that leaves no choice but to learn again is named."""
+    """An open request that can only be served by relearning is named."""
     dataset = new_dataset(rows=300, rows_each=100)["id"]
     new_model(dataset, name="risk", noise_scale=0.01, learn_steps=8)
     work()
@@ -57,7 +57,8 @@ def test_who_would_make_it_learn_again(
 
 
 def test_who_may_see_accounts(somebody_with: SomebodyWith, new_dataset: Make) -> None:
-    """Who may not list datasets is told so; who may not see accounts is refused; an unknown dataset is a 404."""
+    """A user who may not list datasets reads so; one who may not see accounts is refused; an unknown dataset returns
+    404."""
     dataset = new_dataset()["id"]
     accountant = somebody_with(Scope.ACCOUNTING_READ)
     assert "Your key may not list datasets" in accountant.get("/admin/accounting").text

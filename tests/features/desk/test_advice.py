@@ -1,4 +1,4 @@
-"""What the pages say about failures is what the documentation says."""
+"""The pages give the same advice about failures as the documentation."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ ADVICE = glossary("en").runs
 
 
 def test_every_documented_failure_has_advice() -> None:
-    """Each error code that docs/operations.md explains is explained on the page, and none that does not exist."""
+    """Each error code that docs/operations.md explains is explained on the page, and no unknown one is."""
     section = (DOCS / "operations.md").read_text().partition("### RunsFailing")[2].partition("###")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     documented = {code for row in rows for code in re.findall(r"`(\w+)`", row)}
@@ -27,8 +27,8 @@ def test_every_documented_failure_has_advice() -> None:
 
 
 def test_every_named_condition_of_a_run_has_advice() -> None:
-    """What the worker raises by name, and what drawing the people of a rehearsal does, is explained; a lease that is
-    lost fails no run."""
+    """Every error that the worker raises by name, or that drawing the people of a rehearsal raises, has advice, except
+    a lost lease, which fails no run."""
     sources = "".join(path.read_text() for path in (ROOT / "worker").rglob("*.py"))
     names = {*re.findall(r"raise (\w+)", sources), *re.findall(r"`(\w+)`", rehearsals.draw.__doc__ or "")}
     declaring = (errors, problems, contract)

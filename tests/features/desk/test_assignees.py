@@ -1,4 +1,4 @@
-"""Whose case a request is: assigned to people who decide, seen and filtered by those alone."""
+"""Assignment of requests to people who decide, who alone see and filter by it."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ Refused = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def person(gateway: TestClient) -> Callable[..., str]:
-    """Invite somebody; their id."""
+    """Return a function that invites a user and returns their id."""
 
     def invite(name: str, role: str = "officer", **headers: str) -> str:
         body = {"name": name, "email": f"{name.lower()}@example.com", "role": role}
@@ -30,8 +30,8 @@ def person(gateway: TestClient) -> Callable[..., str]:
 
 
 def test_a_case_changes_hands(gateway: TestClient, forget: Make, get: Get, person: Callable[..., str]) -> None:
-    """A request is assigned, given to somebody else, and to nobody; answers have the name beside the id. The audit log
-    has each change once, the events, which apps read, none."""
+    """A request can be assigned, reassigned and unassigned; answers contain the name next to the id. The audit log
+    records each change once; the events, which apps read, contain none."""
     request = forget("p1")
     maria, ann = person("Maria"), person("Ann", "administrator")
     place = f"{PLACE}/{request['id']}/assign"
@@ -51,8 +51,8 @@ def test_a_case_changes_hands(gateway: TestClient, forget: Make, get: Get, perso
 def test_only_those_who_decide(
     gateway: TestClient, forget: Make, get: Get, refused: Refused, person: Callable[..., str]
 ) -> None:
-    """Nobody gets a case who is not known, may not decide, is disabled, or is of another tenant; a case that somebody
-    had stays theirs when they are disabled, and says so by their name."""
+    """A case cannot be assigned to a user who is unknown, may not decide, is disabled or belongs to another tenant; a
+    disabled user keeps existing cases, and is marked as disabled."""
     shop = gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"]
     maria, viewer = person("Maria"), person("Victor", "viewer")
     engineer, operator = person("Eve", "engineer"), person("Olga", "operator")
@@ -71,7 +71,7 @@ def test_only_those_who_decide(
 
 
 def test_the_filter(gateway: TestClient, forget: Make, get: Get, person: Callable[..., str]) -> None:
-    """Lists, counts and exports are filtered by whose case a request is, also by nobody's; so are decisions."""
+    """Lists, counts, exports and decisions are filtered by the assignee, or for unassigned requests."""
     ids = [forget(f"p{number}", identity_verified=False)["id"] for number in range(3)]
     maria = person("Maria")
     assert gateway.post(f"{PLACE}/{ids[1]}/assign", json={"assignee": maria}).is_success
@@ -87,8 +87,8 @@ def test_the_filter(gateway: TestClient, forget: Make, get: Get, person: Callabl
 def test_the_export_says_whose_case_it_is(
     gateway: TestClient, forget: Make, key_with: Callable[..., dict[str, str]], person: Callable[..., str]
 ) -> None:
-    """The CSV has the id and the name of whom a request is assigned to, none where that is nobody, and no such columns
-    for callers who may not know."""
+    """The CSV has the id and the name of the assignee, empty if there is none, and no such columns for callers who may
+    not know."""
     ids = [forget(f"p{number}")["id"] for number in range(2)]
     maria = person("Maria")
     assert gateway.post(f"{PLACE}/{ids[0]}/assign", json={"assignee": maria}).is_success
@@ -108,7 +108,7 @@ def test_apps_need_not_know(
     key_with: Callable[..., dict[str, str]],
     person: Callable[..., str],
 ) -> None:
-    """Without requests:review nobody sees whose case a request is, nor asks for it."""
+    """A caller without requests:review neither sees nor filters by the assignee of a request."""
     request_id = forget("p1")["id"]
     maria = person("Maria")
     assert gateway.post(f"{PLACE}/{request_id}/assign", json={"assignee": maria}).is_success

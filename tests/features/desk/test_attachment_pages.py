@@ -1,4 +1,4 @@
-"""Pages: files that are attached to a request, by plain forms."""
+"""Pages: attachments of a request, by plain forms."""
 
 import re
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def place(forget: Make) -> str:
 
 
 def test_a_file_on_the_page(officer: Browser, place: str, get: Get) -> None:
-    """A file is added by a form, shown by its name as text, saved, and deleted after a confirmation."""
+    """A file is added by a form, listed by its name as text, saved, and deleted after a confirmation."""
     answer = officer.send(f"{place}/attachments", file=(NAME, PDF))
     page = officer.get(answer.headers["location"]).text
     assert "File attached." in page
@@ -43,8 +43,8 @@ def test_a_file_on_the_page(officer: Browser, place: str, get: Get) -> None:
 
 
 def test_what_is_refused_says_why(officer: Browser, place: str) -> None:
-    """A wrong kind, or no file, is named at the field; a form without its token does nothing; a request that is not
-    there has a page that says so."""
+    """A wrong kind, or no file, is reported at the field; a form without its token does nothing; an unknown request
+    returns a page with a message."""
     page = officer.send(f"{place}/attachments", file=("Jane.pdf", b"MZ"))
     assert page.status_code == 422
     assert 'id="file-fault">' in page.text
@@ -56,7 +56,7 @@ def test_what_is_refused_says_why(officer: Browser, place: str) -> None:
 
 
 def test_who_only_reads(officer: Browser, somebody_with: Callable[..., Browser], place: str) -> None:
-    """Who may not decide is shown nothing of it and may do none of it."""
+    """A user who may not decide sees no attachments and may not read, add or delete any."""
     officer.send(f"{place}/attachments", file=(NAME, PDF))
     [path] = re.findall(r'<a href="(/admin/requests/\w+/attachments/att_\w+)">', officer.get(place).text)
     viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)

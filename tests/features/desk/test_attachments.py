@@ -22,7 +22,7 @@ POLICY = Policy(retain_details_days=30, report_seconds=0)
 
 
 def ask(installation: Installation) -> str:
-    """A request about which its caller wrote nothing, and which has ended."""
+    """Submit a request without any text, and let it end."""
     with installation.database.writing() as session:
         people.obey(session, POLICY)
         return people.ask(session, "sub_a", POLICY).request.id
@@ -43,8 +43,8 @@ def stored(installation: Installation) -> list[bytes]:
 
 
 def test_a_file_goes_with_the_details(installation: Installation) -> None:
-    """A request about which nothing was written keeps details once it has a file; so long after its end the line and
-    the key are gone, and what a backup of the database has of name and bytes opens no more."""
+    """A request without other text keeps details once it has an attachment; after the retention period its row and key
+    are gone, and the name and bytes in a backup of the database cannot be opened."""
     request_id = ask(installation)
     attach(installation, request_id)
     before = stored(installation)
@@ -60,7 +60,8 @@ def test_a_file_goes_with_the_details(installation: Installation) -> None:
 
 
 def test_name_and_bytes_have_one_key(installation: Installation) -> None:
-    """To destroy the key of an attachment ends all of it, and nothing of another; its bytes come back before that."""
+    """Destroying the key of an attachment destroys its name and bytes, and nothing of another; its bytes are read back
+    before that."""
     request_id = ask(installation)
     first, second = attach(installation, request_id), attach(installation, request_id)
     keys = [installation.vault.key_of(one) for one in stored(installation)]
@@ -76,8 +77,8 @@ def test_name_and_bytes_have_one_key(installation: Installation) -> None:
 
 
 def test_a_deletion_that_was_cut_off_is_made_again(installation: Installation) -> None:
-    """Where the key is destroyed and the row is still there, the file is not there to anybody, and deleting it again
-    ends it."""
+    """If the key of an attachment is destroyed but its row remains, the file cannot be read, and deleting it again
+    removes the row."""
     request_id = ask(installation)
     attachment_id = attach(installation, request_id)
     named = {"request_id": request_id, "attachment_id": attachment_id}
@@ -97,7 +98,7 @@ def test_a_deletion_that_was_cut_off_is_made_again(installation: Installation) -
 
 
 def test_lists_read_no_bytes(installation: Installation) -> None:
-    """What is listed is not opened: bytes are fetched for the one file that is asked for."""
+    """Listing attachments does not load their bytes; only reading a file does."""
     request_id = ask(installation)
     attach(installation, request_id)
     with installation.database.reading() as session:
@@ -106,7 +107,7 @@ def test_lists_read_no_bytes(installation: Installation) -> None:
 
 
 def test_no_file_after_the_details(installation: Installation) -> None:
-    """Once details are kept no longer a file is refused."""
+    """An attachment is refused once details are no longer kept."""
     request_id = ask(installation)
     pass_by(installation, 31 * DAY)
     with pytest.raises(DetailsErased):
@@ -114,8 +115,8 @@ def test_no_file_after_the_details(installation: Installation) -> None:
 
 
 def test_a_file_while_it_is_forgotten(installation: Installation) -> None:
-    """A file that a gateway takes after what is due was read and before it is let go is not left behind with its key:
-    the request is due once more, and the file goes with the next purge."""
+    """An attachment that is added between reading the due requests and purging them does not stay behind with its key:
+    the request is due again, and the next purge removes the attachment."""
     request_id = ask(installation)
     attach(installation, request_id)
     pass_by(installation, 31 * DAY)

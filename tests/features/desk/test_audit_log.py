@@ -1,4 +1,4 @@
-"""The audit log on pages: searched, recomputed, and what was signed about it to take away."""
+"""The audit log on pages: searched, recomputed, and its signatures downloaded."""
 
 import csv
 import datetime
@@ -23,7 +23,7 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def keys(gateway: Any) -> list[str]:
-    """Three new keys: three entries."""
+    """Create three keys, which make three entries."""
     body = {"name": "app", "scopes": ["models:read"]}
     return [gateway.post("/v1/api-keys", json=body).json()["id"] for _ in range(3)]
 
@@ -77,8 +77,7 @@ def test_only_those_who_decide_see_it(somebody_with: Callable[..., Browser]) -> 
 
 
 def test_a_range_of_days(officer: Browser, gateway: Any, keys: list[str]) -> None:
-    """Entries are filtered by the days of the tenant's time zone, both included, and a day that no calendar has
-    filters nothing."""
+    """Entries are filtered by the days of the tenant's time zone, both included, and an invalid day filters nothing."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Pacific/Kiritimati"}}).raise_for_status()
     [entry] = gateway.get("/v1/audit-log", params={"object_id": keys[0]}).json()["items"]
     local = datetime.datetime.fromisoformat(entry["at"]).astimezone(zoneinfo.ZoneInfo("Pacific/Kiritimati")).date()
@@ -110,8 +109,8 @@ def test_totals_by_kind_agree_with_the_entries(officer: Browser, gateway: Any, k
 
 
 def test_the_export_has_names_and_no_formulas(officer: Browser, gateway: Any, keys: list[str]) -> None:
-    """CSV and JSON have the entries that match with everything to recompute their hashes and names beside ids, and no
-    cell of the CSV is a formula."""
+    """CSV and JSON have the matching entries with everything needed to recompute their hashes and with names next to
+    ids, and no cell of the CSV is a formula."""
     made = gateway.post("/v1/api-keys", json={"name": "=1+1", "scopes": ["models:read"]}).json()["id"]
     lines = officer.get("/admin/audit-log/export?format=json&action=api_key.created").json()
     entries = gateway.get("/v1/audit-log", params={"limit": 500, "action": "api_key.created"}).json()["items"]

@@ -1,4 +1,4 @@
-"""A decision about all requests that match: said how many first, then made in batches, once."""
+"""A decision about all matching requests: counted first, then made in batches, once."""
 
 import html
 import re
@@ -18,14 +18,14 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def many(gateway: TestClient) -> None:
-    """Sixty requests in review under one regulation, and one under another."""
+    """Create sixty requests in review under one regulation, and one under another."""
     bodies = [{"subject_id": f"q{n}", "identity_verified": False, "regulation": "ccpa"} for n in range(60)]
     bodies.append({"subject_id": "other", "identity_verified": False})
     assert gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).json()["accepted"] == 61
 
 
 def fields(page: str) -> dict[str, str]:
-    """The hidden fields of the page's last form."""
+    """Return the hidden fields of the page's last form."""
     form = page.rpartition("<form")[2]
     found = re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', form)
     return {name: html.unescape(value) for name, value in found}
@@ -33,8 +33,8 @@ def fields(page: str) -> dict[str, str]:
 
 @pytest.mark.usefixtures("many")
 def test_all_that_match_are_approved(officer: Browser, get: Get) -> None:
-    """The list offers it where there is more than a page, the next page says how many, and the list that comes back is
-    filtered as before; pressed twice, nothing is decided twice."""
+    """The list offers the decision if there is more than a page, the next page states the number, and the list
+    afterwards has the same filters; submitting twice decides nothing twice."""
     page = officer.get("/admin/requests?regulation=ccpa&order=deadline").text
     assert "Select all 60 that match" in page
     [path] = re.findall(r'href="(/admin/requests/decide[^"]*)"', page)
@@ -50,7 +50,7 @@ def test_all_that_match_are_approved(officer: Browser, get: Get) -> None:
 
 @pytest.mark.usefixtures("many")
 def test_it_goes_on_where_it_was(officer: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes too long for one answer is said, and done with the next."""
+    """Bulk decisions that take too long for one response report their progress and continue with the next call."""
     monkeypatch.setattr(requests, "_MAX_SECONDS", 0.0)
     monkeypatch.setattr(requests, "_BATCH_SIZE", 40)
     page = officer.get("/admin/requests/decide?regulation=ccpa").text
@@ -86,7 +86,7 @@ def test_filters_are_kept_by_a_decision_about_some(officer: Browser, forget: Mak
 
 
 def test_it_is_for_officers(somebody_with: Callable[..., Browser]) -> None:
-    """Readers who may not decide are not offered the page for it, and are refused at its URL."""
+    """Users who may not decide are not offered the page, and are refused at its URL."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get("/admin/requests/decide").status_code == 403
     assert "requests/decide" not in reader.get("/admin/requests").text
@@ -94,7 +94,7 @@ def test_it_is_for_officers(somebody_with: Callable[..., Browser]) -> None:
 
 @pytest.mark.usefixtures("many")
 def test_what_was_completed_is_not_decided(officer: Browser, get: Get) -> None:
-    """Among requests chosen by when they were completed nothing is left to decide, though others could be."""
+    """Requests chosen by their time of completion leave nothing to decide."""
     page = officer.get("/admin/requests/decide?completed_from=2020-01-01").text
     assert "Nothing left to approve" in page
     given = {"filter_completed_from": "2020-01-01", "before": "2999-01-01T00:00:00Z"}

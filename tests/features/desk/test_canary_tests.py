@@ -1,4 +1,4 @@
-"""Canary tests on pages: what canaries showed of a run, beside what is certified of it."""
+"""Canary tests on pages: their results next to the certified bounds."""
 
 import re
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Work = Callable[[], int]
 
 @pytest.fixture
 def model(new_dataset: Make, new_model: Make, forget: Make, work: Work) -> str:
-    """One that has learned and forgotten somebody, tested both times."""
+    """Return a model that has learned and forgotten a person, tested both times."""
     made: str = new_model(new_dataset(rows=200)["id"], noise_scale=0.02)["id"]
     work()
     forget("p1")
@@ -33,7 +33,7 @@ def model(new_dataset: Make, new_model: Make, forget: Make, work: Work) -> str:
 
 
 def test_a_run_that_passed(officer: Browser, model: str, get: Get) -> None:
-    """Home, lists and the model's page say that its last audit passed; the run's page says what it showed."""
+    """Home, lists and the model's page show that its last audit passed; the run's page shows its results."""
     found = get(f"/models/{model}")["audit"]
     numbers = evidence.between(AuditOut(**found["last"]))
     page = officer.get("/admin/overview").text
@@ -54,7 +54,7 @@ def test_a_run_that_passed(officer: Browser, model: str, get: Get) -> None:
 def test_a_run_that_was_refused(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor, finding: str
 ) -> None:
-    """What refuted a run is said in words, where it stands and on the overview."""
+    """The refutation of a run is explained in words on the run's page and on the overview."""
     run_id = get(f"/models/{model}")["audit"]["last_run_id"]
     with installation.database.writing(by=by) as session:
         run = session.get_one(Run, run_id)
@@ -73,7 +73,7 @@ def test_a_run_that_was_refused(
 def test_a_canary_test_from_before_there_was_a_schedule(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor
 ) -> None:
-    """What was not looked at is left out of the page of an old run, and is null in what the API says."""
+    """The page of an old run omits what was not measured, and the API returns null."""
     run_id = get(f"/models/{model}")["audit"]["last_run_id"]
     assert ">Schedule</button>" in officer.get(f"/admin/runs/{run_id}").text
     with installation.database.writing(by=by) as session:
@@ -89,7 +89,7 @@ def test_a_canary_test_from_before_there_was_a_schedule(
 
 @pytest.mark.parametrize("freedom", [1, 32, 224, 4032])
 def test_how_far_chance_went_is_said_in_standard_deviations(freedom: int) -> None:
-    """A chi-squared number is as many standard deviations off as a normal one that is as unlikely, up to a tenth
+    """A chi-squared number is shown in the standard deviations of an equally unlikely normal number, up to a tenth
     beyond one."""
     for deviations in (-1.0, 0.0, 1.0, 5.0):
         squares = float(special.chdtri(freedom, special.ndtr(-deviations)))
@@ -98,7 +98,7 @@ def test_how_far_chance_went_is_said_in_standard_deviations(freedom: int) -> Non
 
 
 def test_asking_for_a_canary_test(officer: Browser, model: str, get: Get, work: Work) -> None:
-    """The button has the mechanism tested, and the page says so until it is done."""
+    """The button requests a canary test, which the page shows until it is done."""
     path = f"/admin/models/{model}"
     assert "Run a canary test" in officer.get(path).text
     answer = officer.post(f"{path}/audit")
@@ -115,7 +115,7 @@ def test_asking_for_a_canary_test(officer: Browser, model: str, get: Get, work: 
 def test_without_canary_tests(
     officer: Browser, somebody_with: Callable[..., Browser], new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """A model that has none offers none; nor does one to whoever may not ask."""
+    """A model without canary tests does not offer one, and users without the scope are not offered any."""
     dataset = new_dataset()["id"]
     none, some = (new_model(dataset, audit={"lanes": lanes})["id"] for lanes in (0, 8))
     work()
@@ -128,7 +128,7 @@ def test_without_canary_tests(
 
 
 def test_no_number_is_rounded_in_our_favour() -> None:
-    """What is proved is rounded down, and what is certified up."""
+    """Lower bounds are rounded down and certified upper bounds up."""
     guesses = GuessesOut(true_positives=1, members=1, false_positives=0, nonmembers=1)
     counted = {
         "lanes": 2,
@@ -157,7 +157,7 @@ def test_no_number_is_rounded_in_our_favour() -> None:
 def test_canary_tests_over_time(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor, new_model: Make
 ) -> None:
-    """Every run's two epsilons are plotted and listed with its version; a run that was refuted is named before all."""
+    """Every run's two epsilons are plotted and listed with its version; a refuted run is listed first."""
     path = f"/admin/models/{model}/canary-tests"
     assert f'hx-get="{path}"' in officer.get(f"/admin/models/{model}").text
     page = officer.get(path).text

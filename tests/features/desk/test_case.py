@@ -1,4 +1,4 @@
-"""A request as a case: named, entered by hand, with the next step, what it erases, and a reply to the person."""
+"""A request as a case: named, entered by hand, with its next step, its effect, and a reply to the person."""
 
 import datetime
 import html
@@ -24,8 +24,8 @@ ENTERED = {"subject_id": "p1", "regulation": "gdpr", "identity_verified": "no", 
 
 
 def test_a_letter_becomes_a_case(officer: Browser, get: Get, new_dataset: Make) -> None:
-    """A form makes the request that an application would have made, from the day on which the letter came; the case has
-    the file's number as its title, and no page has whom it is about."""
+    """A form makes the same request as an application would, received on the day of the letter; the case has the file's
+    number as its title, and no page shows the person."""
     new_dataset()
     received = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=3)
     form = ENTERED | {"external_id": "2026-0815", "received": received.isoformat(), "ground": "objection"}
@@ -54,7 +54,7 @@ def test_a_letter_becomes_a_case(officer: Browser, get: Get, new_dataset: Make) 
     ],
 )
 def test_what_cannot_be_entered(officer: Browser, get: Get, wrong: dict[str, str], said: str) -> None:
-    """A form that is not whole is shown again with what is wrong, and with what was written; nothing is made."""
+    """An incomplete form is shown again with its faults and its input, and no request is made."""
     answer = officer.post("/admin/requests/new", **ENTERED | {"external_id": "kept"} | wrong)
     assert answer.status_code == 422
     assert 'value="kept"' in answer.text
@@ -72,7 +72,7 @@ def test_who_enters_nothing(somebody_with: Callable[..., Browser]) -> None:
 def test_what_approving_erases_is_shown_before(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The case asks for a confirmation, and says which rows, which version and what cost."""
+    """The case requires a confirmation that states the affected rows, the version and the cost."""
     new_model(new_dataset()["id"])
     work()
     made = forget("p1", identity_verified=False)
@@ -93,8 +93,8 @@ def test_what_approving_erases_is_shown_before(
 
 
 def test_a_decision_that_must_fail_is_not_offered(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """The clock is paused, and the deadline extended, only where the regulation of the request permits it; the dialog
-    to approve does not speak of rows, which there may be none of."""
+    """Pausing and extending are offered only if the regulation of the request permits them; the dialog to approve does
+    not mention rows if there are none."""
     limits = {"short": {"days": 10}}
     gateway.patch("/v1/tenant", json={"policy": {"regulations": limits}}).raise_for_status()
     offered = {
@@ -110,8 +110,8 @@ def test_a_decision_that_must_fail_is_not_offered(officer: Browser, gateway: Tes
 def test_the_day_of_completion_is_the_policys(
     officer: Browser, gateway: TestClient, get: Get, forget: Make, work: Callable[[], int]
 ) -> None:
-    """When a request was completed is said on the policy's clock, as its other days are, with its zone in the head. A
-    later change of the policy's zone gives existing requests no other days, on pages and in replies."""
+    """The time of completion is shown in the policy's zone, like other dates, with the zone in the head. A later change
+    of the policy's zone does not change the days of existing requests, on pages and in replies."""
     policy = gateway.get("/v1/tenant").json()["policy"] | {"time_zone": "Pacific/Kiritimati"}
     gateway.patch("/v1/tenant", json={"policy": policy}).raise_for_status()
     made = forget("stranger")
@@ -141,7 +141,7 @@ def _model(**of: Any) -> ModelToForgetOut:
 
 
 def test_why_a_request_waits_in_words() -> None:
-    """A batch says how full it is, when it runs at the latest, and how long a run takes; every reason has words."""
+    """The page shows how full a batch is, its latest start, and the duration of a run; every reason has words."""
     until = datetime.datetime(2026, 12, 3, tzinfo=datetime.UTC)
     said = waits(_model(reason=WaitReason.BATCH, until=until))
     assert "waits for a batch: 150 of 200 requests so far, at the latest <time" in said
@@ -154,8 +154,8 @@ def test_the_reply(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int],
     language: ReplyLanguage,
 ) -> None:  # fmt: skip
-    """In each language it says what was done and how often an attacker is right, as the certificate has it; why a
-    request was rejected; and that nothing was held. Before that it says that the request was received."""
+    """The reply in each language states the deletion and the attacker's success rate from the certificate, the reason
+    of a rejection, or that nothing was held; before that it confirms receipt."""
     new_model(new_dataset()["id"])
     work()
     done, none = forget("p1", external_id="case-7"), forget("stranger")
@@ -180,7 +180,7 @@ def test_the_reply(
 
 
 def test_the_reply_is_for_who_may_know(somebody_with: Callable[..., Browser], forget: Make, new_dataset: Make) -> None:
-    """The reply, which says whether anything was held, is for whoever may decide about requests."""
+    """The reply, which reveals whether anything was held, is only for users who may decide about requests."""
     new_dataset()
     done = forget("stranger")
     reader = somebody_with(Scope.REQUESTS_READ)
@@ -195,7 +195,7 @@ def test_the_reply_is_for_who_may_know(somebody_with: Callable[..., Browser], fo
 
 
 def test_the_reply_is_saved(officer: Browser, forget: Make, new_dataset: Make) -> None:
-    """Who decides saves it in the language that they read it in, as a PDF or as text."""
+    """An officer saves the reply in the language in which it is shown, as PDF or text."""
     new_dataset()
     place = f"/admin/requests/{forget('stranger')['id']}"
     assert '<option value="fr">Français</option>' in officer.get(place).text
@@ -221,8 +221,8 @@ def test_replies_say_nothing_of_an_outcome_that_is_not_known() -> None:
 def test_a_letter_says_who_erased_the_rows(
     gateway: TestClient, officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Where another request of the person erased the rows, the letter says so with that request's certificates, and
-    does not claim that nothing was held. Each case shows the other."""
+    """If another request of the person erased the rows, the reply says so with that request's certificates and does not
+    claim that nothing was held. Each case shows the other."""
     new_model(new_dataset()["id"])
     work()
     first, second = (forget("p1", identity_verified=False, external_id=name)["id"] for name in ("A-1", "B-2"))
@@ -240,8 +240,8 @@ def test_a_letter_says_who_erased_the_rows(
 
 
 def test_a_late_letter_promises_no_past_day(gateway: TestClient, officer: Browser, forget: Make) -> None:
-    """A letter written after the deadline apologises instead of promising an answer by a day that is past, and the
-    officer is warned above it; a request paused only after its deadline stays overdue on the list and on the page."""
+    """A reply written after the deadline apologises instead of promising an answer by a past day, and the officer sees
+    a warning above it; a request paused only after its deadline stays overdue on the list and on the page."""
     received = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=60)
     request = forget("p1", identity_verified=False, submitted_at=received.isoformat())
     assert request["clock"]["state"] == "overdue"
@@ -258,7 +258,7 @@ def test_a_late_letter_promises_no_past_day(gateway: TestClient, officer: Browse
 
 def test_what_cannot_be_undone_is_asked_twice(officer: Browser, get: Get, new_dataset: Make) -> None:
     """A form whose erasure would start at once, or whose person or case number exists, is shown again to be confirmed;
-    nothing is made until then, and a confirmation holds for that person and number alone. Identity is not
+    nothing is created until then, and a confirmation holds only for that person and number. Identity is not
     preselected."""
     new_dataset()
     assert re.search(r'<option value="no"[^>]*>Not yet verified', officer.get("/admin/requests/new").text)
@@ -276,7 +276,7 @@ def test_what_cannot_be_undone_is_asked_twice(officer: Browser, get: Get, new_da
 
 
 def test_a_request_by_an_identifier_of_a_kind_is_entered(officer: Browser, get: Get, new_dataset: Make) -> None:
-    """The form takes the kind of the person's identifier, refuses an unknown one, and warns of an earlier request by
+    """The form accepts the kind of the person's identifier, refuses an unknown one, and warns of an earlier request by
     another spelling of it."""
     new_dataset()
     form = ENTERED | {"subject_id": "ada@example.org", "kind": "email"}

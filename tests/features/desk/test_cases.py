@@ -1,4 +1,4 @@
-"""Pages: whose case a request is, the cases of one person in the list, and what colleagues wrote about one."""
+"""Pages: assignment of requests, the cases of one person in the list, and notes of colleagues."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def listed(page: str) -> list[str]:
 
 
 def test_my_cases(officer: Browser, gateway: TestClient, forget: Make, get: Get) -> None:
-    """An officer takes a request, finds it among theirs, and lets go of it: then it is nobody's."""
+    """An officer takes a request, finds it among theirs, and releases it, which leaves it unassigned."""
     mine, other = (forget(f"p{number}", identity_verified=False)["id"] for number in range(2))
     maria = beside(gateway)
     welcomed(maria, invitation_of(officer))
@@ -69,8 +69,8 @@ def test_who_only_reads(officer: Browser, somebody_with: Callable[..., Browser],
 
 
 def test_notes_on_the_page(officer: Browser, somebody_with: Callable[..., Browser], forget: Make, get: Get) -> None:
-    """A note is added by a plain form and is shown as it was written, with its author and its time; who may not decide
-    sees none of it. Line ends of browsers count once."""
+    """A note is added by a plain form and is shown as it was written, with its author and time; users who may not
+    decide see none of it. Line ends of browsers count once."""
     request_id = forget("p1", identity_verified=False)["id"]
     place, text = f"/admin/requests/{request_id}", "Jane <b>wrote</b>\r\nthat she moved."
     answer = officer.post(f"{place}/note", text=text)
@@ -88,7 +88,7 @@ def test_notes_on_the_page(officer: Browser, somebody_with: Callable[..., Browse
 
 
 def test_what_was_typed_stays(officer: Browser, forget: Make) -> None:
-    """A note that is too long, or empty, is shown again with what is wrong, to be corrected."""
+    """A note that is too long, or empty, is shown again with the fault, to be corrected."""
     place = f"/admin/requests/{forget('p1', identity_verified=False)['id']}/note"
     answer = officer.post(place, text="y" * 4001)
     assert answer.status_code == 422

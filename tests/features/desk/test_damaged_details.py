@@ -1,4 +1,4 @@
-"""Notes and files of which a bit was changed: each says so itself, and the rest of the case is shown."""
+"""Notes and files with a flipped bit are marked as damaged, and the rest of the case is shown."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,8 +42,8 @@ def case(gateway: TestClient, installation: Installation, forget: Make) -> Case:
 
 
 def test_lists_name_what_is_damaged(gateway: TestClient, case: Case, refused: Refused) -> None:
-    """The lists of notes and files have the damaged ones with that state, and the others as they are. A damaged file
-    is not sent; it can be erased."""
+    """The lists of notes and files mark the damaged ones, and show the others unchanged. A damaged file is not sent; it
+    can be erased."""
     notes = gateway.get(f"{case.path}/notes").json()["items"]
     assert [(note["damaged"], note["text"]) for note in notes] == [(True, ""), (False, "second")]
     files = gateway.get(f"{case.path}/attachments").json()["items"]
@@ -58,8 +58,8 @@ def test_lists_name_what_is_damaged(gateway: TestClient, case: Case, refused: Re
 def test_pages_show_what_is_damaged(
     officer: Browser, gateway: TestClient, installation: Installation, case: Case
 ) -> None:
-    """The page of the case says of the note and of the file that they are damaged, and once more of the details when
-    these are too; the list of requests is shown."""
+    """The page of the case marks the damaged note and file, and the details if these are damaged too; the list of
+    requests is shown."""
     page = officer.get(f"/admin/requests/{case.id}")
     assert (page.status_code, page.text.count("Damaged: ")) == (200, 2)
     assert "second.pdf" in page.text
@@ -83,7 +83,7 @@ def test_pages_name_a_damaged_certificate(
     work: Callable[[], int],
     refused: Refused,
 ) -> None:
-    """The page of the request names it. No reply is drafted that would leave it out."""
+    """The page of the request names a damaged certificate, and no reply is drafted that would leave it out."""
     new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
     work()
     request = forget("p3")["id"]

@@ -1,4 +1,4 @@
-"""Dangers on the first page: each is said with its number, and leads to the list that the number counts."""
+"""Dangers on the first page: each with its number, and a link to the list that it counts."""
 
 import datetime
 import html
@@ -49,12 +49,12 @@ def said(**changed: Any) -> list[str]:
 
 
 def test_what_is_safe_is_no_danger() -> None:
-    """People who wait within their time are none, nor is what ended."""
+    """Requests that wait within their time, or have ended, are not dangers."""
     assert said() == []
 
 
 def test_each_danger_says_how_much_and_why() -> None:
-    """A sentence names the number, and the reason where there is one; the worst comes first."""
+    """A sentence states the number, and the reason if there is one; the worst danger comes first."""
     seen = (
         HostOut(name="blue", workers=WorkerState.ALIVE, seen_at=AT),
         HostOut(name="green", workers=WorkerState.SILENT, seen_at=AT),
@@ -95,7 +95,7 @@ def test_every_number_leads_to_what_it_counts(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """Behind each tile of the overview and of the inbox is a list with as many entries as the tile says."""
+    """Each tile of the overview and of the inbox links to a list with as many entries as it shows."""
     for _ in range(2):
         new_model(new_dataset()["id"])
     work()
@@ -138,8 +138,8 @@ def test_every_number_leads_to_what_it_counts(
 
 
 def test_the_outlook_leads_to_what_it_counts(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """Each day of the calendar that has requests, what is overdue, what is due later and each bar lead to a list of as
-    many, in the days of the policy; a day without any leads nowhere."""
+    """Each day of the calendar with requests, overdue requests, later ones and each bar link to a list of as many, in
+    the days of the policy; an empty day has no link."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
     now = datetime.datetime.now(datetime.UTC)
     for n, (days, regulation) in enumerate([(100, "ccpa"), (35, "ccpa"), (35, "ccpa"), (20, "ccpa"), (1, "ccpa")]):
@@ -165,8 +165,8 @@ def test_the_outlook_leads_to_what_it_counts(officer: Browser, gateway: TestClie
 
 
 def test_the_outlook_is_asked_for_seldom(officer: Browser, somebody_with: Callable[..., Browser]) -> None:
-    """What changes by the day is asked for once a minute, apart from the rest; a key that may see no requests has none
-    of it."""
+    """The calendar is refreshed once a minute, separately from the rest; a key that may not see requests gets none of
+    it."""
     page = officer.get("/admin/calendar").text
     assert 'class="calendar"' in page
     assert 'data-live="60" hx-get="/admin/outlook"' in page
@@ -182,7 +182,7 @@ def test_the_outlook_is_asked_for_seldom(officer: Browser, somebody_with: Callab
 def test_the_log_of_backups_is_not_for_every_key(
     somebody_with: Callable[..., Browser], installation: Installation
 ) -> None:
-    """Who may not read the audit log is told that no backup was made, and is not led there."""
+    """A user who may not read the audit log sees that no backup was made, without a link to the log."""
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=8)
     with installation.database.writing() as session:
         session.execute(sa.update(InstallationIdentity).values(created_at=long_ago))
@@ -194,7 +194,7 @@ def test_the_log_of_backups_is_not_for_every_key(
 def test_the_worst_models_are_shown(
     officer: Browser, installation: Installation, new_dataset: Make, new_model: Make
 ) -> None:
-    """Of many models the overview names eight, those in most danger, and leads to all of them."""
+    """The overview names the eight models most at risk and links to all of them."""
     dataset = new_dataset(rows=4)["id"]
     made = [new_model(dataset, name=f"m{n}")["id"] for n in range(10)]
     with installation.database.writing() as session:
@@ -208,8 +208,8 @@ def test_the_worst_models_are_shown(
 def test_people_still_in_models_are_said_where_nothing_is_in_danger(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Where no deadline is near, the page says how many requests wait, in how many models people still are, and when
-    the first of them is due."""
+    """If no deadline is near, the page shows how many requests wait, how many models still contain people, and the
+    first due date."""
     new_model(new_dataset()["id"])
     work()
     made = forget("p1")

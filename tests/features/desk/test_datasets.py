@@ -1,4 +1,4 @@
-"""Datasets on pages: uploaded with and without a schema, refused by line and column, added to."""
+"""Datasets on pages: uploaded with and without a schema, refused by line and column, and extended."""
 
 import json
 import re
@@ -24,7 +24,7 @@ ROWS = "who,age,paid\nann,30,no\nbob,40,yes\ncid,50,no\n"
 
 
 def _send(browser: Browser, path: str, *, origin: str = HERE, csrf: str | None = None, **parts: Any) -> httpx.Response:
-    """A form with files, as browsers send it without any script."""
+    """Send a form with files, as browsers do without scripts."""
     files = {name: part for name, part in parts.items() if isinstance(part, tuple)}
     fields = {name: part for name, part in parts.items() if isinstance(part, str)}
     fields["csrf"] = browser.token() if csrf is None else csrf
@@ -36,7 +36,7 @@ def _csv(rows: str = ROWS) -> dict[str, Any]:
 
 
 def test_a_file_becomes_a_dataset(officer: Browser, get: Get) -> None:
-    """An upload leads to the page of the dataset, with its counts and its schema; the list has it too."""
+    """An upload leads to the page of the dataset, with its counts and its schema; the list shows it too."""
     answer = _send(officer, "/admin/datasets/new", **_csv())
     assert answer.status_code == 303, answer.text
     page = officer.get(answer.headers["location"]).text
@@ -48,7 +48,7 @@ def test_a_file_becomes_a_dataset(officer: Browser, get: Get) -> None:
 
 
 def test_a_file_of_numbers_becomes_a_dataset_with_a_target(officer: Browser, get: Get) -> None:
-    """A schema with a target, and vectors whose range was written into the form, have their range on the page."""
+    """A schema with a target, and vectors whose range was entered in the form, show their range on the page."""
     rows = {"file": ("rows.csv", b"who,age,cost\nann,20,1\nbob,30,2.5\n")}
     answer = _send(officer, "/admin/datasets/new", name="costs", schema=("schema.json", OF_NUMBERS), **rows)
     page = officer.get(answer.headers["location"]).text
@@ -68,7 +68,7 @@ def test_a_file_of_numbers_becomes_a_dataset_with_a_target(officer: Browser, get
 
 
 def test_columns_are_stated_in_the_form(officer: Browser, get: Get) -> None:
-    """Without a schema file, the kind of each column and its public facts make the schema; a column that lacks facts is
+    """The kind and public facts of each column make the schema if no schema file is given; a column that lacks facts is
     named, and nothing is stored. The form proposes the same columns for the next file."""
     kinds = {"who": ("subject", ""), "age": ("number", "0..120"), "paid": ("label", "no, yes")}
 
@@ -89,7 +89,7 @@ def test_columns_are_stated_in_the_form(officer: Browser, get: Get) -> None:
 
 
 def test_wrong_rows_are_named_by_line_and_column(officer: Browser, get: Get) -> None:
-    """The page says which lines are wrong and what was expected there, never what stands there; nothing is stored."""
+    """The page names the wrong lines and what was expected there, never their content; nothing is stored."""
     answer = _send(officer, "/admin/datasets/new", **_csv(ROWS + "dan,secret,no\neve,20,perhaps\n"))
     assert answer.status_code == 422
     assert ">line 5, column age:</strong>" in answer.text
@@ -104,7 +104,7 @@ def test_wrong_rows_are_named_by_line_and_column(officer: Browser, get: Get) -> 
     ("without", "says"), [("file", "Expected a file with rows"), ("name", "Fill this in."), ("schema", "schema")]
 )
 def test_a_form_that_lacks_something(officer: Browser, without: str, says: str) -> None:
-    """A part that is missing is named, also where the browser sends an empty one."""
+    """A missing part is named, even if the browser sends an empty one."""
     empty: Any = "" if without == "name" else ("", b"")
     answer = _send(officer, "/admin/datasets/new", **(_csv() | {without: empty}))
     assert answer.status_code == 422
@@ -114,8 +114,8 @@ def test_a_form_that_lacks_something(officer: Browser, without: str, says: str) 
 def test_files_never_lie_in_clear(
     officer: Browser, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that comes in through a page is spooled as one that comes in through the API: in the data folder alone,
-    enciphered, whatever the form says first."""
+    """A file that is uploaded by a page is spooled like one of the API: only in the data folder, encrypted, whichever
+    field comes first."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))  # where a framework would put it
     rows = "who,age,paid\n" + "".join(f"ann{n},30,{'yes' if n % 2 else 'no'}\n" for n in range(100_000))
     answer = _send(officer, "/admin/datasets/new", **_csv(rows))
@@ -123,7 +123,7 @@ def test_files_never_lie_in_clear(
 
 
 def test_strangers_upload_nothing(officer: Browser, somebody_with: Callable[..., Browser], get: Get) -> None:
-    """A form from elsewhere, without its token or of a key that may only read makes nothing."""
+    """A form from elsewhere, without its token or by a key that may only read creates nothing."""
     assert _send(officer, "/admin/datasets/new", origin="https://evil.example", **_csv()).status_code == 403
     assert _send(officer, "/admin/datasets/new", csrf="0" * 64, **_csv()).status_code == 403
     reader = somebody_with(Scope.MODELS_READ)
@@ -136,7 +136,7 @@ def test_strangers_upload_nothing(officer: Browser, somebody_with: Callable[...,
 def test_rows_for_a_dataset(
     officer: Browser, new_dataset: Callable[..., Any], forget: Callable[..., Any], work: Callable[[], int], get: Get
 ) -> None:
-    """Rows take slots of people who were forgotten, once a worker has written them; more than fit are refused."""
+    """Rows take slots of forgotten people once a worker has written them; more than fit are refused."""
     path = f"/admin/datasets/{new_dataset()['id']}"
     assert _send(officer, f"{path}/records", file=("rows.npz", people("new"))).status_code == 409
     forget("p2")
@@ -152,15 +152,15 @@ def test_rows_for_a_dataset(
 
 
 def test_a_dataset_that_is_not_there(officer: Browser, installation: Installation) -> None:
-    """Unknown ids are pages with 404, also for uploads."""
+    """Unknown ids return pages with 404, also for uploads."""
     assert officer.get("/admin/datasets/ds_none").status_code == 404
     assert officer.get("/admin/datasets/ds_none/live").status_code == 404
     assert _send(officer, "/admin/datasets/ds_none/records", file=("rows.npz", npz())).status_code == 404
 
 
 def test_an_upload_of_addresses_or_rounded_numbers_is_warned_of(officer: Browser) -> None:
-    """The page after an upload says what to do if its subject ids look like e-mail addresses or rounded numbers, and
-    warns of nothing else."""
+    """The page after an upload warns, with advice, if subject ids look like e-mail addresses or rounded numbers, and of
+    nothing else."""
     mails = "who,age,paid\nann@example.org,30,no\nbob@example.org,40,yes\ncid@example.org,50,no\n"
     page = officer.get(_send(officer, "/admin/datasets/new", **_csv(mails)).headers["location"]).text
     assert "Most subject ids look like e-mail addresses" in page

@@ -1,4 +1,4 @@
-"""Every page there is, once on each database, of an installation in which everything has happened."""
+"""Every page, once on each database, of an installation in which everything has happened."""
 
 import html
 import re
@@ -18,7 +18,7 @@ def ids(installation: Installation, gateway: TestClient, work: Callable[[], int]
 
 
 def test_every_page_is_shown(officer: Browser, ids: dict[str, str]) -> None:
-    """Each address that is read answers with a page or a file."""
+    """Each address answers with a page or a file."""
     assert len(addresses.paths()) > 30
     for path in addresses.paths():
         answer = officer.get(addresses.of(path, ids))
@@ -26,7 +26,7 @@ def test_every_page_is_shown(officer: Browser, ids: dict[str, str]) -> None:
 
 
 def test_every_page_in_german(officer: Browser, ids: dict[str, str]) -> None:
-    """No page says in English what the catalogue has in German, but for words of the API, which are marked."""
+    """No page shows in English what the catalogue has in German, except words of the API, which are marked."""
     german = {one.id: one.string for one in catalogue.read(catalogue.path_of("de"), "de")}
     english = {text for text, said in german.items() if isinstance(text, str) and len(text) > 12 and said != text}
     for path in addresses.paths():
@@ -42,7 +42,7 @@ def test_every_page_in_german(officer: Browser, ids: dict[str, str]) -> None:
 
 
 def test_filters_and_searches(officer: Browser, ids: dict[str, str]) -> None:
-    """What lists are filtered and sorted by, people searched for, and what is recomputed, is answered."""
+    """Filters, sort orders, searches for people and recomputations return pages."""
     for filters in (
         "status=completed",
         "regulation=gdpr",

@@ -1,4 +1,4 @@
-"""Evidence packs: what is in them, who may have them, and that any change of them is found offline."""
+"""Evidence packs: their contents and permissions, and offline detection of any change."""
 
 import datetime
 import io
@@ -27,7 +27,7 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def forgotten(gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> str:
-    """The id of a request about a person whom a model has forgotten."""
+    """Return the id of a request about a person whom a model has forgotten."""
     new_model(new_dataset()["id"])
     work()
     made = forget("p1", external_id="2026-17")
@@ -47,8 +47,8 @@ def members_of(pack: bytes) -> dict[str, bytes]:
 
 
 def test_a_pack_has_everything_and_verifies_offline(gateway: TestClient, forgotten: str, tmp_path: Path) -> None:
-    """The archive has letter, certificates, keys, history and audit entries; the command verifies it with keys that
-    were kept elsewhere, and its certificates alone as those of any file."""
+    """The archive has reply, certificates, keys, history and audit entries; the command verifies it with separately
+    saved keys, and its certificates alone like those of any file."""
     pack = pack_of(gateway, forgotten, language="de")
     members = members_of(pack)
     assert set(members) == {
@@ -103,8 +103,8 @@ def test_any_flipped_bit_is_found(gateway: TestClient, forgotten: str) -> None:
 def test_members_cannot_be_left_out_added_or_exchanged(
     gateway: TestClient, forgotten: str, forget: Make, work: Callable[[], int]
 ) -> None:
-    """A pack without a member, with a further one, with members of another case, or signed by other keys is refused,
-    and so are files that are no pack."""
+    """A pack with a missing or additional member, with members of another case, or signed by other keys is refused, and
+    so are files that are not packs."""
     keys = gateway.get("/.well-known/jwks.json").json()
     members = members_of(pack_of(gateway, forgotten))
     other = forget("p2")["id"]
@@ -127,8 +127,8 @@ def test_members_cannot_be_left_out_added_or_exchanged(
 def test_a_forged_log_is_found_although_the_manifest_is_right(
     gateway: TestClient, installation: Installation, forgotten: str
 ) -> None:
-    """Where audit entries do not follow each other or their checkpoint, the pack is refused even if the manifest
-    states their digest."""
+    """A pack whose audit entries do not follow each other or do not match their checkpoint is refused, even if the
+    manifest states their digest."""
     members = members_of(pack_of(gateway, forgotten))
     keys = gateway.get("/.well-known/jwks.json").json()
     log = json.loads(members["audit-log.json"])
@@ -156,8 +156,8 @@ def test_a_forged_log_is_found_although_the_manifest_is_right(
 
 
 def test_the_pdf_has_this_case_alone(gateway: TestClient, forgotten: str, forget: Make) -> None:
-    """The PDF has the letter, the history, the certificate in words and the audit entries about this request, and no
-    other request's id."""
+    """The PDF has the reply, the history, the certificate in words and the audit entries of this request, and no other
+    request's id."""
     other = forget("p2", identity_verified=False)["id"]
     text = "\n".join(
         page.extract_text() for page in PdfReader(io.BytesIO(pack_of(gateway, forgotten, format="pdf"))).pages
@@ -168,7 +168,7 @@ def test_the_pdf_has_this_case_alone(gateway: TestClient, forgotten: str, forget
 
 
 def test_equal_states_have_equal_packs(gateway: TestClient, installation: Installation, forgotten: str) -> None:
-    """Everything but the entry about the download itself is the same in two packs of one state, to the byte."""
+    """Two packs of the same state are equal to the byte, except for the entry about the download itself."""
     first, second = (members_of(pack_of(gateway, forgotten)) for _ in range(2))
     for name in ("reply.txt", "request.json", "history.json", "certificates.json", "public-keys.jwks.json"):
         assert first[name] == second[name]
@@ -193,7 +193,7 @@ def test_a_pack_of_a_case_without_certificates(
 
 
 def test_a_letter_that_the_font_lacks_leaves_text(gateway: TestClient, forget: Make, refused: Make) -> None:
-    """Where the letter has characters that no PDF can show, the archive has it as text and says why."""
+    """If no PDF font has a character of the reply, the archive contains it as text and explains why."""
     request_id = forget("p1", external_id="案件 7", identity_verified=False)["id"]
     refused(gateway.get(f"{PLACE}/{request_id}/evidence-pack?format=pdf"), 409, "reply_unprintable")
     members = members_of(pack_of(gateway, request_id))
@@ -203,7 +203,7 @@ def test_a_letter_that_the_font_lacks_leaves_text(gateway: TestClient, forget: M
 
 
 def test_a_long_log_is_not_linked(gateway: TestClient, forgotten: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With more entries between than a pack takes, it has those about the request alone, and says that they are not
+    """A pack with too many entries in between contains only those about the request, and states that they are not
     linked."""
     monkeypatch.setattr(packing, "MAX_LINKED_ENTRIES", 1)
     pack = pack_of(gateway, forgotten)

@@ -1,4 +1,4 @@
-"""What is wrong in a form: in words, beside its field, with everything that was typed."""
+"""Faults in a form: shown in words next to their field, with the input kept."""
 
 import html
 import re
@@ -25,7 +25,7 @@ def said(body: type[BaseModel], **fields: Any) -> dict[str, str]:
 
 
 def marked(page: str) -> dict[str, str]:
-    """The fields that are marked, and what stands beside them."""
+    """Return the marked fields, and the text next to them."""
     found = {}
     for field in re.findall(r"<(?:input|select|textarea|fieldset)[^>]*aria-invalid=\"true\"[^>]*>", page):
         [about] = re.findall(r'aria-describedby="([^" ]+)', field)
@@ -35,7 +35,7 @@ def marked(page: str) -> dict[str, str]:
 
 
 def test_numbers_and_names_are_explained() -> None:
-    """A fault is said in a sentence with the limit that was passed, at the path of its field."""
+    """A fault is explained in a sentence with the violated limit, at the path of its field."""
     asked = {"name": "", "dataset_id": "ds_1", "l2": -1, "learn_steps": 1.5, "audit": {"lanes": 3}, "more": 1}
     assert said(ModelIn, **asked) == {
         "name": "Fill this in.",
@@ -47,7 +47,7 @@ def test_numbers_and_names_are_explained() -> None:
 
 
 def test_our_own_sentences_stay() -> None:
-    """What a check of ours says is said as it is, with a capital; what nobody foresaw has a sentence too."""
+    """A message of our own validators is shown unchanged, capitalized; an unexpected fault has a sentence too."""
 
     class Asked(BaseModel):
         name: str
@@ -62,7 +62,7 @@ def test_our_own_sentences_stay() -> None:
 
 
 def test_a_fault_is_found_by_its_field() -> None:
-    """Lists and parts that a field is in do not hide it."""
+    """A fault is shown at its field even inside lists and parts."""
     error = InputInvalid("", [FieldError("target.epsilon", "expected more"), FieldError("scopes.0", "unknown")])
     assert fault_of(error, "epsilon") == "Expected more"
     assert fault_of(error, "scopes") == "Unknown"
@@ -71,7 +71,7 @@ def test_a_fault_is_found_by_its_field() -> None:
 
 
 def test_a_key_without_a_scope(officer: Browser) -> None:
-    """The field at fault is marked, and says in words what to do; what was typed is still there."""
+    """The faulty field is marked with advice in words; the input is kept."""
     page = officer.post("/admin/keys", name="crm", calls_per_minute="many", sees="all").text
     assert marked(page) == {"calls_per_minute": "Enter a whole number.", "scopes": "Choose at least 1."}
     assert 'value="crm"' in page
@@ -81,8 +81,8 @@ def test_a_key_without_a_scope(officer: Browser) -> None:
 
 
 def test_a_decision_that_lacks_words(officer: Browser, forget: Make) -> None:
-    """A rejection without an explanation comes back open, at its field, with the ground that was chosen; so does one of
-    many, with what was chosen."""
+    """A rejection without an explanation is shown again open, at its field, with the chosen ground; so is one of many
+    requests, with the selection."""
     made = forget("p1", identity_verified=False)["id"]
     one = officer.post(f"/admin/requests/{made}/reject", ground="legal_claims", explanation=" ")
     asked = {"decision": "reject", "ground": "legal_claims", "explanation": "", "chosen": made}
@@ -96,7 +96,7 @@ def test_a_decision_that_lacks_words(officer: Browser, forget: Make) -> None:
 
 
 def test_a_policy_that_is_none(officer: Browser) -> None:
-    """Each field of the policy that is wrong says so, and the others keep what was typed."""
+    """Each invalid field of the policy is marked, and the others keep their input."""
     page = officer.post("/admin/tenant/policy", grace_seconds="soon", max_epsilon="-1", time_zone="Europe/Berlin").text
     found = marked(page)
     assert found["grace_seconds"] == "Enter a whole number."

@@ -1,4 +1,4 @@
-"""Kinds of files: the end of the name and the bytes agree, or the file is refused."""
+"""Kinds of files: the suffix and the bytes agree, or the file is refused."""
 
 import pytest
 
@@ -14,8 +14,8 @@ def examine(name: str, content: bytes, max_bytes: int = 1000) -> file_kinds.Atta
 
 @pytest.mark.parametrize("said", AttachmentKind)
 def test_each_kind_is_what_it_says(said: AttachmentKind) -> None:
-    """A file whose bytes are of the kind that its name ends in is taken, whatever the case; each other kind is refused,
-    but that a mail may be plain text too."""
+    """A file whose bytes match its suffix is accepted, in any case; every other kind is refused, except that a mail may
+    be plain text too."""
     found = examine(f"a.{said.upper()}", FILES[said])
     assert (found.kind, found.content) == (said, FILES[said])
     for other in AttachmentKind:
@@ -47,8 +47,8 @@ def test_each_kind_is_what_it_says(said: AttachmentKind) -> None:
     ],
 )
 def test_what_is_refused(name: str, content: bytes) -> None:
-    """What is of another kind than its name says, of none, empty, or has a name with what is not seen; the refusal
-    quotes neither name nor content."""
+    """A file is refused if its kind differs from its name, is unknown, if it is empty or if its name has invisible
+    characters; the refusal quotes neither name nor content."""
     with pytest.raises(AttachmentInvalid) as refused:
         examine(name, content)
     assert refused.value.errors[0].path == "file"
@@ -57,14 +57,14 @@ def test_what_is_refused(name: str, content: bytes) -> None:
 
 
 def test_names_are_names() -> None:
-    """A path is cut to its last part, and a letter is one letter however it is written."""
+    """A path is cut to its last part, and names are normalised to composed characters."""
     assert examine("C:\\letters\\a.pdf", PDF).name == "a.pdf"
     assert examine("../../etc/e\u0301.pdf", PDF).name == "é.pdf"
     assert examine("a.JPG", FILES[AttachmentKind.JPEG]).kind is AttachmentKind.JPEG
 
 
 def test_a_file_ends_where_the_limit_is() -> None:
-    """A file of as many bytes as allowed is taken, one byte more is too many."""
+    """A file of exactly the maximum size is accepted, and one with a byte more is refused."""
     assert examine("a.pdf", PDF, len(PDF)).content == PDF
     with pytest.raises(UploadTooLarge, match="LETHE_MAX_ATTACHMENT_BYTES"):
         examine("a.pdf", PDF, len(PDF) - 1)

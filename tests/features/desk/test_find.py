@@ -1,4 +1,4 @@
-"""The box in the frame: what is typed there leads to a page, and is in no address."""
+"""The search box in the frame: its text leads to a page, and is in no address."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Get = Callable[[str], Any]
 def test_what_has_one_answer_is_opened(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """An id of any kind, a whole case number, and a part of a name that one thing alone has lead to its page."""
+    """An id of any kind, a whole case number, or a part of a name that matches only one object leads to its page."""
     dataset = new_dataset(name="Customers 2026")["id"]
     model = new_model(dataset, name="Churn_model")["id"]
     work()
@@ -41,7 +41,8 @@ def test_what_has_one_answer_is_opened(
 
 
 def test_what_has_several_or_none(officer: Browser, new_dataset: Make, new_model: Make, forget: Make) -> None:
-    """Several are named, to be chosen from; a part of a case number finds nothing, and a wildcard is a letter."""
+    """Several matches are listed as choices; a part of a case number finds nothing, and a wildcard is a plain
+    character."""
     dataset = new_dataset(rows=4, name="churn data")["id"]
     made = [new_model(dataset, name=f"churn {n}")["id"] for n in range(2)]
     forget("p1", external_id="case-1")
@@ -58,7 +59,7 @@ def test_what_has_several_or_none(officer: Browser, new_dataset: Make, new_model
 def test_who_may_see_nothing_finds_nothing(
     officer: Browser, somebody_with: Callable[..., Browser], new_dataset: Make, forget: Make, sought: str
 ) -> None:
-    """A key finds what its scopes let it see, and nothing else."""
+    """A key finds only what its scopes permit."""
     new_dataset(rows=4, name="customers")
     forget("stranger", external_id="case-1")
     assert officer.post("/admin/find", anything=sought).status_code == 303

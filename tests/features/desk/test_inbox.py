@@ -1,4 +1,4 @@
-"""The inbox: which requests it has, in which order, and where its forms lead; and the menu."""
+"""The inbox: its requests, their order, and where its forms lead; and the menu."""
 
 import datetime
 import html
@@ -18,7 +18,7 @@ _ROW = re.compile(r'<tr id="row-(dr_\w+)"')
 
 
 def walked(officer: Browser, path: str) -> list[str]:
-    """The ids of all rows, page after page."""
+    """Return the ids of all rows, page after page."""
     found: list[str] = []
     while True:
         page = officer.get(path).text
@@ -50,8 +50,8 @@ def test_the_most_urgent_come_first(officer: Browser, gateway: TestClient, forge
 
 
 def test_queues_by_assignee(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """The queue of unassigned requests lacks those of others, each queue has as many rows as its link says, and only
-    people have a queue of their own."""
+    """The queue of unassigned requests excludes those of others, each queue has as many rows as its link states, and
+    only people have their own queue."""
     made = [forget(f"p{n}", identity_verified=False)["id"] for n in range(3)]
     person = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
     maria = gateway.post("/v1/users", json=person).json()["id"]
@@ -68,7 +68,8 @@ def test_queues_by_assignee(officer: Browser, gateway: TestClient, forget: Make)
     ("inbox", "leads"), [("unassigned", "/admin?queue=unassigned&case="), ("x", "/admin/requests/")]
 )
 def test_forms_lead_back(officer: Browser, forget: Make, inbox: str, leads: str) -> None:
-    """A form about a case that was sent from the inbox leads back to its queue; any other to the page of the case."""
+    """A form about a case that was sent from the inbox leads back to its queue; any other leads to the page of the
+    case."""
     made = forget("p1", identity_verified=False)["id"]
     answer = officer.post(f"/admin/requests/{made}/note", text="Called back.", inbox=inbox)
     assert answer.status_code == 303
@@ -81,7 +82,8 @@ def test_forms_lead_back(officer: Browser, forget: Make, inbox: str, leads: str)
 
 
 def test_a_case_beside_the_queue(officer: Browser, forget: Make) -> None:
-    """The address of an open case has the queue and the case, whose forms name the queue; its part alone is no page."""
+    """The address of an open case has the queue and the case, whose forms name the queue; the part alone is not a
+    page."""
     made = forget("p1", identity_verified=False, external_id="2026-0815")["id"]
     page = officer.get(f"/admin?queue=all&case={made}").text
     assert f'action="/admin/requests/{made}/approve"' in page
@@ -93,7 +95,7 @@ def test_a_case_beside_the_queue(officer: Browser, forget: Make) -> None:
 
 
 def test_an_ended_case_is_not_asked_for_again(officer: Browser, forget: Make) -> None:
-    """The page of an open case asks for its state again and again; that of one that has ended does not."""
+    """The page of an open case polls its state; that of an ended case does not."""
     still_open = forget("p1", identity_verified=False)["id"]
     assert f'hx-get="/admin/requests/{still_open}/live' in officer.get(f"/admin/requests/{still_open}").text
     ended = forget("stranger")["id"]
@@ -101,7 +103,7 @@ def test_an_ended_case_is_not_asked_for_again(officer: Browser, forget: Make) ->
 
 
 def test_who_sees_no_requests(somebody_with: Callable[..., Browser]) -> None:
-    """A key that may see no requests finds the overview where others have their inbox, and no queue by its address."""
+    """A key that may not see requests finds the overview in place of the inbox, and no queue by its address."""
     engineer = somebody_with(Scope.MODELS_READ)
     page = engineer.get("/admin").text
     assert "<h1>Overview</h1>" in page

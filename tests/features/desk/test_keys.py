@@ -1,4 +1,4 @@
-"""Keys on pages: made and shown once, rotated, revoked; and what is refused."""
+"""Keys on pages: created and shown once, rotated, revoked; and refusals."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def _key_in(page: str) -> str:
 
 
 def test_a_key_is_shown_once(officer: Browser, gateway: TestClient, get: Get) -> None:
-    """The answer to the form shows the key, which opens what was ticked; the list never shows it."""
+    """The answer to the form shows the key, which has the ticked scopes; the list never shows it."""
     answer = officer.post(
         "/admin/keys",
         name="nightly",
@@ -44,7 +44,7 @@ def test_a_key_is_shown_once(officer: Browser, gateway: TestClient, get: Get) ->
     [("name", ""), ("scopes", []), ("scopes", ["root"]), ("expires_on", "soon"), ("calls_per_minute", "many")],
 )
 def test_what_makes_no_key(officer: Browser, get: Get, field: str, value: str | list[str]) -> None:
-    """A form that is not filled in as it has to be is shown again, with what is wrong, and makes nothing."""
+    """An invalid form is shown again with its faults, and creates nothing."""
     before = get("/api-keys")
     filled: dict[str, str | list[str]] = {"name": "nightly", "scopes": ["models:read"]}
     answer = officer.post("/admin/keys", **(filled | {field: value}))
@@ -55,7 +55,7 @@ def test_what_makes_no_key(officer: Browser, get: Get, field: str, value: str | 
 
 
 def test_a_key_that_was_rotated(officer: Browser, gateway: TestClient) -> None:
-    """The successor is shown once; the old key goes on working for the overlap that was chosen, or not at all."""
+    """The successor key is shown once; the old key works for the chosen overlap, or not at all."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     for overlap, status in (("3600", 200), ("0", 401)):
         old = {"Authorization": f"Bearer {made['key']}"}
@@ -66,7 +66,7 @@ def test_a_key_that_was_rotated(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_a_key_that_was_revoked(officer: Browser, gateway: TestClient) -> None:
-    """A revoked key is refused; the last admin key cannot be revoked, and the page says why."""
+    """A revoked key is refused; the last admin key cannot be revoked, and the page explains why."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     answer = officer.post(f"/admin/keys/{made['id']}/revoke")
     assert answer.headers["location"] == "/admin/keys?done=revoked"
@@ -80,7 +80,7 @@ def test_a_key_that_was_revoked(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_a_key_by_itself(officer: Browser, gateway: TestClient) -> None:
-    """A key's page offers to revoke it; the page of a revoked key does not, and that of an unknown key is a 404."""
+    """A key's page offers to revoke it; the page of a revoked key does not, and an unknown key returns 404."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     assert "Revoke it" in officer.get(f"/admin/keys/{made['id']}").text
     gateway.delete(f"/v1/api-keys/{made['id']}")
@@ -97,7 +97,7 @@ def test_only_admins_see_keys(somebody_with: Callable[..., Browser]) -> None:
 
 
 def test_nobody_gives_more_than_they_have(somebody_with: Callable[..., Browser]) -> None:
-    """An admin who is no operator is not offered that scope, and is refused it."""
+    """An admin who is not an operator is not offered that scope, and is refused it."""
     browser = somebody_with(Scope.ADMIN)
     assert 'value="operator"' not in browser.get("/admin/keys").text
     assert browser.post("/admin/keys", name="more", scopes=["operator"]).status_code == 403

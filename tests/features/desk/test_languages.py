@@ -1,4 +1,4 @@
-"""Languages: which one a reader gets, that catalogues are whole, and that no text of a page is in none."""
+"""Languages: the choice of the reader's, complete catalogues, and no untranslatable text on a page."""
 
 import re
 from collections.abc import Iterator
@@ -48,14 +48,14 @@ CODED = {
     ],
 )
 def test_the_browser_says_which_language(browser: Browser, accepted: str, expected: str) -> None:
-    """Without a choice a page is in the available language that the browser prefers, otherwise in English."""
+    """By default a page is in the available language that the browser prefers, otherwise in English."""
     page = browser.get("/admin/login", **{"Accept-Language": accepted}).text
     assert f'<html lang="{expected}">' in page
     assert ("Anmelden" in page) == (expected == "de")
 
 
 def test_a_reader_chooses_a_language(officer: Browser) -> None:
-    """A choice returns to the page on which it was made, and takes precedence over the browser's preference."""
+    """A choice of language returns to the same page, and takes precedence over the browser's preference."""
     page = officer.get("/admin/requests?status=completed").text
     assert 'value="/admin/requests?status=completed" name="next"' in page
     answer = officer.post("/admin/language", language="de", next="/admin/requests?status=completed")
@@ -72,7 +72,7 @@ def test_a_reader_chooses_a_language(officer: Browser) -> None:
 
 
 def test_a_language_is_chosen_before_a_login(browser: Browser) -> None:
-    """The login page offers the languages, too."""
+    """The login page offers the languages too."""
     [token] = re.findall(r'value="([0-9a-f]{64})" name="csrf"', browser.get("/admin/login").text)
     assert browser.post("/admin/language", csrf=token, language="de", next="/admin/login").status_code == 303
     assert "Passwort" in browser.get("/admin/login").text
@@ -94,7 +94,7 @@ def test_a_choice_comes_from_a_page_of_ours(officer: Browser, fields: dict[str, 
 
 
 def test_a_choice_leads_to_no_other_site(officer: Browser) -> None:
-    """After a choice only pages of the dashboard can be shown next."""
+    """A choice of language can only lead to pages of the dashboard."""
     answer = officer.post("/admin/language", language="de", next="https://evil.example/admin")
     assert answer.headers["location"] == "/admin"
 
@@ -217,8 +217,8 @@ def test_problems_are_told_in_the_language_of_the_page(officer: Browser) -> None
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_no_text_of_a_page_is_forgotten(name: str) -> None:
-    """Every text in a template, whether between tags, in attributes that are read aloud or in arguments of macros, is
-    marked for translation."""
+    """Every text in a template, between tags, in attributes that are read aloud or in arguments of macros, is marked
+    for translation."""
     source = source_of(name)
     bare = re.sub(r"\{% trans .*?\{% endtrans %\}|\{#.*?#\}", "", source, flags=re.S)
     bare = re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "", bare, flags=re.S)
@@ -239,7 +239,7 @@ def source_of(template: str) -> str:
 
 
 def _literals(node: nodes.Node) -> Iterator[str]:
-    """Texts in the expressions of a template, without those that are translated."""
+    """Return the texts in the expressions of a template, except translated ones."""
     if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name) and node.node.name in TRANSLATES:
         for argument in (*node.args, *node.kwargs):
             if not isinstance(argument, nodes.Const):
@@ -252,5 +252,5 @@ def _literals(node: nodes.Node) -> Iterator[str]:
 
 
 def _is_said(text: str) -> bool:
-    """Return True of what looks like a text for people, not like a class, a name or an address."""
+    """Return True if the text looks like one for people, not like a class, a name or an address."""
     return bool(re.match(r"[A-Z][a-z]", text) or re.search(r"[a-z] [a-z]", text)) and not set(text) & set("/=#<_")

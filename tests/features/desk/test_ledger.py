@@ -1,4 +1,4 @@
-"""The ledger of all models on a page: recomputed, and to be taken away."""
+"""The ledger of all models on a page: recomputed and downloaded."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def published(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> No
 
 @pytest.mark.usefixtures("published")
 def test_the_ledger_is_recomputed(officer: Browser, installation: Installation) -> None:
-    """The button says whether all of it holds now, and what does not where somebody changed it."""
+    """The button reports whether the whole ledger is valid, and names the fault after a manipulation."""
     assert "Verify now" in officer.get("/admin/ledger").text
     page = officer.post("/admin/ledger/verify").text
     assert "The ledger is valid." in page
@@ -39,7 +39,7 @@ def test_the_ledger_is_recomputed(officer: Browser, installation: Installation) 
 
 @pytest.mark.usefixtures("published")
 def test_head_and_ledger_to_take_away(officer: Browser, get: Get) -> None:
-    """What is signed, and all that it is about, come as files."""
+    """The signed head and the ledger can be downloaded."""
     answer = officer.get("/admin/ledger/head.json")
     assert "attachment" in answer.headers["content-disposition"]
     assert json.loads(answer.text)["jws"] == get("/ledger/head")["jws"]

@@ -1,4 +1,4 @@
-"""Letters as an office posts them: address, article, signature, warnings, and the public check of a certificate."""
+"""Letters as an office sends them: address, article, signature, warnings, and the public check of a certificate."""
 
 import io
 import re
@@ -30,7 +30,7 @@ TYPED = {
 
 @pytest.fixture
 def rejected(gateway: TestClient, forget: Make) -> Callable[..., str]:
-    """Reject a new request under a regulation for a ground, and return its id."""
+    """Reject a new request under a regulation on a ground, and return its id."""
 
     def reject(explanation: str, *, ground: str = "legal_claims", regulation: str = "gdpr") -> str:
         made = forget("p1", identity_verified=False, regulation=regulation)
@@ -43,7 +43,7 @@ def rejected(gateway: TestClient, forget: Make) -> Callable[..., str]:
 
 @pytest.fixture
 def forgotten(gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> str:
-    """The id of a request about a person whom a model has forgotten."""
+    """Return the id of a request about a person whom a model has forgotten."""
     new_model(new_dataset()["id"])
     work()
     made = forget("p1", external_id="2026-17")
@@ -52,7 +52,7 @@ def forgotten(gateway: TestClient, new_dataset: Make, new_model: Make, forget: M
 
 
 def positions(content: bytes) -> dict[str, tuple[float, float]]:
-    """The left edge and the distance from the top of each piece of text of the first page of a PDF, in mm."""
+    """Return the left edge and the distance from the top of each piece of text of the first page of a PDF, in mm."""
     found: dict[str, tuple[float, float]] = {}
 
     def visit(text: str, _user: Any, matrix: list[float], _font: Any, _size: float) -> None:
@@ -66,8 +66,8 @@ def positions(content: bytes) -> dict[str, tuple[float, float]]:
 def test_a_letter_fits_the_window_of_an_envelope(
     gateway: TestClient, officer: Browser, forgotten: str, installation: Installation
 ) -> None:
-    """The address stands in the field of DIN 5008, with the sender above it; place, date, salutation and signature
-    are as typed; the PDF states its language and title and embeds its font; and no typed word is stored."""
+    """The address is in the field of DIN 5008, with the sender above it; place, date, salutation and signature are as
+    typed; the PDF states its language and title and embeds its font; and no typed word is stored."""
     gateway.patch("/v1/tenant", json={"policy": {"controller": "Grüne Wiese GmbH"}}).raise_for_status()
     path = f"/admin/requests/{forgotten}/reply/file"
     answer = officer.post(path, language="de", format="pdf", **TYPED)
@@ -100,7 +100,7 @@ def test_equal_letters_have_equal_bytes(gateway: TestClient, forgotten: str) -> 
 
 
 def test_a_typed_fault_is_shown_at_its_field(officer: Browser, forgotten: str) -> None:
-    """A recipient that is too long is refused on the page, where nothing else that was typed is lost."""
+    """A recipient that is too long is refused on the page, which keeps the other input."""
     typed = TYPED | {"recipient": "x" * 501}
     page = officer.post(f"/admin/requests/{forgotten}/reply/file", language="de", format="pdf", **typed)
     assert page.status_code == 422
@@ -131,7 +131,7 @@ def test_a_rejection_names_its_article(
     cited: str | None,
 ) -> None:
     """A letter cites the provision of the request's own law for the ground, in the form of its language, and the
-    remedies of that law; where no provision is known, it cites none and the officer is told."""
+    remedies of that law; if no provision is known, it cites none and the officer is informed."""
     request_id = rejected("…", ground=ground, regulation=regulation)
     text = gateway.get(f"{PLACE}/{request_id}/reply?language={language}").text
     page = officer.get(f"/admin/requests/{request_id}/reply?language={language}").text
@@ -163,8 +163,7 @@ GERMAN = "Wir benötigen die Daten, weil sie für einen Anspruch gebraucht werde
 
 
 def test_a_reason_in_another_language_is_warned_about(officer: Browser, rejected: Callable[..., str]) -> None:
-    """The page warns of an English reason in a German letter, and neither of a German one nor of one too short to
-    tell."""
+    """The page warns of an English reason in a German letter, but not of a German one or one too short to identify."""
     warning = "The reason seems to be in another language (English) than the letter (Deutsch)."
     for explanation, language, warned in ((ENGLISH, "de", True), (ENGLISH, "en", False), (GERMAN, "de", False)):
         page = officer.get(f"/admin/requests/{rejected(explanation)}/reply?language={language}").text
@@ -175,9 +174,9 @@ def test_a_reason_in_another_language_is_warned_about(officer: Browser, rejected
 
 
 def test_a_certificate_is_checked_by_its_code(gateway: TestClient, settings: Settings, forgotten: str) -> None:
-    """Without a login, the page at the letter's link verifies the certificate with the letter's code, in any
-    spelling, and says nothing about the person; a code with another digit finds nothing; a public address in the
-    settings makes the link, and without one the letter has the code alone."""
+    """The page at the reply's link verifies the certificate with the reply's code, in any spelling, without a login and
+    without naming the person; a wrong digit finds nothing. The link uses the public address of the settings; without
+    one the reply has only the code."""
     [certificate] = gateway.get(f"{PLACE}/{forgotten}/certificate").json()["certificates"]
     code = code_of(certificate["id"], certificate["jws"])
     text = gateway.get(f"{PLACE}/{forgotten}/reply").text
@@ -203,7 +202,7 @@ def test_a_certificate_is_checked_by_its_code(gateway: TestClient, settings: Set
 
 
 def test_wrong_codes_are_rationed(gateway: TestClient, settings: Settings) -> None:
-    """Many wrong codes are rate-limited, as wrong keys are."""
+    """Wrong codes are rate-limited like wrong keys."""
     assert gateway.get("/verify").status_code == 200
     with TestClient(create_app(settings.model_copy(update={"failed_calls_per_minute": 3}))) as public:
         statuses = [public.get("/verify", params={"code": "0" * 20}).status_code for _ in range(5)]

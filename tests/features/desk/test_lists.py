@@ -1,4 +1,4 @@
-"""Long lists: walked forward and back, page by page, with their filters."""
+"""Long lists: paged forward and back with their filters."""
 
 import datetime
 import html
@@ -26,12 +26,12 @@ from tests.features.together.test_authorisation import delivered
 Make: TypeAlias = Callable[..., dict[str, Any]]
 Fill: TypeAlias = Callable[[str], None]
 _MANY = 30
-"""Entries: of two pages, if there are 25 on each."""
+"""Number of entries: two pages of 25 each."""
 
 
 @pytest.fixture
 def fill(gateway: TestClient, installation: Installation, new_dataset: Make, new_model: Make, forget: Make) -> Fill:
-    """Make many of what a list has."""
+    """Return a function that creates many entries of a list."""
 
     def of_runs() -> None:
         model = new_model(new_dataset()["id"])
@@ -125,8 +125,8 @@ def fill(gateway: TestClient, installation: Installation, new_dataset: Make, new
     ],
 )
 def test_the_way_there_and_back(officer: Browser, fill: Fill, what: str, query: str, total: str | None) -> None:
-    """From each page of a list there is a way on and back, under the same filters and in pages as long; it says which
-    entries it has, and of how many where they are counted."""
+    """Each page of a list links to the next and previous page, with the same filters and page size; it shows the range
+    of its entries, and their total where they are counted."""
     fill(what)
     way = f"/admin/{what}?{query}&size=25"
     shown, rows = [], []
@@ -150,7 +150,7 @@ def test_the_way_there_and_back(officer: Browser, fill: Fill, what: str, query: 
 def test_the_way_through_the_lists_of_a_model(
     officer: Browser, installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """Its versions, its copies, its ledger and its rehearsals are walked forward and back, too."""
+    """The versions, copies, ledger and rehearsals of a model are paged forward and back too."""
     model_id = new_model(new_dataset()["id"])["id"]
     work()
     with installation.database.writing() as session:
@@ -175,7 +175,7 @@ def test_the_way_through_the_lists_of_a_model(
 
 
 def test_the_way_through_accounts(officer: Browser, new_dataset: Make) -> None:
-    """Ten accounts are on a page, however long other lists are, and the way leads back with the budget asked for."""
+    """A page has ten accounts, however long the pages of other lists are, and the links keep the given budget."""
     for _ in range(12):
         new_dataset(rows=8)
     page = officer.get("/admin/accounting?epsilon=5").text
@@ -189,7 +189,8 @@ def test_the_way_through_accounts(officer: Browser, new_dataset: Make) -> None:
 
 @pytest.mark.parametrize(("what", "heading"), [("models", "Created"), ("runs", "Began")])
 def test_the_oldest_first(officer: Browser, fill: Fill, what: str, heading: str) -> None:
-    """Models and runs are sorted by their age from either end, on pages as long, which lead on in that order."""
+    """Models and runs are sorted by age in either direction, on pages of the chosen size, whose links keep the
+    order."""
     fill(what)
     found, way = {}, f"/admin/{what}?size=25"
     for order, sort in (("oldest", "ascending"), ("newest", "descending")):
@@ -204,14 +205,14 @@ def test_the_oldest_first(officer: Browser, fill: Fill, what: str, heading: str)
 
 @pytest.mark.parametrize("what", ["runs", "deliveries", "audit-log", "models"])
 def test_filters_keep_the_length_of_a_page(officer: Browser, what: str) -> None:
-    """Pages of a list that is filtered anew are as long as they were."""
+    """A list that is filtered again keeps its page size."""
     page = officer.get(f"/admin/{what}?size=100").text
     [form] = re.findall(r'<form method="get"[^>]*aria-label="Filters">(.*?)</form>', page, re.S)
     assert '<input type="hidden" name="size" value="100">' in form
 
 
 def test_a_live_list_stays_on_its_page(officer: Browser, fill: Fill) -> None:
-    """What an open page asks for anew is the page that it shows, with the way back."""
+    """An open page refreshes itself with the same page of the list, including its link back."""
     fill("runs")
     [onward] = re.findall(r'rel="next" href="([^"]+)"', officer.get("/admin/runs?size=25").text)
     page = officer.get(html.unescape(onward)).text
@@ -220,7 +221,7 @@ def test_a_live_list_stays_on_its_page(officer: Browser, fill: Fill) -> None:
 
 
 def test_lifting_leads_on_through_all_suppressions(officer: Browser, gateway: TestClient) -> None:
-    """After a search or a lifting, which no address has, the pager leads to pages of the list itself."""
+    """After a search or a lifting, which no address contains, the pager leads to pages of the whole list."""
     bodies = [{"subject_id": f"q{number}"} for number in range(60)]
     gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
     page = officer.post("/admin/suppressions/lift", subject_id="q1").text

@@ -1,4 +1,4 @@
-"""Logging in: keys, cookies, forms from elsewhere, and the ends of a session."""
+"""Logging in: keys, cookies, cross-site forms, and the ends of a session."""
 
 import datetime
 import re
@@ -19,7 +19,7 @@ from tests.features.desk.browsing import Browser
 
 
 def test_a_page_asks_for_a_key_first(browser: Browser) -> None:
-    """Without a login a page redirects to the login page, and the login leads back to the page."""
+    """A page redirects to the login page if the user is not logged in, and the login leads back to it."""
     answer = browser.get("/admin/requests")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/admin/login?next=%2Fadmin%2Frequests"
@@ -33,13 +33,13 @@ def test_a_page_asks_for_a_key_first(browser: Browser) -> None:
     ["https://evil.example", "//evil.example", "/admin//evil.example", "/admin/..\\evil", "/v1/models", "/adminx"],
 )
 def test_nobody_is_led_away(browser: Browser, onward: str) -> None:
-    """After logging in one is in the dashboard, whatever the address said."""
+    """A login leads only to pages of the dashboard, whatever the address requests."""
     answer = browser.log_in(after=f"/admin/login?next={onward}")
     assert answer.headers["location"] == "/admin"
 
 
 def test_a_wrong_key_is_refused(browser: Browser) -> None:
-    """The page says that the key is not in force, repeats nothing of it, and sets no session."""
+    """The page states that the key is not valid, repeats nothing of it, and sets no session."""
     answer = browser.log_in(key="lethe_wrong")
     assert answer.status_code == 401
     assert "not valid" in answer.text
@@ -48,7 +48,7 @@ def test_a_wrong_key_is_refused(browser: Browser) -> None:
 
 
 def test_guessing_is_limited(settings: Settings, admin_key: str) -> None:
-    """Wrong keys at the login page count like those at the API: the address is refused for a while, as a page."""
+    """Wrong keys at the login page count like those at the API: the address is refused for a while, with a page."""
     few = settings.model_copy(update={"failed_calls_per_minute": 2})
     with TestClient(create_app(few), raise_server_exceptions=False) as client:
         browser = Browser(client=client, key=admin_key)
@@ -59,7 +59,7 @@ def test_guessing_is_limited(settings: Settings, admin_key: str) -> None:
 
 
 def test_the_cookie(browser: Browser) -> None:
-    """Scripts cannot read it, other sites do not send it, it goes to the dashboard alone, and it is not the key."""
+    """The cookie is hidden from scripts, not sent by other sites, restricted to the dashboard, and is not the key."""
     cookie = browser.log_in().headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
@@ -69,7 +69,7 @@ def test_the_cookie(browser: Browser) -> None:
 
 
 def test_the_cookie_stays_on_https(settings: Settings, admin_key: str) -> None:
-    """Where the browser is at https, be it at a proxy, the cookie is for https alone."""
+    """The cookie is restricted to HTTPS if the browser uses HTTPS, even if only up to a proxy."""
     origin = "https://lethe.example"
     with TestClient(create_app(settings), base_url=origin) as client:
         page = client.get("/admin/login").text
@@ -91,8 +91,8 @@ def test_the_cookie_stays_on_https(settings: Settings, admin_key: str) -> None:
 def test_a_cookie_that_another_host_could_set_is_none(
     settings: Settings, admin_key: str, officer: Browser, base: str
 ) -> None:
-    """At https, be it by the dashboard's origin alone, a session under the plain name, which a sibling domain or a page
-    without TLS may set, lets nobody in."""
+    """On HTTPS, including a dashboard origin of HTTPS alone, a session cookie under the plain name is refused, because
+    a sibling domain or a page without TLS could set it."""
     token = officer.client.cookies["lethe_session"]
     at_https = settings.model_copy(update={"dashboard_origin": "https://lethe.example"})
     with TestClient(create_app(at_https), base_url=base) as client:
@@ -110,7 +110,7 @@ def test_only_a_hash_is_stored(officer: Browser, installation: Installation) -> 
 
 
 def test_logging_out(officer: Browser) -> None:
-    """The session is over at the server too: the cookie is worth nothing any more."""
+    """Logging out ends the session on the server too: the cookie is no longer accepted."""
     kept = officer.client.cookies["lethe_session"]
     answer = officer.post("/admin/logout")
     assert answer.headers["location"] == "/admin/login?ended=1"
@@ -131,7 +131,7 @@ def test_a_revoked_key_ends_its_sessions(
 
 @pytest.mark.parametrize("column", ["seen_at", "expires_at"])
 def test_sessions_end_and_are_forgotten(officer: Browser, installation: Installation, column: str) -> None:
-    """After an hour of silence, or half a day in all, somebody must log in again; nothing of the session is kept."""
+    """After an hour without use, or half a day in all, a session ends and nothing of it is kept."""
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1, minutes=1)
     with installation.database.writing() as session:
         session.execute(sa.update(DashboardSession).values({column: long_ago}))
@@ -153,7 +153,7 @@ def test_a_session_that_is_used_lasts(officer: Browser, installation: Installati
 
 
 def test_sessions_are_in_the_audit_log(officer: Browser, gateway: TestClient) -> None:
-    """Who logged in and out, and when, is on record."""
+    """Logging in and out is recorded in the audit log."""
     officer.post("/admin/logout")
     actions = [one["action"] for one in gateway.get("/v1/audit-log").json()["items"]]
     assert actions[:2] == ["dashboard.session_closed", "dashboard.session_opened"]
@@ -161,7 +161,7 @@ def test_sessions_are_in_the_audit_log(officer: Browser, gateway: TestClient) ->
 
 @pytest.mark.parametrize("origin", [None, "null", "http://evil.example", "http://testserver.evil.example"])
 def test_forms_from_elsewhere_are_refused(officer: Browser, origin: str | None) -> None:
-    """A form that another site sends does nothing, even with the right token; nor can it log anybody in."""
+    """A form of another site does nothing, even with the right token; nor can it log a user in."""
     answer = officer.post("/admin/logout", origin=origin)
     assert answer.status_code == FormRefused.status
     assert 'data-code="form_refused"' in answer.text
@@ -173,14 +173,14 @@ def test_forms_from_elsewhere_are_refused(officer: Browser, origin: str | None) 
 
 @pytest.mark.parametrize("token", ["", "0" * 64, "ä"])
 def test_forms_without_their_token_are_refused(officer: Browser, token: str) -> None:
-    """A form with another token does nothing, nor a login with that of another page."""
+    """A form with another token does nothing, nor does a login with the token of another page."""
     assert officer.post("/admin/logout", csrf=token).status_code == 403
     assert officer.get("/admin").status_code == 200
     assert officer.post("/admin/login", csrf=token, key=officer.key).status_code == 403
 
 
 def test_a_proxy_may_change_the_host(settings: Settings, admin_key: str) -> None:
-    """With LETHE_DASHBOARD_ORIGIN it is that origin which forms must come from."""
+    """Forms must come from LETHE_DASHBOARD_ORIGIN if it is set."""
     behind = settings.model_copy(update={"dashboard_origin": "https://lethe.example"})
     with TestClient(create_app(behind), base_url="https://testserver", raise_server_exceptions=False) as client:
         page = client.get("/admin/login").text
@@ -195,7 +195,7 @@ def test_a_proxy_may_change_the_host(settings: Settings, admin_key: str) -> None
 
 
 def test_a_long_login_form_is_not_read(browser: Browser) -> None:
-    """A login form much longer than a key is a 413."""
+    """A login form much longer than a key returns 413."""
     answer = browser.client.post(
         "/admin/login", content=b"key=" + b"x" * 20_000, headers={"Content-Type": "application/x-www-form-urlencoded"}
     )

@@ -1,4 +1,4 @@
-"""Pages of models: how they stand, which versions there were, and a ledger that is recomputed."""
+"""Pages of models: their state, their versions, and a recomputed ledger."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,14 +20,14 @@ SomebodyWith = Callable[..., Browser]
 
 @pytest.fixture
 def learned(new_dataset: Make, new_model: Make, work: Work) -> dict[str, Any]:
-    """A model that has learned, with noise so small that forgetting takes steps."""
+    """Return a model that has learned, with noise so small that forgetting takes steps."""
     model = new_model(new_dataset()["id"], name="churn <b>", noise_scale=0.02)
     work()
     return model
 
 
 def test_no_model_yet(officer: Browser) -> None:
-    """Where there is no model, the list says so and what to do."""
+    """An empty list of models explains what to do."""
     page = officer.get("/admin/models")
     assert page.status_code == 200
     assert "No models yet" in page.text
@@ -48,7 +48,7 @@ def test_models_and_what_is_left(officer: Browser, learned: dict[str, Any]) -> N
 def test_people_who_wait_are_counted_beside_an_epsilon_of_zero(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The overview, the list and the page of a model say who is still in it, by when they are due and why they wait."""
+    """The overview, the list and the page of a model show who is still in it, when they are due and why they wait."""
     model = new_model(new_dataset()["id"], batching={"max_requests": 200, "max_wait_seconds": 86_400})
     work()
     places = ["/admin/overview", "/admin/models", f"/admin/models/{model['id']}"]
@@ -66,7 +66,7 @@ def test_people_who_wait_are_counted_beside_an_epsilon_of_zero(
 
 
 def test_a_model_that_is_still_learning(officer: Browser, new_dataset: Make, new_model: Make) -> None:
-    """Before its first version a model has no guarantee, no curve, no price and an empty ledger; its pages say so."""
+    """A model without a version has no guarantee, curve or price and an empty ledger, which its pages state."""
     path = f"/admin/models/{new_model(new_dataset()['id'])['id']}"
     page = officer.get(path).text
     assert "No version yet" in page
@@ -81,7 +81,7 @@ def test_a_model_that_is_still_learning(officer: Browser, new_dataset: Make, new
 
 @pytest.mark.parametrize("path", ["", "/live", "/curve", "/what-if", "/versions", "/exports", "/ledger"])
 def test_a_model_that_is_not_there(officer: Browser, path: str) -> None:
-    """Every page of an unknown model is a designed 404."""
+    """Every page of an unknown model returns a designed 404."""
     page = officer.get(f"/admin/models/mdl_0{path}")
     assert page.status_code == 404
     assert "Not found" in page.text
@@ -90,7 +90,7 @@ def test_a_model_that_is_not_there(officer: Browser, path: str) -> None:
 def test_versions_and_copies(
     officer: Browser, gateway: TestClient, learned: dict[str, Any], forget: Make, work: Work
 ) -> None:
-    """Destroyed weights stay in the list with when they were destroyed; whoever had a copy is named."""
+    """Destroyed weights stay in the list with the time of their destruction; holders of a copy are named."""
     gateway.get(f"/v1/models/{learned['id']}/versions/1/weights")
     forget("p3")
     work()
@@ -102,7 +102,7 @@ def test_versions_and_copies(
 
 
 def test_learning_again(officer: Browser, learned: dict[str, Any], work: Work) -> None:
-    """The button has the model learned again, and the page says that it will be."""
+    """The button requests a relearning, which the page then shows."""
     answer = officer.post(f"/admin/models/{learned['id']}/relearn")
     assert answer.status_code == 303
     assert "retrains as soon as" in officer.get(answer.headers["location"]).text
@@ -113,7 +113,7 @@ def test_learning_again(officer: Browser, learned: dict[str, Any], work: Work) -
 def test_the_ledger_is_recomputed(
     officer: Browser, learned: dict[str, Any], installation: Installation, by: Actor
 ) -> None:
-    """Verifying says that the ledger holds; once a number was changed behind the triggers, it names the entry."""
+    """Verifying reports a valid ledger; after a change of a number despite the triggers, it names the entry."""
     path = f"/admin/models/{learned['id']}/ledger/verify"
     assert "The ledger is valid." in officer.post(path).text
     with installation.database.writing(by=by) as session:
@@ -128,7 +128,7 @@ def test_the_ledger_is_recomputed(
 
 
 def test_what_a_key_may_not_see(somebody_with: SomebodyWith, learned: dict[str, Any]) -> None:
-    """Who may look at models but not at accounts sees no curve and no ledger; others are refused, by a page."""
+    """A user who may read models but not accounts sees no curve and no ledger; other users are refused with a page."""
     path = f"/admin/models/{learned['id']}"
     reader = somebody_with(Scope.MODELS_READ)
     page = reader.get(path).text
@@ -142,7 +142,7 @@ def test_what_a_key_may_not_see(somebody_with: SomebodyWith, learned: dict[str, 
 
 
 def test_learning_again_needs_a_form_of_ours(officer: Browser, learned: dict[str, Any]) -> None:
-    """Another site can have nothing learned again."""
+    """Another site cannot request a relearning."""
     assert officer.post(f"/admin/models/{learned['id']}/relearn", csrf="0" * 64).status_code == 403
     assert officer.post(f"/admin/models/{learned['id']}/relearn", origin="https://evil.example").status_code == 403
 
@@ -150,7 +150,7 @@ def test_learning_again_needs_a_form_of_ours(officer: Browser, learned: dict[str
 def test_a_model_is_retired(
     officer: Browser, somebody_with: SomebodyWith, learned: dict[str, Any], forget: Make, work: Work
 ) -> None:
-    """Somebody who may change models retires one on its page, unless somebody waits for it; then no button is left."""
+    """A user who may change models retires one on its page, unless a request waits for it; then the button is gone."""
     path = f"/admin/models/{learned['id']}"
     assert "Retire it" not in somebody_with(Scope.MODELS_READ).get(path).text
     assert "Retire it" in officer.get(path).text

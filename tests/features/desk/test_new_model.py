@@ -1,4 +1,4 @@
-"""A new model: the form, what the model would take, and what becomes of a form that is wrong."""
+"""A new model: the form, the preview, and invalid forms."""
 
 import re
 from collections.abc import Callable
@@ -19,14 +19,14 @@ Work = Callable[[], int]
 
 
 def test_nothing_to_learn_from(officer: Browser) -> None:
-    """Without a dataset the page says what comes first."""
+    """The page explains what to do first if there is no dataset."""
     page = officer.get("/admin/models/new").text
     assert "There is nothing to learn from yet" in page
     assert "/admin/datasets/new" in page
 
 
 def test_making_a_model(officer: Browser, new_dataset: Make, get: Get) -> None:
-    """The form makes the model that the API would make of the same numbers, and leads to its page."""
+    """The form creates the same model as the API does from the same numbers, and leads to its page."""
     dataset = new_dataset(rows=200)["id"]
     fields = {"epsilon": "0.5", "delta": "1e-4", "l2": "0.05", "noise_scale": "0.02", "step_size": "", "radius": ""}
     runs = {"learn_steps": "300", "max_requests": "5", "max_wait_seconds": "60", "lanes": "8"}
@@ -46,7 +46,8 @@ def test_making_a_model(officer: Browser, new_dataset: Make, get: Get) -> None:
 
 
 def test_making_a_hinge(officer: Browser, new_dataset: Make, get: Get) -> None:
-    """The objective is chosen from a list, and the page of the model says which it is and how wide its loss bends."""
+    """The objective is chosen from a list, and the page of the model states it and the width at which its loss
+    bends."""
     dataset = new_dataset(rows=200)["id"]
     chosen = {"dataset_id": dataset, "objective": "smoothed_hinge", "loss_width": "0.5"}
     answer = officer.post("/admin/models/new", name="churn", **chosen)
@@ -61,7 +62,7 @@ def test_making_a_hinge(officer: Browser, new_dataset: Make, get: Get) -> None:
 
 
 def test_making_a_model_by_another_method(officer: Browser, new_dataset: Make, get: Get) -> None:
-    """The form makes a model by the method that is chosen, forecasts it, and refuses settings that the method lacks."""
+    """The form creates a model by the chosen method, previews it, and refuses settings that the method lacks."""
     fields = {"name": "churn", "dataset_id": new_dataset(rows=200)["id"], "method": "objective_perturbation"}
     forecast = officer.post("/admin/models/new/preview", **fields).text
     assert "iterations to learn, at most" in forecast
@@ -84,7 +85,7 @@ def test_hints_are_short(officer: Browser, new_dataset: Make, path: str, languag
 
 
 def test_making_a_model_with_weights_and_a_gate(officer: Browser, new_dataset: Make, get: Get) -> None:
-    """Class weights and a quality gate are those that the API would take; what is wrong stands at its field."""
+    """Class weights and a quality gate are passed to the API; a fault is shown at its field."""
     dataset, measured = new_dataset(rows=200)["id"], new_dataset(rows=50, seed=2, first=500)["id"]
     fields = {"name": "churn", "dataset_id": dataset, "evaluation_dataset_id": measured, "class_weights": "1 = 4\n"}
     gate = {"metric": "auc", "threshold": "0.8", "on_breach": "hold"}
@@ -105,8 +106,7 @@ def test_making_a_model_with_weights_and_a_gate(officer: Browser, new_dataset: M
 
 
 def test_making_a_tangent_model(officer: Browser, gateway: TestClient, new_dataset: Make, get: Get) -> None:
-    """A network, names of its weights and a rank make a tangent model; a name that it has not is refused at the
-    field."""
+    """A network, names of its weights and a rank make a tangent model; an unknown name is refused at the field."""
     dataset = new_dataset(rows=200)
     content = exported(perceptron(dataset["num_features"], 1), dataset["num_features"])
     made = gateway.post("/v1/networks", data=FORM, files={"file": ("small.onnx", content)}).json()
@@ -127,7 +127,7 @@ def test_making_a_tangent_model(officer: Browser, gateway: TestClient, new_datas
 def test_what_it_would_take(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """The outlook says of a model that is not there what is true of it once it is, and makes nothing."""
+    """The outlook of a planned model matches the model once it exists, and creates nothing."""
     dataset = new_dataset(rows=200)["id"]
     asked = {"dataset_id": dataset, "epsilon": "1", "l2": "0.05", "noise_scale": "0.01"}
     page = officer.post("/admin/models/new/preview", **asked).text
@@ -146,8 +146,7 @@ def test_what_it_would_take(
 
 
 def test_an_answer_for_scripts(officer: Browser, new_dataset: Make) -> None:
-    """While somebody types, only what it would take is sent; without a script it is a page that keeps what is filled
-    in."""
+    """While a user types, only the preview is sent; without a script it is a page that keeps the input."""
     asked = {"csrf": officer.token(), "name": "<b>", "dataset_id": new_dataset()["id"], "l2": "0.05", "chains": "2"}
     path = "/admin/models/new/preview"
     headers = {"HX-Request": "true", "Origin": "http://testserver"}
@@ -176,7 +175,7 @@ def test_an_answer_for_scripts(officer: Browser, new_dataset: Make) -> None:
     ],
 )
 def test_a_field_that_is_wrong(officer: Browser, new_dataset: Make, get: Get, field: str, value: str) -> None:
-    """What is wrong stands at its field, what was filled in stays, and nothing is made."""
+    """An invalid field shows its fault, the other input is kept, and no model is created."""
     fields = {"name": "kept", "dataset_id": new_dataset()["id"]} | {field: value}
     answer = officer.post("/admin/models/new", **fields)
     assert answer.status_code in (409, 412, 422)

@@ -23,14 +23,14 @@ TEXT = "Called back: Jane Roe, +44 20 7946 0958"
 
 
 def ask(installation: Installation, policy: Policy = POLICY) -> str:
-    """A request about which its caller wrote nothing, and which has ended."""
+    """Submit a request without any text, and let it end."""
     with installation.database.writing() as session:
         people.obey(session, policy)
         return people.ask(session, "sub_a", policy).request.id
 
 
 def write(installation: Installation, request_id: str, *, policy: Policy = POLICY) -> str:
-    """Add a note; the name of its key."""
+    """Add a note and return the name of its key."""
     with installation.database.writing(by=OFFICER) as session:
         note_id = service.add_note(session, deletion.get(session, request_id), text=TEXT, policy=policy).id
     with installation.database.reading() as session:
@@ -51,8 +51,8 @@ def sealed(installation: Installation) -> list[bytes]:
 
 
 def test_a_note_goes_with_the_details(installation: Installation) -> None:
-    """A request about which nothing else was written keeps details once it has a note; so long after its end the line
-    and the key are gone, and what a backup of the database has opens no more."""
+    """A request without other text keeps details once it has a note; after the retention period its row and key are
+    gone, and its text in a backup of the database cannot be opened."""
     request_id = ask(installation)
     assert kept(installation, request_id) == "request"
     write(installation, request_id)
@@ -75,7 +75,7 @@ def test_each_note_has_a_key_of_its_own(installation: Installation) -> None:
 
 
 def test_no_note_after_the_details(installation: Installation) -> None:
-    """Once details are kept no longer a note is refused, also where whom the request was about goes sooner."""
+    """A note is refused once details are no longer kept, even if the whole request is purged earlier."""
     for policy in (POLICY, Policy(retain_details_days=90, retain_requests_days=30, report_seconds=0)):
         request_id = ask(installation, policy)
         pass_by(installation, 29 * DAY)
@@ -90,7 +90,7 @@ def test_no_note_after_the_details(installation: Installation) -> None:
 
 
 def test_no_note_about_a_trace(installation: Installation) -> None:
-    """Where it is known no longer whom a request was about, a policy that keeps details for longer brings none back."""
+    """A policy that keeps details longer does not permit notes on a request that was already reduced to a trace."""
     request_id = ask(installation, Policy(retain_details_days=1, retain_requests_days=1, report_seconds=0))
     pass_by(installation, 2 * DAY)
     periodic_jobs.purge_requests(installation)
@@ -100,7 +100,7 @@ def test_no_note_about_a_trace(installation: Installation) -> None:
 
 
 def test_an_open_request_takes_notes(installation: Installation) -> None:
-    """However old it is, and however soon details go after its end."""
+    """An open request accepts notes however old it is and however soon details are purged after its end."""
     policy = Policy(auto_accept=False, retain_details_days=0)
     request_id = ask(installation, policy)
     pass_by(installation, 400 * DAY)
@@ -111,8 +111,8 @@ def test_an_open_request_takes_notes(installation: Installation) -> None:
 
 @pytest.mark.parametrize("had_note", [True, False])
 def test_a_note_while_it_is_forgotten(installation: Installation, had_note: bool) -> None:
-    """A note that a gateway takes which knows the policy of a second ago, after what is due was read and before it is
-    let go, is not left behind with its key: the request is due once more, and the note goes with the next purge."""
+    """A note that is added with an outdated policy, between reading the due requests and purging them, does not stay
+    behind with its key: the request is due again, and the next purge removes the note."""
     request_id = ask(installation)
     if had_note:
         write(installation, request_id)
@@ -133,7 +133,7 @@ def test_a_note_while_it_is_forgotten(installation: Installation, had_note: bool
 
 
 def test_a_note_while_it_is_forgotten_whom_it_was_about(installation: Installation) -> None:
-    """Nor is one left behind that comes while the last of a request is let go: its details go first."""
+    """A note that is added while a request is being purged is purged too: details go first."""
     policy = Policy(retain_details_days=30, retain_requests_days=60, report_seconds=0)
     request_id = ask(installation, policy)
     pass_by(installation, 61 * DAY)

@@ -1,4 +1,4 @@
-"""Numbers as people write them into fields."""
+"""Numbers as people write them in fields."""
 
 import pytest
 
@@ -10,14 +10,14 @@ from app.features.desk import forms
     [("3", 3), ("0.05", 0.05), ("1e-5", 1e-5), ("1/n", "1/n"), ("inf", "inf"), ("nan", "nan"), ("much", "much")],
 )
 def test_reading(written: str, found: object) -> None:
-    """Whole numbers stay whole; what is no finite number is left as it is, to be refused by whoever wants one."""
+    """Whole numbers stay whole; text that is not a finite number is kept, and refused by its consumer."""
     assert forms.parse_optional_number(written) == found
     assert type(forms.parse_optional_number(written)) is type(found)
 
 
 @pytest.mark.parametrize("digits", [400, 5000])
 def test_numbers_beyond_all_bounds(digits: int) -> None:
-    """A number too long to compute with is text."""
+    """A number too long to compute with is treated as text."""
     assert forms.parse_number("1" * digits) == "1" * digits
 
 

@@ -1,4 +1,4 @@
-"""What every page has: headers, files of its own, designed answers to everything that goes wrong."""
+"""Every page has headers and files of its own, and a designed error page for each failure."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ VENDOR = files("app.features.desk") / "static" / "vendor"
 
 @pytest.mark.parametrize("path", ["/admin/login", "/admin", "/admin/nowhere"])
 def test_what_browsers_are_forbidden(officer: Browser, path: str) -> None:
-    """No page runs a script or a style that is not a file of ours, is framed, is kept, or says where it was."""
+    """No page runs scripts or styles other than our files, can be framed, is cached, or sends a referrer."""
     headers = officer.get(path).headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -40,14 +40,14 @@ def test_what_browsers_are_forbidden(officer: Browser, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/admin/login", "/admin", "/admin/requests", "/admin/nowhere"])
 def test_pages_have_nothing_inline(officer: Browser, path: str) -> None:
-    """Neither scripts nor styles nor handlers stand in a page: browsers would not run them."""
+    """No page contains inline scripts, styles or handlers, which browsers would block."""
     page = officer.get(path).text
     assert not re.search(r"<style|\sstyle=|<script>|\son[a-z]+=", page)
     assert not re.search(r'(src|href|action)="(https?:)?//', page)
 
 
 def test_files_are_kept_by_browsers(browser: Browser) -> None:
-    """Static files need no session, and may be kept for ever: their addresses change with them."""
+    """Static files need no session, and may be cached forever: their addresses change with their content."""
     page = browser.get("/admin/login").text
     addresses = re.findall(r'(?:src|href)="(/admin/static/[^"]+)"', page)
     assert len(addresses) >= 4
@@ -59,7 +59,7 @@ def test_files_are_kept_by_browsers(browser: Browser) -> None:
 
 
 def test_vendored_files_are_what_was_published() -> None:
-    """Each file of another project is on the list, with its version, its registry, its licence and its digest."""
+    """Each vendored file is on the list, with its version, its registry, its licence and its digest."""
     manifest = json.loads((VENDOR / "manifest.json").read_text())
     listed = {file for package in manifest for file in package["files"]}
     assert {file.name for file in VENDOR.iterdir()} == listed | {"manifest.json"}
@@ -72,7 +72,7 @@ def test_vendored_files_are_what_was_published() -> None:
 
 
 def test_a_page_that_is_not_there(officer: Browser, browser: Browser) -> None:
-    """Unknown addresses and unknown ids get a page that says so."""
+    """Unknown addresses and unknown ids return a page with a message."""
     for path in ("/admin/nowhere", "/admin/requests/dr_none"):
         answer = officer.get(path)
         assert answer.status_code == 404
@@ -80,7 +80,7 @@ def test_a_page_that_is_not_there(officer: Browser, browser: Browser) -> None:
 
 
 def test_malformed_addresses(officer: Browser) -> None:
-    """A filter that does not exist is a page with 422, which names it in words and repeats nothing of what was sent."""
+    """An invalid filter or cursor returns a page with 422, which names it in words and repeats nothing of the call."""
     answer = officer.get("/admin/requests?status=<script>alert(1)</script>")
     assert answer.status_code == 422
     assert "alert(1)" not in answer.text
@@ -91,7 +91,7 @@ def test_malformed_addresses(officer: Browser) -> None:
 
 
 def test_what_a_key_may_not_see(somebody_with: Callable[..., Browser]) -> None:
-    """A page that the key has no scope for says which one it lacks; the menu does not lead there."""
+    """A page that the key has no scope for names the missing one, and the menu does not link to it."""
     browser = somebody_with(Scope.MODELS_READ)
     answer = browser.get("/admin/requests")
     assert answer.status_code == 403
@@ -100,15 +100,15 @@ def test_what_a_key_may_not_see(somebody_with: Callable[..., Browser]) -> None:
 
 
 def test_parts_of_pages_ask_for_the_login_in_place(browser: Browser) -> None:
-    """Where a session ends while a page is open, its parts are refused and nothing is put in their place: the page asks
-    for the login by itself."""
+    """If a session ends while a page is open, its parts are refused without replacing anything, and the page asks for
+    the login."""
     answer = browser.get("/admin/live", **{"HX-Request": "true"})
     assert (answer.status_code, answer.text) == (401, "")
     assert answer.headers["hx-reswap"] == "none"
 
 
 def test_a_database_that_is_away(officer: Browser, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page says that it cannot be shown now, with 503."""
+    """The page returns 503 with a message if the database is away."""
     with installation.database.engine.connect() as connection:
         connection.execute(sa.text("ALTER TABLE dashboard_sessions RENAME TO away"))
         connection.commit()
@@ -119,7 +119,7 @@ def test_a_database_that_is_away(officer: Browser, installation: Installation, m
 
 @pytest.mark.parametrize("is_declared", [True, False])
 def test_a_body_that_is_too_large(settings: Settings, admin_key: str, is_declared: bool) -> None:
-    """A file that is larger than the server accepts is refused by a page, said to be so large or found to be."""
+    """A file larger than the server accepts is refused with a page, whether its length is declared or not."""
     small = settings.model_copy(update={"max_upload_bytes": 100_000})
     with TestClient(create_app(small), raise_server_exceptions=False) as client:
         officer = Browser(client=client, key=admin_key)
@@ -136,7 +136,7 @@ def test_a_body_that_is_too_large(settings: Settings, admin_key: str, is_declare
 
 
 def test_too_many_calls(gateway: TestClient, browser: Browser) -> None:
-    """A key's limit of calls holds for the pages too, and the page says when to come back."""
+    """A key's limit of calls applies to pages too, and the page states when to retry."""
     made = gateway.post("/v1/api-keys", json={"name": "few", "scopes": ["admin"], "calls_per_minute": 1}).json()
     few = Browser(client=browser.client, key=made["key"])
     few.log_in()
@@ -147,7 +147,7 @@ def test_too_many_calls(gateway: TestClient, browser: Browser) -> None:
 
 
 def test_every_page_asks_for_a_session(browser: Browser) -> None:
-    """But for the login and invitations, no address below /admin answers anything to whoever is not logged in."""
+    """Every address below /admin redirects to the login without a session, except the login and invitations."""
     routes = [route for router in endpoints.routers() for route in router.routes if isinstance(route, APIRoute)]
     paths = {(method, route.path) for route in routes for method in route.methods}
     assert len(paths) > 10
@@ -160,20 +160,20 @@ def test_every_page_asks_for_a_session(browser: Browser) -> None:
 
 
 def test_pages_ask_what_the_api_asks() -> None:
-    """What a page asks needs the scope that the API asks for; what asks for none cannot be asked."""
+    """A page needs the same scope as the API operation it calls; an operation without a scope cannot be called."""
     assert operation_of(overview.get_overview).scope is Scope.ACCOUNTING_READ
     with pytest.raises(TypeError):
         operation_of(operations.readyz)
 
 
 def test_pages_are_no_part_of_the_api(gateway: TestClient) -> None:
-    """The document of the API describes none of them."""
+    """The OpenAPI document describes no pages."""
     assert not [path for path in gateway.get("/openapi.json").json()["paths"] if path.startswith("/admin")]
 
 
 @pytest.mark.parametrize("name", ["dashboard.css", "dashboard.js", "vendor/htmx.min.js"])
 def test_static_files_are_compressed_once(browser: Browser, name: str) -> None:
-    """A browser that takes gzip gets a file so, one that does not gets it as it is; both keep it."""
+    """A browser that accepts gzip gets a static file compressed, and another gets it as it is; both cache it."""
     asked = browser.get(pages.asset(name), **{"Accept-Encoding": "gzip"})
     plain = browser.get(pages.asset(name), **{"Accept-Encoding": "identity"})
     assert asked.headers["content-encoding"] == "gzip"
@@ -190,7 +190,8 @@ def test_static_files_are_compressed_once(browser: Browser, name: str) -> None:
 
 @pytest.mark.parametrize("path", ["/admin", "/admin/requests", "/admin/live", "/admin/requests.csv"])
 def test_pages_are_not_compressed(officer: Browser, path: str) -> None:
-    """A page has the token of its forms beside words of its address: its length tells nothing about either."""
+    """Pages are not compressed: they contain the token of their forms next to words of their address, and a compressed
+    length would reveal it."""
     answer = officer.get(path, **{"Accept-Encoding": "gzip"})
     assert answer.status_code == 200
     assert "content-encoding" not in answer.headers

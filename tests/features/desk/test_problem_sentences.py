@@ -36,7 +36,7 @@ DECLARED = [
 
 @pytest.mark.parametrize(("kind", "name", "template"), DECLARED, ids=lambda one: str(one)[:30])
 def test_a_condition_fills_in_its_templates(kind: str, name: str, template: str) -> None:
-    """Each template of a condition makes the condition, whose detail is the template with the facts."""
+    """Each template of a condition creates the condition, whose detail is the template with the facts."""
     condition = problem_sentences.CONDITIONS[kind]
     make = condition if name == "template" else getattr(condition, name)
     facts = dict.fromkeys(problem_sentences.places_of(template), 7)
@@ -48,7 +48,7 @@ def test_a_condition_fills_in_its_templates(kind: str, name: str, template: str)
 
 
 def test_every_place_fills_in_its_template() -> None:
-    """Whatever raises a problem names its template, or its class has one, and gives exactly the facts of that."""
+    """Every place that raises a problem names a template, directly or by its class, and fills in exactly its facts."""
     places = list(problem_sentences.raised())
     assert len(places) > 250
     for place in places:
@@ -63,7 +63,7 @@ def test_every_place_fills_in_its_template() -> None:
 
 @pytest.mark.parametrize("language", ["de"])
 def test_every_sentence_of_a_problem_is_translated(language: str) -> None:
-    """The catalogue has each template of each condition, and each text that a place gives, with the same facts."""
+    """The catalogue has each template of each condition, and each literal text, with the same facts."""
     translations = {one.id: one.string for one in catalogue.read(catalogue.path_of(language), language)}
     texts = {template for _, _, template in DECLARED} | set(problem_sentences.texts())
     assert len(texts) > 250

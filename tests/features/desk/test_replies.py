@@ -1,4 +1,4 @@
-"""Replies over HTTP: what a person is told, in their language, as text and as a PDF; nothing of it is kept."""
+"""Replies over HTTP: their content, in the person's language, as text and as a PDF; nothing of it is stored."""
 
 import datetime
 import io
@@ -22,7 +22,7 @@ Refused = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def world(gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]) -> Callable[..., str]:
-    """Make a request that has ended, of somebody whom a model learned from, or of a stranger."""
+    """Make a request that has ended, of a person whom a model learned from, or of a stranger."""
     new_model(new_dataset()["id"])
     work()
 
@@ -42,7 +42,7 @@ def text_of(gateway: TestClient, request_id: str, **query: str) -> str:
 
 
 def pages_of(gateway: TestClient, request_id: str, **query: str) -> Iterator[str]:
-    """The text of each page of the PDF, in one line."""
+    """Return the text of each page of the PDF, in one line."""
     answer = gateway.get(f"{PLACE}/{request_id}/reply", params=query | {"format": "pdf"})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/pdf")
     for page in PdfReader(io.BytesIO(answer.content)).pages:
@@ -50,13 +50,13 @@ def pages_of(gateway: TestClient, request_id: str, **query: str) -> Iterator[str
 
 
 def today(wording: Wording) -> str:
-    """The date of a letter written now."""
+    """Return the date of a letter written now."""
     at = datetime.datetime.now(datetime.UTC)
     return wording.day.format(day=at.day, month=wording.months.split()[at.month - 1], year=at.year)
 
 
 def parts(sentence: str) -> list[str]:
-    """The words of a template between what is filled in."""
+    """Return the words of a template between its placeholders."""
     return [one.strip() for one in re.split(r"{\w+}", sentence) if one.strip(" .:,")]
 
 
@@ -82,9 +82,9 @@ def test_every_language_has_every_sentence() -> None:
 def test_the_reply_to_a_forgotten_person(
     gateway: TestClient, world: Callable[..., str], language: ReplyLanguage
 ) -> None:
-    """In each language text and PDF say the same: what was done, with the case number, and on a separate page what was
-    erased, with the id, epsilon and attacker accuracy of each certificate in the language's number format, and how to
-    verify it."""
+    """Text and PDF agree in each language: what was done, with the case number, and on a separate page what was erased,
+    with the id, epsilon and attacker accuracy of each certificate in the language's number format, and how to verify
+    it."""
     request_id, wording = world("p1", external_id="Fall Žofie/7"), WORDINGS[language]
     [certificate] = gateway.get(f"{PLACE}/{request_id}/certificate").json()["certificates"]
     text = text_of(gateway, request_id, language=language)

@@ -1,4 +1,4 @@
-"""Attachments over HTTP: added, listed, saved and deleted by those who decide, and shown to nobody else."""
+"""Attachments over HTTP: added, listed, saved and deleted by users who decide, and hidden from all others."""
 
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -34,14 +34,15 @@ def path(forget: Make) -> str:
 
 @pytest.fixture
 def small(installation: Installation, gateway: TestClient) -> Iterator[TestClient]:
-    """The gateway with limits that are soon met."""
+    """Return the gateway with low limits."""
     settings = installation.settings.model_copy(update={"max_attachment_bytes": len(PDF), "max_attachments": 2})
     with TestClient(create_app(settings), headers=gateway.headers) as client:
         yield client
 
 
 def test_a_life(gateway: TestClient, path: str, get: Get) -> None:
-    """A file is attached, listed with its author and its size, saved to the byte, and deleted: then it is unknown."""
+    """A file is attached, listed with its author and its size, saved to the byte, and deleted, after which it is
+    unknown."""
     answer = attach(gateway, path)
     made = answer.json()
     key = get("/api-keys")["items"][0]
@@ -63,8 +64,8 @@ def test_a_life(gateway: TestClient, path: str, get: Get) -> None:
 
 @pytest.mark.parametrize("said", AttachmentKind)
 def test_it_is_never_shown(gateway: TestClient, path: str, said: AttachmentKind) -> None:
-    """Whatever its sender says of it, a file comes back as one of five types, to be saved, in a sandbox, and kept by
-    nobody on the way."""
+    """A file is downloaded as one of five types whatever its sender declared, as a sandboxed attachment that must not
+    be cached."""
     files = {"file": (f"a b.{said}", FILES[said], "text/html")}
     made = gateway.post(path, files=files).json()
     headers = gateway.get(f"{path}/{made['id']}").headers
@@ -77,7 +78,8 @@ def test_it_is_never_shown(gateway: TestClient, path: str, said: AttachmentKind)
 
 
 def test_a_name_breaks_out_of_no_header(gateway: TestClient, path: str) -> None:
-    """Quotes, semicolons and line ends of a name stay in it: an encoded one is as it was sent."""
+    """Quotes, semicolons and line ends of a name cannot break out of a header, and an encoded name is returned as it
+    was sent."""
     name = "a\"; filename=x.html; 'é😀.pdf"
     made = attach(gateway, path, name).json()
     disposition = gateway.get(f"{path}/{made['id']}").headers["content-disposition"]
@@ -96,7 +98,8 @@ def test_a_name_breaks_out_of_no_header(gateway: TestClient, path: str) -> None:
     ],
 )
 def test_what_is_refused_is_not_there(small: TestClient, path: str, name: str, content: bytes, code: str) -> None:
-    """A wrong kind, an empty file and one that is too large are refused by name, quote nothing, and store nothing."""
+    """A wrong kind, an empty file and one that is too large are refused by name, without quoting or storing
+    anything."""
     answer = attach(small, path, name, content)
     assert answer.json()["code"] == code
     assert "Jane" not in answer.text
@@ -105,7 +108,7 @@ def test_what_is_refused_is_not_there(small: TestClient, path: str, name: str, c
 
 
 def test_so_many_and_no_more(small: TestClient, path: str, refused: Refused) -> None:
-    """A request has as many files as the setting says; another comes when one was deleted."""
+    """A request has at most as many files as the setting permits; deleting one makes room for another."""
     made = [attach(small, path).json()["id"] for _ in range(2)]
     assert "LETHE_MAX_ATTACHMENTS" in refused(attach(small, path), 409, "attachments_full")["detail"]
     small.delete(f"{path}/{made[0]}")
@@ -113,7 +116,7 @@ def test_so_many_and_no_more(small: TestClient, path: str, refused: Refused) -> 
 
 
 def test_half_a_body_is_nothing(gateway: TestClient, path: str, refused: Refused) -> None:
-    """A form that ends before its end, has no file, or has a field more, stores nothing."""
+    """A form that is truncated, has no file, or has an additional field, stores nothing."""
     headers = {"Content-Type": "multipart/form-data; boundary=once"}
     whole = b"".join(form("Jane.pdf", PDF))
     refused(gateway.post(path, content=whole[:-12], headers=headers), 422, "input_invalid")
@@ -129,8 +132,8 @@ def test_half_a_body_is_nothing(gateway: TestClient, path: str, refused: Refused
 def test_the_log_says_who_and_nothing_of_it(
     gateway: TestClient, path: str, get: Get, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The audit log names who attached, saved and deleted which file; neither it, nor events, answers, lists, exports,
-    deliveries or the log of the gateway have anything of name or bytes."""
+    """The audit log names the users who attached, saved and deleted which file; neither it, nor events, answers, lists,
+    exports, deliveries or the log of the gateway contain anything of name or bytes."""
     made = attach(gateway, path).json()["id"]
     gateway.get(f"{path}/{made}")
     gateway.delete(f"{path}/{made}")
@@ -154,8 +157,8 @@ def test_the_log_says_who_and_nothing_of_it(
 def test_only_those_who_decide(
     gateway: TestClient, path: str, refused: Refused, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A key that makes requests, reads them or reads accounts may not do any of it; to another tenant's admin neither
-    the request nor the file exists; a file is one of its own request alone."""
+    """A key that makes or reads requests, or reads accounts, may not use attachments; for another tenant's admin
+    neither the request nor the file exists; a file is found only under its own request."""
     made = f"{path}/{attach(gateway, path).json()['id']}"
     for scopes in ([Scope.REQUESTS_READ], [Scope.REQUESTS_WRITE], [Scope.REQUESTS_READ, Scope.ACCOUNTING_READ]):
         app = key_with(*scopes)
@@ -177,7 +180,7 @@ def test_only_those_who_decide(
 
 
 def test_it_is_sealed(gateway: TestClient, path: str, installation: Installation) -> None:
-    """No file of the data folder has a word of name or bytes, as they are or in base64."""
+    """No file in the data folder contains a word of an attachment's name or content, in plain text or in base64."""
     attach(gateway, path)
     files = b"".join(one.read_bytes() for one in installation.settings.data_dir.rglob("*") if one.is_file())
     assert b"request_attachments" in files

@@ -1,4 +1,4 @@
-"""The list of requests: cut by filters and days, walked page by page, searched."""
+"""The list of requests: filtered by fields and days, paged, and searched."""
 
 import html
 import re
@@ -16,7 +16,7 @@ HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
 
 
 def test_lists_are_cut_by_filters(officer: Browser, forget: Make) -> None:
-    """Status, regulation and deadline choose among the requests, and the page says so where none is left."""
+    """Status, regulation and deadline filter the requests, and the page states if none is left."""
     waits = forget("p1", identity_verified=False)["id"]
     done = forget("p2", regulation="ccpa")["id"]
     for query, found in {
@@ -39,8 +39,8 @@ def test_lists_are_cut_by_filters(officer: Browser, forget: Make) -> None:
     ("order", "is_cut"), [("deadline", True), ("first_completed", True), ("oldest", False), ("newest", False)]
 )
 def test_lists_are_cut_by_their_order(officer: Browser, order: str, is_cut: bool) -> None:
-    """An order of open or of completed requests alone leaves others out: a list that it leaves empty does not say that
-    nobody ever asked, and offers to show all."""
+    """If the chosen order leaves all requests out, the list states that none match instead of that there are none, and
+    offers to show all."""
     page = officer.get(f"/admin/requests?order={order}").text
     assert ("No matching requests" in page) == is_cut
     assert (">Show all</a>" in page) == is_cut
@@ -48,9 +48,8 @@ def test_lists_are_cut_by_their_order(officer: Browser, order: str, is_cut: bool
 
 
 def test_columns_that_sort(officer: Browser, gateway: TestClient) -> None:
-    """A heading sorts by its column, and by it the other way round once it does; filters and the length of a page stay,
-    and the number of all pages is that of what the order has. The date of receipt does not sort:
-    a request may come in after it."""
+    """A heading sorts by its column, and reverses the order if it already does; filters and page size stay, and the
+    total is that of the order. The date of receipt does not sort, as a request may be entered after it."""
     bodies = [{"subject_id": f"q{n}", "identity_verified": n % 2 == 0} for n in range(60)]
     gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
     way = "/admin/requests?regulation=gdpr&size=25"
@@ -70,8 +69,8 @@ def test_columns_that_sort(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_columns_are_chosen(officer: Browser, gateway: TestClient) -> None:
-    """The table has the columns that were ticked, in its own order and from page to page, whatever it is sorted or
-    filtered by; without any, those it has at first; the export has all."""
+    """The table has the ticked columns, in its own order and on every page, for any order and filter; without any it
+    has the default ones; the export has all."""
     gateway.post("/v1/deletion-requests:batch", json={"requests": [{"subject_id": f"q{n}"} for n in range(30)]})
     first = ["Case", "Status", "Due", "Regulation", "Assigned to", "Models done", "Received"]
 
@@ -102,8 +101,8 @@ def test_columns_are_chosen(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_days_are_those_of_the_policy(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """A range of days is one of the policy's zone, its last day within, in the list, its export and its decision; what
-    is no day is marked."""
+    """A range of days is in the policy's zone and includes its last day, in the list, its export and its decision; an
+    invalid day is marked."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
     asked = {"identity_verified": False, "submitted_at": "2026-01-01T23:30:00Z"}  # the 2nd in Berlin
     made = forget("p1", **asked)["id"]
@@ -126,7 +125,8 @@ def test_days_are_those_of_the_policy(officer: Browser, gateway: TestClient, for
 
 
 def test_the_way_through_a_long_list(officer: Browser, gateway: TestClient) -> None:
-    """Each page says what it shows, of how many; from each there is a way back, and a page may be longer."""
+    """Each page shows its range and the total, and links to its neighbours; a size of 100 shows all 60 requests at
+    once, and an unoffered size is refused."""
     bodies = [{"subject_id": f"q{n}"} for n in range(60)]
     gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
     way = "/admin/requests?regulation=gdpr&size=25"
@@ -146,7 +146,7 @@ def test_the_way_through_a_long_list(officer: Browser, gateway: TestClient) -> N
 
 
 def test_pages_of_lists(officer: Browser, gateway: TestClient) -> None:
-    """The next page begins where this one ends."""
+    """The next page begins where the current one ends."""
     bodies = [{"subject_id": f"q{n}"} for n in range(60)]
     assert gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).json()["accepted"] == 60
     first = officer.get("/admin/requests").text
@@ -164,7 +164,7 @@ def test_pages_of_lists(officer: Browser, gateway: TestClient) -> None:
 def test_searching(
     officer: Browser, forget: Make, installation: Installation, by: str, sought: str, found: bool
 ) -> None:
-    """A person's requests are found by their id, which stays neither in the page nor in its address."""
+    """A person's requests are found by their id, which appears neither in the page nor in its address."""
     made = forget("p1", external_id="case-1")
     answer = officer.post("/admin/requests/search", by=by, sought=sought)
     assert answer.status_code == 200
@@ -174,7 +174,7 @@ def test_searching(
 
 
 def test_searching_by_an_identifier_of_a_kind(officer: Browser, forget: Make) -> None:
-    """A request by e-mail address or phone number is found by it in another spelling, and not as a subject id."""
+    """A request by e-mail address or phone number is found by another spelling of it, and not as a subject id."""
     mail, phone = forget("ada@example.org", kind="email"), forget("+49 30 901820", kind="phone")
     for by, sought, made in (("email", "ada@EXAMPLE.org", mail), ("phone", "+4930901820", phone)):
         answer = officer.post("/admin/requests/search", by=by, sought=sought)
@@ -186,7 +186,7 @@ def test_searching_by_an_identifier_of_a_kind(officer: Browser, forget: Make) ->
 
 
 def test_searching_for_nonsense(officer: Browser) -> None:
-    """What cannot be searched by is refused, without repeating it."""
+    """A search by an unknown or malformed value is refused without repeating it."""
     for by, sought in (("subject_sha256", "not-a-hash"), ("name", "not-a-hash"), ("subject_id", "")):
         answer = officer.post("/admin/requests/search", by=by, sought=sought)
         assert answer.status_code == 422

@@ -1,4 +1,4 @@
-"""Internal notes over HTTP: written and read by those who decide, and told to nobody else."""
+"""Internal notes over HTTP: written and read by users who decide, and hidden from all others."""
 
 import json
 from collections.abc import Callable
@@ -20,14 +20,14 @@ SECRET = "Called back: Jane Roe <b>is</b> at home, é 😀\nand will write."
 
 @pytest.fixture
 def noted(gateway: TestClient, forget: Make) -> str:
-    """The path of a request's notes, of which it has one."""
+    """Return the path of the notes of a request, which has one."""
     path = f"{PLACE}/{forget('p1', identity_verified=False, external_id='case-7')['id']}/notes"
     assert gateway.post(path, json={"text": SECRET}).status_code == 201
     return path
 
 
 def test_notes_are_read_in_their_order(gateway: TestClient, noted: str, get: Get) -> None:
-    """Oldest first, each with its author's id and name, its time and its text; by pages."""
+    """Notes are listed oldest first and in pages, each with its author's id and name, its time and its text."""
     answer = gateway.post(noted, json={"text": "second"})
     key = get("/api-keys")["items"][0]
     assert answer.headers["location"] == noted
@@ -57,8 +57,8 @@ def test_the_log_says_who_wrote_and_nothing_of_it(gateway: TestClient, noted: st
 def test_only_those_who_decide(
     gateway: TestClient, noted: str, refused: Refused, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A key that makes requests, reads them or reads accounts neither writes nor reads a note; nor does another
-    tenant's admin, to whom the request does not exist."""
+    """A key that makes or reads requests, or reads accounts, neither writes nor reads notes; for another tenant's admin
+    the request does not exist."""
     for scopes in ([Scope.REQUESTS_READ], [Scope.REQUESTS_WRITE], [Scope.REQUESTS_READ, Scope.ACCOUNTING_READ]):
         app = key_with(*scopes)
         refused(gateway.get(noted, headers=app), 403, "scope_missing")
@@ -84,7 +84,7 @@ def test_limits(gateway: TestClient, noted: str, refused: Refused) -> None:
 
 
 def test_it_is_sealed(gateway: TestClient, noted: str, installation: Installation) -> None:
-    """No file of the data folder has a word of it."""
+    """No file of the data folder has a word of a note."""
     files = b"".join(path.read_bytes() for path in installation.settings.data_dir.rglob("*") if path.is_file())
     assert b"Jane" not in files
     assert b"request_notes" in files

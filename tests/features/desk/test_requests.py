@@ -1,4 +1,4 @@
-"""Requests on pages: found, listed, decided, and never more of them than the key may see."""
+"""Requests on pages: found, listed, decided, and limited to what the key may see."""
 
 import csv
 import html
@@ -29,7 +29,7 @@ HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
 
 @pytest.fixture
 def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """A request that one model has forgotten."""
+    """Return a request that one model has forgotten."""
     new_model(new_dataset()["id"])
     work()
     made = forget("p1", external_id="case-1")
@@ -38,7 +38,7 @@ def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[
 
 
 def test_an_empty_installation(officer: Browser) -> None:
-    """Without requests and models the pages say so, and what to do."""
+    """The pages of an empty installation explain what to do."""
     assert "No requests yet" in officer.get("/admin/requests").text
     assert "Nothing awaits a decision" in officer.get("/admin").text
     home = officer.get("/admin/overview").text
@@ -48,7 +48,7 @@ def test_an_empty_installation(officer: Browser) -> None:
 
 
 def test_home_shows_how_everything_stands(officer: Browser, forgotten: dict[str, Any], forget: Make) -> None:
-    """The numbers, the next deadlines and the models are there, each with the way to it."""
+    """Home shows the numbers, the next deadlines and the models, each with a link."""
     made = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z", regulation="ccpa")
     for path in ("/admin", "/admin/overview"):
         page = officer.get(path).text
@@ -61,7 +61,7 @@ def test_home_shows_how_everything_stands(officer: Browser, forgotten: dict[str,
 
 
 def test_what_callers_wrote_is_shown_as_text(officer: Browser, forget: Make) -> None:
-    """Whatever an application or an officer writes into a request, no page runs it."""
+    """Text that an application or officer writes into a request is escaped on every page."""
     made = forget("p1", external_id=HOSTILE, metadata={HOSTILE: HOSTILE}, identity_verified=False)
     officer.post(f"/admin/requests/{made['id']}/extend", reason=HOSTILE)
     officer.post(f"/admin/requests/{made['id']}/reject", ground="legal_claims", explanation=HOSTILE)
@@ -85,7 +85,7 @@ def test_what_callers_wrote_is_shown_as_text(officer: Browser, forget: Make) -> 
 def test_deciding(
     officer: Browser, gateway: TestClient, forget: Make, decision: str, fields: dict[str, str], shown: str
 ) -> None:
-    """An officer decides about a request, sees what has become of it, and is named in the audit log."""
+    """An officer decides about a request, sees the result, and is named in the audit log."""
     made = forget("p1", identity_verified=False)
     answer = officer.post(f"/admin/requests/{made['id']}/{decision}", **fields)
     assert answer.headers["location"] == f"/admin/requests/{made['id']}?done={decision}"
@@ -96,14 +96,15 @@ def test_deciding(
 
 
 def test_cancelling_in_german(officer: Browser, forget: Make) -> None:
-    """A request is withdrawn, where work is broken off; English has one word for both."""
+    """The German page shows a cancelled request as withdrawn, not as aborted like cancelled work; English has one word
+    for both."""
     path = f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
     officer.post(f"{path}/cancel")
     assert ">Zurückgenommen<" in officer.get(path, **{"Accept-Language": "de"}).text
 
 
 def test_pausing(officer: Browser, forget: Make) -> None:
-    """A clock is stopped and let run again; what is not sensible any more is not offered."""
+    """A clock is paused and resumed; actions that no longer apply are not offered."""
     made = forget("p1", identity_verified=False)
     path = f"/admin/requests/{made['id']}"
     officer.post(f"{path}/resume")
@@ -115,7 +116,7 @@ def test_pausing(officer: Browser, forget: Make) -> None:
 
 
 def test_an_open_page_says_that_the_request_moved_on(officer: Browser, forget: Make) -> None:
-    """A page that offers what cannot be decided any more says so; its own forms are left as they are."""
+    """A page whose actions no longer apply reports it; its own forms are left unchanged."""
     path = f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
     [live] = re.findall(r'hx-get="(/admin/requests/[^"]*/live[^"]*)"', officer.get(path).text)
     assert "has changed" not in officer.get(live).text
@@ -136,7 +137,7 @@ def test_what_cannot_be_decided_says_why(officer: Browser, forget: Make) -> None
 
 
 def test_deciding_about_many(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """All that were chosen are decided, each by itself; how many could not be is told."""
+    """All selected requests are decided individually, and the number of failures is shown."""
     made = [forget(f"p{n}", identity_verified=False)["id"] for n in range(3)]
     answer = officer.post("/admin/requests/decide", decision="approve", chosen=[*made[:2], "dr_none"])
     assert answer.headers["location"] == "/admin/requests?done=approved&decided=2&refused=1"
@@ -150,7 +151,7 @@ def test_deciding_about_many(officer: Browser, gateway: TestClient, forget: Make
 
 
 def test_the_certificate_in_plain_words(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """What a certificate proves and what it does not is said in words, with its numbers."""
+    """The certificate is explained in words, with its numbers: what it proves and what it does not."""
     page = officer.get(f"/admin/requests/{forgotten['id']}").text
     assert "has forgotten this person" in page
     assert "What this proves" in page
@@ -161,7 +162,7 @@ def test_the_certificate_in_plain_words(officer: Browser, forgotten: dict[str, A
 def test_verifying(
     officer: Browser, gateway: TestClient, installation: Installation, forgotten: dict[str, Any]
 ) -> None:
-    """The button checks the signature and the numbers, and says so; a certificate that was changed does not hold."""
+    """The button verifies the signature and the numbers, and shows the result; a changed certificate is invalid."""
     [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
     path = f"/admin/certificates/{found['id']}"
     assert "Verified." in officer.post(f"{path}/verify").text
@@ -179,8 +180,8 @@ def test_verifying(
 def test_what_a_canary_test_adds_to_a_certificate(
     officer: Browser, gateway: TestClient, forgotten: dict[str, Any]
 ) -> None:
-    """What the lanes proved at least stands beside what is certified; of a run without a canary test there is no
-    word."""
+    """The lower bound measured by the lanes is shown next to the certified bound; a run without a canary test shows
+    neither."""
     [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
     audit = found["statement"]["audit"]
     page = html.unescape(officer.get(f"/admin/requests/{forgotten['id']}").text)
@@ -200,7 +201,7 @@ def _rows(answer: httpx.Response) -> list[dict[str, str]]:
 
 
 def test_exporting(officer: Browser, forget: Make) -> None:
-    """What the list shows goes out as CSV: its link passes on what the list is filtered by."""
+    """The export link of the list passes on the filters and returns the listed requests as CSV."""
     waits = forget("p1", identity_verified=False)["id"]
     late = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z", regulation="ccpa")["id"]
     done = forget("p3", regulation="other")["id"]
@@ -225,8 +226,8 @@ def test_exporting(officer: Browser, forget: Make) -> None:
 
 
 def test_no_formula_is_exported(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """A cell that a spreadsheet would compute begins with an apostrophe; others, and the API's, are as callers wrote
-    them."""
+    """A cell that a spreadsheet would compute is prefixed with an apostrophe; other cells, and the API's, are as
+    callers wrote them."""
     formulas = ["=1+1", '=HYPERLINK("https://a.example","open")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1"]
     harmless = ["case-1", "'=1", " =1", "1=1", "a,b;=1\nc"]
     for n, external_id in enumerate([*formulas, *harmless]):
@@ -253,7 +254,8 @@ def test_a_reader_decides_nothing(somebody_with: Callable[..., Browser], officer
 def test_an_app_learns_nothing_from_pages(
     somebody_with: Callable[..., Browser], officer: Browser, forgotten: dict[str, Any], forget: Make
 ) -> None:
-    """Who may not learn whether anything is held sees a forgotten person and a stranger alike, and no numbers."""
+    """An app that may not learn whether anything is held sees the same page for a forgotten person and a stranger,
+    without numbers."""
     app = somebody_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     stranger = forget("stranger", external_id="case-2")
     pages = [
@@ -284,7 +286,7 @@ def test_tenants_see_their_own(gateway: TestClient, browser: Browser, forget: Ma
 def test_nothing_held_is_shown_to_who_may_know(
     officer: Browser, somebody_with: Callable[..., Browser], forget: Make, new_dataset: Make
 ) -> None:
-    """The page of a request that held nothing has the signed statement of that; an app's key sees none of it."""
+    """The page of a request that held nothing has the signed statement of that, which an app's key cannot see."""
     dataset, request = new_dataset()["id"], forget("nobody")
     path = f"/admin/requests/{request['id']}"
     page = officer.get(path).text
@@ -299,7 +301,7 @@ def test_nothing_held_is_shown_to_who_may_know(
 def test_several_models_are_told_of_together(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The page of a request that two models served has what both tell together, and how often an attacker is right."""
+    """The page of a request that two models served shows their joint bound and the attacker's accuracy."""
     dataset = new_dataset()["id"]
     for name in ("a", "b"):
         new_model(dataset, name=name)
@@ -314,7 +316,7 @@ def test_several_models_are_told_of_together(
 def test_a_widened_target_is_not_called_forgetting(
     gateway: TestClient, officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The page says so where the certificate's target is beyond the default bounds, and what the bounds are."""
+    """The page states if the certificate's target is beyond the default bounds, and what the bounds are."""
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
     new_model(new_dataset()["id"], target={"epsilon": 100.0, "delta": 0.99}, noise_scale=0.01)
     work()

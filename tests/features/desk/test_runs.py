@@ -1,4 +1,4 @@
-"""Runs on pages: what is under way, what came to nothing and what to do about it, who is there to do it."""
+"""Runs on pages: current and failed ones with advice, and the workers."""
 
 import os
 import re
@@ -21,7 +21,7 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def model(new_dataset: Make, new_model: Make) -> dict[str, Any]:
-    """One that waits for a worker, with noise so small that forgetting takes steps."""
+    """Create a model that waits for a worker, with noise so small that forgetting takes steps."""
     return new_model(new_dataset()["id"], noise_scale=0.02)
 
 
@@ -33,7 +33,7 @@ def _claimed(installation: Installation) -> str:
 
 
 def test_nothing_has_run(officer: Browser) -> None:
-    """Without runs and workers the page says so and what that means."""
+    """The page explains what it means if there are no runs and no workers."""
     page = officer.get("/admin/runs").text
     assert "No runs yet" in page
     assert "No worker has responded for a minute" in page
@@ -62,7 +62,7 @@ def test_a_run_under_way(
 def test_a_request_says_when_the_run_that_serves_it_is_done(
     officer: Browser, installation: Installation, model: dict[str, Any], forget: Make, work: Callable[[], int]
 ) -> None:
-    """While a model forgets somebody, the page of the request shows when the run is expected to end."""
+    """While a model forgets a person, the page of the request shows when the run is expected to end."""
     work()
     request_id = forget("p1")["id"]
     run_id = _claimed(installation)
@@ -131,7 +131,7 @@ def test_a_host_that_fell_silent(officer: Browser, settings: Settings) -> None:
 
 
 def test_an_unknown_run(officer: Browser) -> None:
-    """An unknown run is a 404 page."""
+    """An unknown run returns a 404 page."""
     assert officer.get("/admin/runs/run_none").status_code == 404
 
 
@@ -145,7 +145,7 @@ def test_numbers_are_for_those_who_may_see_them(somebody_with: Callable[..., Bro
 def test_a_run_is_cancelled(
     officer: Browser, somebody_with: Callable[..., Browser], installation: Installation, model: dict[str, Any]
 ) -> None:
-    """Learning is cancelled on the page of its run; the model's page says what that means and what to do."""
+    """Learning is cancelled on the page of its run; the model's page explains what that means and what to do."""
     path = f"/admin/runs/{_claimed(installation)}"
     assert "Cancel it" not in somebody_with(Scope.MODELS_READ).get(path).text
     assert "Cancel it" in officer.get(path).text
@@ -158,7 +158,7 @@ def test_a_run_is_cancelled(
 
 
 def test_names_are_read_at_once(officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]) -> None:
-    """A list of runs of several models reads the names of all of them by one statement."""
+    """A list of runs of several models reads all their names in one statement."""
     for name in ("first", "second", "third"):
         new_model(new_dataset()["id"], name=name)
     work()

@@ -27,7 +27,7 @@ FACTS: dict[EventKind, list[dict[str, Any]]] = {
 
 
 def test_every_event_has_its_sentence() -> None:
-    """Of each kind there is a sentence, except where the status says all; no two events are told in one sentence."""
+    """Every kind of event has a sentence, except where the status suffices, and no two events share a sentence."""
     plain = {status.entered(wanted) for wanted in RequestStatus}
     told = [said(kind, facts) for kind in set(EventKind) - plain for facts in FACTS.get(kind, [{}])]
     assert [said(kind) for kind in plain] == [None] * len(RequestStatus)
@@ -64,5 +64,5 @@ def test_every_event_has_its_sentence() -> None:
     ],
 )
 def test_what_callers_read(happened: EventKind, facts: dict[str, Any] | None, sentence: str) -> None:
-    """The sentences are those that callers have always read."""
+    """The sentences of the API are unchanged."""
     assert said(happened, facts) == sentence

@@ -1,4 +1,4 @@
-"""Settings on a page: every one with its value, but for what is secret; for operators."""
+"""Settings on a page: every one with its value, except secrets; for operators."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.features.desk.browsing import Browser
 
 
 def test_every_setting_is_shown(officer: Browser, settings: Settings) -> None:
-    """Each variable is there with its value and what it is, what differs from its default is marked."""
+    """Each variable is shown with its value and description, and marked if it differs from its default."""
     page = officer.get("/admin/settings").text
     for name in Settings.model_fields:
         assert f"LETHE_{name.upper()}" in page.replace("<wbr>", "")
@@ -22,7 +22,7 @@ def test_every_setting_is_shown(officer: Browser, settings: Settings) -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    """Of an address that may hold a password it is said only that there is one."""
+    """The page shows only that an address that may contain a password is set."""
     settings = Settings(
         data_dir=Path("/data"),
         database_url=SecretStr("postgresql://lethe:hunter2@db/lethe"),

@@ -1,4 +1,4 @@
-"""Suppressions on pages: found without a trace, and lifted by admins alone."""
+"""Suppressions on pages: searched without a trace, and lifted only by admins."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,12 +13,12 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def forgotten(forget: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    """A request of somebody who is not to come back."""
+    """Return a request of a person who is suppressed."""
     return forget("ann@example.org")
 
 
 def test_suppressed_people_are_listed(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """Everybody who asked is listed by a hash with the request; a search by a person's id sends the id in the body
+    """Every suppressed person is listed by a hash with the request; a search by a person's id sends the id in the body
     only."""
     assert forgotten["id"] in officer.get("/admin/suppressions").text
     answer = officer.post("/admin/suppressions/search", subject_id="ann@example.org")

@@ -1,4 +1,4 @@
-"""Tenants on pages: the policy of one's own, issuers and agents; and, for operators, all of them."""
+"""Tenants on pages: one's own policy, issuers and agents; and, for operators, all tenants."""
 
 import html
 import json
@@ -17,7 +17,7 @@ Get = Callable[[str], Any]
 
 
 def _filled(page: str) -> dict[str, str | list[str]]:
-    """The policy form as the page shows it."""
+    """Return the policy form as the page shows it."""
     form = re.search(r'(?s)action="/admin/tenant/policy".*?</form>', page)
     assert form
     fields: dict[str, str | list[str]] = dict(
@@ -31,7 +31,7 @@ def _filled(page: str) -> dict[str, str | list[str]]:
 
 
 def test_a_policy_is_changed(officer: Browser, get: Get) -> None:
-    """What differs from the policy in force is changed, and the audit log names only that."""
+    """Only values that differ from the policy in force are changed, and the audit log names only these."""
     before = get("/tenant")["policy"]
     row = {"regulation_0": "lgpd", "days_0": "15", "may_pause_0": "yes"}
     changed = {"auto_accept": "no", "retain_requests_days": "400", "grace_seconds": "2", "grace_seconds_unit": "hours"}
@@ -61,8 +61,8 @@ def test_a_policy_is_changed(officer: Browser, get: Get) -> None:
 
 
 def test_who_answers_is_set(officer: Browser, get: Get, forget: Callable[..., Any]) -> None:
-    """Controller and contact are shown before they are saved, and stand in the reply on its page; emptied, they are
-    gone from it. The history has that they were set, and to nobody."""
+    """Controller and contact are previewed before they are saved, and appear in the reply on its page; emptied, they
+    disappear. The history records that they were set, but not their values."""
     request_id = forget("p1")["id"]
     names = {"controller": "Acme & Sons Ltd", "contact": "privacy@example.com, Somewhere 1"}
     sent = _filled(officer.get("/admin/tenant").text) | names
@@ -115,7 +115,7 @@ def test_a_policy_that_cannot_be(officer: Browser, get: Get, field: str, value: 
 
 
 def test_a_business_id_needs_the_claim_of_the_datasets(officer: Browser, get: Get) -> None:
-    """The form refuses a business id without a claim at the claim's field, and takes both together."""
+    """The form refuses a business id without a claim at the claim's field, and accepts both together."""
     form = _filled(officer.get("/admin/tenant").text) | {"drp_business_id": "SHOP", "confirmed": "yes"}
     answer = officer.post("/admin/tenant/policy", **form)
     assert answer.status_code == 422
@@ -126,7 +126,7 @@ def test_a_business_id_needs_the_claim_of_the_datasets(officer: Browser, get: Ge
 
 
 def test_issuers_and_agents(officer: Browser, get: Get) -> None:
-    """Each is added by a form, shown, and deleted by one; one that is there already is refused."""
+    """Issuers and agents are added and deleted by forms and listed; an existing one is refused."""
     issuer = {"issuer": "https://login.example", "audience": "lethe", "jwks": json.dumps({"keys": [JWK]})}
     agent = {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}
     for kind, filled, path in (("issuers", issuer, "identity-issuers"), ("agents", agent, "agents")):
@@ -142,7 +142,7 @@ def test_issuers_and_agents(officer: Browser, get: Get) -> None:
 
 
 def test_operators_make_tenants(officer: Browser, gateway: TestClient) -> None:
-    """A tenant's first key is shown once and opens it; a second tenant of its name is refused."""
+    """A tenant's first key is shown once and works; a second tenant of the same name is refused."""
     answer = officer.post("/admin/tenants", name="acme")
     assert answer.status_code == 201
     [key] = set(re.findall(r"lethe_[\w-]{43}", answer.text))
@@ -154,7 +154,7 @@ def test_operators_make_tenants(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_who_sees_tenants(somebody_with: Callable[..., Browser]) -> None:
-    """An admin has the policy of their own tenant, an operator the list; neither is offered the other's page."""
+    """An admin sees the policy of their own tenant, an operator the list; neither is offered the other's page."""
     admin, operator = somebody_with(Scope.ADMIN), somebody_with(Scope.OPERATOR)
     assert admin.get("/admin/tenants").status_code == 403
     assert operator.get("/admin/tenant").status_code == 403
@@ -163,7 +163,7 @@ def test_who_sees_tenants(somebody_with: Callable[..., Browser]) -> None:
 
 
 def test_time_limits_in_force(officer: Browser, gateway: Any) -> None:
-    """The policy's page has the time limits in force with their law, and those of the tenant's own in their place."""
+    """The policy's page shows the time limits in force with their law, and the tenant's own in their place."""
     page = _lines(officer.get("/admin/tenant").text)
     assert "GDPR 1 month 2 months yes GDPR, Article 12(3)" in page
     assert "CCPA 45 days 45 days no CCPA regulations, Cal. Code Regs. tit. 11, § 7021(b)" in page
@@ -175,13 +175,12 @@ def test_time_limits_in_force(officer: Browser, gateway: Any) -> None:
 
 
 def _lines(page: str) -> str:
-    """The rows of tables, each in one line."""
+    """Return the rows of tables, each in one line."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
 def test_officers_read_the_policy(somebody_with: Callable[..., Browser]) -> None:
-    """Who decides about requests reads the policy and its time limits without any form to change it; viewers do not
-    see the page."""
+    """An officer reads the policy and its time limits without a form to change it; viewers do not see the page."""
     decider = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ, Scope.REQUESTS_REVIEW)
     page = decider.get("/admin/tenant")
     assert page.status_code == 200
@@ -203,7 +202,7 @@ def test_hints_are_short(officer: Browser, language: str) -> None:
 
 
 def test_value_and_unit_are_one_line(officer: Browser) -> None:
-    """Each duration of the policy has its unit beside its value, under one visible label."""
+    """Each duration of the policy has its unit next to its value, under one visible label."""
     page = officer.get("/admin/tenant").text
     for name in ("grace_seconds", "report_seconds"):
         line = re.search(rf'(?s)<div class="with-unit">.{{0,80}}<label for="{name}">.*?</select>', page)

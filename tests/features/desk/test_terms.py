@@ -1,4 +1,4 @@
-"""Technical terms: each explained in one place by one sentence, and wherever its words head a number."""
+"""Technical terms: each explained in one place by one sentence, and wherever its words label a number."""
 
 import re
 from collections.abc import Iterable
@@ -45,9 +45,9 @@ _CLOSED_SETS: dict[str, Iterable[str]] = {
     "scopes": set(Scope) - {Scope.AGENT},
     "notions": set(Notion) - {Notion.RESET},
 }
-"""Closed sets of which a page labels every value, by their tables."""
+"""Closed sets whose values a page labels, by their tables."""
 _TEMPLATES = {str(path): path.read_text() for path in Path(app.features.__path__[0]).rglob("templates/**/*.html")}
-"""The templates of all features, by path."""
+"""Templates of all features, by path."""
 _RETIRED = (
     *("How it stands", "came to nothing", "Its mechanism", "run as wide", "step as wide", "no dearer", "Take them in"),
     *("Put it in force", "believed", "Whom<", "left of anybody", " lane"),
@@ -55,20 +55,20 @@ _RETIRED = (
 
 
 def test_terms_are_those_that_pages_use() -> None:
-    """No page asks for a term that nobody explained, and none is explained that no page has."""
+    """Every term on a page is explained, and every explained term is on a page."""
     used = {name for text in _TEMPLATES.values() for name in re.findall(r'\bterm\("(\w+)"', text)}
     assert used == TERMS.keys()
 
 
 def test_a_term_is_one_sentence() -> None:
-    """Each begins with a capital, ends with its only full stop, and is short enough to be read at once."""
+    """Each explanation begins with a capital, ends with its only full stop, and is short."""
     for name, term in TERMS.items():
         assert re.fullmatch(r"[A-Z][^.]*\.", term.says), name
         assert len(term.says) <= 240, name
 
 
 def test_every_value_of_a_closed_set_has_a_label() -> None:
-    """No page shows a value by its code where people expect words."""
+    """No page shows a code in place of a label."""
     labels = glossary("en").labels
     missing = {name: {str(value) for value in values} - labels[name].keys() for name, values in _CLOSED_SETS.items()}
     assert {name: values for name, values in missing.items() if values} == {}
@@ -88,13 +88,14 @@ def test_languages_label_the_same_values(language: str) -> None:
 
 
 def test_what_heads_a_number_is_explained() -> None:
-    """A heading of a table or of a fact that is a term is written as one."""
+    """A heading of a table or of a fact that is a term is marked up as one."""
     labels = "|".join(re.escape(term.label) for term in TERMS.values() if term.label not in ("Rows", "Noise"))
     for name, text in _TEMPLATES.items():
         assert not re.findall(rf'<(?:dt|th)[^>]*(?:class="[^"]*number[^"]*")?>(?:{labels})</(?:dt|th)>', text), name
 
 
 def test_words_that_were_replaced_stay_away() -> None:
-    """Pages say residual influence, failed runs, privacy parameters, data subject, canaries."""
+    """Pages use residual influence, failed runs, privacy parameters, data subject, canaries, and not the words they
+    replaced."""
     found = [(name, word) for name, text in _TEMPLATES.items() for word in _RETIRED if word in text]
     assert found == []

@@ -1,4 +1,4 @@
-"""How numbers, times and deadlines read."""
+"""Formats of numbers, times and deadlines."""
 
 import datetime
 import math
@@ -26,13 +26,13 @@ AT = datetime.datetime(2026, 11, 21, 22, 42, 5, tzinfo=datetime.UTC)
     ],
 )
 def test_numbers(value: float, text: str) -> None:
-    """Whole numbers stay whole; others have four digits that mean something."""
+    """Whole numbers stay whole; others have four significant digits."""
     assert wording.number(value) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.0, "0"), (1.0, "1"), (0.5, "0.5"), (1e-7, "1.000 × 10⁻⁷")])
 def test_chosen_numbers(value: float, text: str) -> None:
-    """What somebody chose reads as they wrote it."""
+    """A value that a person chose is shown as they wrote it."""
     assert wording.given(value) == text
 
 
@@ -42,7 +42,7 @@ def test_chosen_numbers(value: float, text: str) -> None:
      (1.00001e-9, "1.001 × 10⁻⁹"), (math.inf, "∞")],
 )  # fmt: skip
 def test_claims_are_rounded_up(value: float, text: str) -> None:
-    """What is said to be at most a number is never more than what is shown."""
+    """An upper bound is rounded up, so it is never shown smaller than it is."""
     assert wording.at_most(value) == text
 
 
@@ -51,7 +51,7 @@ def test_claims_are_rounded_up(value: float, text: str) -> None:
     [(0, "0 s"), (0.25, "250 ms"), (90, "90 s"), (600, "10 min"), (7200, "2 h"), (864000, "10 days")],
 )
 def test_durations(seconds: float, text: str) -> None:
-    """A duration has the unit that people would say it in."""
+    """A duration is shown in its natural unit."""
     assert wording.duration(seconds) == text
 
 
@@ -69,7 +69,7 @@ def test_durations(seconds: float, text: str) -> None:
     ],
 )
 def test_what_is_left(state: ClockState, days: int | None, text: str) -> None:
-    """A deadline reads as an officer says it, in whole days: a request is a day late once a day has passed."""
+    """A deadline is shown in whole days, as an officer counts them: a request is a day late once a day has passed."""
     assert wording.left(ClockOut(state=state, deadline=AT, paused_since=None, days_left=days)) == text
 
 
@@ -82,7 +82,7 @@ def test_what_is_left(state: ClockState, days: int | None, text: str) -> None:
     ],
 )
 def test_dates_of_the_law(zone: str, day: str, there: str) -> None:
-    """A legal date is that of the policy's zone, which is named, and no script of the page rewrites it."""
+    """A legal date is in the policy's zone, which is named, and no script of the page rewrites it."""
     shown = wording.legal(AT, zone)
     assert f'>{day} <span class="zone">{zone}</span><' in shown
     assert f'title="{there}, {zone}"' in shown
@@ -90,7 +90,7 @@ def test_dates_of_the_law(zone: str, day: str, there: str) -> None:
 
 
 def test_moments() -> None:
-    """A time is in UTC for whoever runs no script, and on hover for everybody."""
+    """A time is in UTC without scripts, and on hover for all readers."""
     shown = wording.moment(AT.astimezone(datetime.timezone(datetime.timedelta(hours=5))))
     assert 'datetime="2026-11-21T22:42:05+00:00"' in shown
     assert 'title="2026-11-21 22:42:05 UTC"' in shown
@@ -99,7 +99,7 @@ def test_moments() -> None:
 
 
 def test_every_status_is_told() -> None:
-    """A status that nobody has put into words is shown as it is called."""
+    """A status without a label is shown by its code."""
     assert wording.state("running").label == "Running"
     assert wording.state("never_heard_of").label == "Never heard of"
 
@@ -116,7 +116,7 @@ def test_every_status_is_told() -> None:
     ],
 )
 def test_shares(part: float, whole: float, text: str) -> None:
-    """A share that is not nothing never reads as nothing."""
+    """A non-zero share is never shown as zero."""
     assert wording.percent(part, whole) == text
 
 

@@ -1,4 +1,4 @@
-"""Fixtures of the delete list: a client of the SDK beside a gateway."""
+"""Fixtures of the delete list: a client of the SDK and a gateway."""
 
 from tests.lethe.conftest import client
 

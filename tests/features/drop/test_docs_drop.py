@@ -1,4 +1,4 @@
-"""docs/drop.md does what it says."""
+"""docs/drop.md does what it states."""
 
 import os
 import re
@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 @pytest.fixture
 def shell(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of a shell beside a gateway and a worker, with the people of the page."""
+    """Return the environment of a shell next to a gateway and a worker, with the people of the page."""
     upload = tmp_path / "people.npz"
     upload.write_bytes(people("p1", "p2", "p3"))
     with processes.gateway(settings) as (_, address), processes.worker(settings):
@@ -36,7 +36,7 @@ def shell(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[dict[s
 
 
 def test_the_recipe_prints_what_is_printed_under_it(shell: dict[str, str], tmp_path: Path) -> None:
-    """Copied from the first line to the last into one shell, the commands end well and print what the page has."""
+    """Copied from the first line to the last into one shell, the commands succeed and print what the page shows."""
     blocks = BLOCK.findall(PAGE)
     done = subprocess.run(
         ["/bin/bash", "--noprofile", "--norc"],

@@ -1,4 +1,4 @@
-"""Endpoints of the delete list, called from outside the gateway, beside a real worker."""
+"""Endpoints of the delete list, called from outside the gateway, with a real worker."""
 
 import base64
 import csv
@@ -26,12 +26,12 @@ NUM_PEOPLE = 60
 
 
 def line(number: int, hashed: str, **more: str) -> dict[str, str]:
-    """A line of DROP."""
+    """Return a line of DROP."""
     return {"id": f"line{number:08}", "hash": hashed} | more
 
 
 def of(number: int, hashed: str | None = None) -> dict[str, str]:
-    """A line about the e-mail address of a person of the dataset."""
+    """Return a line with the hash of the e-mail address of a person of the dataset."""
     return line(number, hashed or hash_of(f"p{number}@example.org"))
 
 
@@ -45,7 +45,7 @@ def load(gateway: TestClient, file: str, lines: Iterable[dict[str, str]], **more
 
 
 def answer_of(gateway: TestClient, file: str = EMAIL) -> dict[int, str]:
-    """The status of each line by its number."""
+    """Return the status of each line by its number."""
     answer = gateway.get("/v1/drop/answer.csv", params={"file": file})
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-disposition"] == f'attachment; filename="{file}"'
@@ -55,14 +55,14 @@ def answer_of(gateway: TestClient, file: str = EMAIL) -> dict[int, str]:
 
 
 def person(number: int, *emails: str, **more: Any) -> dict[str, Any]:
-    """A person of the dataset with the hashes of their e-mail addresses."""
+    """Return a person of the dataset with the hashes of their e-mail addresses."""
     hashed = [one for text in emails for one in hashes(DropList.EMAIL, {"email": text})]
     return {"id": f"p{number}", "hashes": {"Email": hashed}} | more
 
 
 @pytest.fixture
 def state(gateway: TestClient) -> Callable[..., None]:
-    """POST people, all of whom are accepted."""
+    """POST people, all of whom must be accepted."""
 
     def send(*people: dict[str, Any]) -> None:
         answer = gateway.post("/v1/drop/people", json={"people": list(people)})
@@ -73,22 +73,22 @@ def state(gateway: TestClient) -> Callable[..., None]:
 
 @pytest.fixture
 def held(new_dataset: Make) -> dict[str, Any]:
-    """A dataset without a model, whose people are known by customer id only."""
+    """Create a dataset without a model, whose people are known only by customer id."""
     return new_dataset()
 
 
 @pytest.fixture
 def known(held: dict[str, Any], state: Callable[..., None]) -> None:
-    """The e-mail address of everybody in the dataset."""
+    """Load the e-mail addresses of all people in the dataset."""
     state(*(person(number, f"P{number}@Example.org") for number in range(NUM_PEOPLE)))
 
 
 def test_a_file_is_answered_when_every_request_has_ended(
     gateway: TestClient, installation: Installation, known: None, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A matched line becomes a request of this source under the line's ID, and is answered as deleted when it has
-    completed, as exempted when it was rejected; a line that matches nobody is not found. Before, nothing is
-    answered."""
+    """A matched line becomes a request of this source under the line's ID, and is answered as deleted once it
+    completes, or as exempted once it is rejected; a line without a match is not found. Before that the file has no
+    answer."""
     assert load(gateway, EMAIL, [of(1), of(2), of(99)]).json() == {
         "file": EMAIL,
         "num_loaded": 3,
@@ -115,8 +115,8 @@ def test_a_file_is_answered_when_every_request_has_ended(
 def test_nobody_is_answered_as_not_found_while_hashes_are_unknown(
     gateway: TestClient, held: dict[str, Any], state: Callable[..., None], get: Get, refused: Refused
 ) -> None:
-    """Without hashes of a list, with those of some people, and with an identifier that the map has as a hash, the list
-    is refused by name. A person about whom nothing is held counts as known."""
+    """The list is refused by name if people have no hashes, if only some have, or if an identifier is in the map as a
+    hash. A person of whom nothing is held counts as known."""
     load(gateway, EMAIL, [of(99)])
     refusals = []
 
@@ -156,7 +156,8 @@ def test_forms_that_the_rule_of_the_tenant_keeps_apart_are_found(
     spelling: str,
     listed: str,
 ) -> None:
-    """Sharp s, a dotted capital I and blanks have another normal form by the tenant's rule than by DROP's."""
+    """A person is found although sharp s, a dotted capital I or blanks have another normal form by the tenant's rule
+    than by DROP's."""
     state(person(1, spelling))
     load(gateway, EMAIL, [of(1, hash_of(listed))])
     jobs.match_drop(installation)
@@ -166,8 +167,8 @@ def test_forms_that_the_rule_of_the_tenant_keeps_apart_are_found(
 def test_identifiers_of_the_identity_map_are_hashed_as_they_are_loaded(
     gateway: TestClient, installation: Installation, held: dict[str, Any], get: Get, work: Work
 ) -> None:
-    """A load of the map in plain text is all that the lists of e-mail addresses and phone numbers need; a line leads
-    through the map to the rows, and the hashes leave with the person."""
+    """Loading the identity map in plain text suffices for the lists of e-mail addresses and phone numbers; a line leads
+    through the map to the rows, and the hashes are deleted with the person."""
     links = [
         {
             "identifiers": [
@@ -196,7 +197,7 @@ def test_identifiers_of_the_identity_map_are_hashed_as_they_are_loaded(
 def test_a_person_who_is_loaded_after_the_line_is_found(
     gateway: TestClient, installation: Installation, known: None, state: Callable[..., None], get: Get
 ) -> None:
-    """Lines that matched nobody are matched again."""
+    """Lines without a match are matched again when people are loaded."""
     load(gateway, EMAIL, [of(99)])
     assert answer_of(gateway) == {99: "5"}
     state(person(5, "p99@example.org"))
@@ -209,8 +210,8 @@ def test_a_person_who_is_loaded_after_the_line_is_found(
 def test_a_hash_of_several_people_waits_for_their_opt_out(
     gateway: TestClient, installation: Installation, known: None, state: Callable[..., None], get: Get, refused: Refused
 ) -> None:
-    """Nobody is erased by a hash that several people share; the line is answered as opted out once it was confirmed,
-    and becomes a request if the identity map shows that they are one."""
+    """A hash that several people share erases none of them; the line is answered as opted out once that is confirmed,
+    and becomes a request if the identity map shows that they are one person."""
     state(person(5, "p1@example.org"), person(6, "p2@example.org"))
     load(gateway, EMAIL, [of(1), of(2), of(3)])
     jobs.match_drop(installation)
@@ -229,8 +230,8 @@ def test_a_hash_of_several_people_waits_for_their_opt_out(
 def test_removed_lines_lift_what_they_asked(
     gateway: TestClient, installation: Installation, known: None, get: Get, forget: Make, work: Work
 ) -> None:
-    """An open request is cancelled, a suppression of an ended one is lifted, what another source asked stays, and a
-    line that was removed before it came asks for nothing."""
+    """Removing a line cancels its open request or lifts the suppression of an ended one; requests of other sources
+    stay, and a line that was removed before it arrived makes no request."""
     load(gateway, EMAIL, [of(1)])
     jobs.match_drop(installation)
     assert work() == 1
@@ -253,8 +254,8 @@ def test_removed_lines_lift_what_they_asked(
 def test_a_file_that_comes_in_parts_or_twice_is_the_same_file(
     gateway: TestClient, installation: Installation, known: None, get: Get, refused: Refused
 ) -> None:
-    """An unfinished file has no answer, lines come once however often they are sent, and a later file takes over the
-    lines that it repeats. A cancelled request is made again when its line comes again."""
+    """An unfinished file has no answer, a line counts once however often it is sent, and a later file takes over the
+    lines that it repeats. A cancelled request is made again when its line is sent again."""
     load(gateway, EMAIL, [of(1), of(98)], num_lines=None)
     refused(gateway.get("/v1/drop/answer.csv", params={"file": EMAIL}), 409, "drop_unanswered")
     jobs.match_drop(installation)
@@ -274,7 +275,8 @@ def test_a_file_that_comes_in_parts_or_twice_is_the_same_file(
 
 
 def test_malformed_lines_are_refused_without_being_quoted(gateway: TestClient, refused: Refused) -> None:
-    """Wrong names, IDs, hashes and lists; an ID with another hash; and nothing of such a call is loaded."""
+    """Wrong names, IDs, hashes and lists, and an ID with another hash, are refused without being quoted, and nothing of
+    such a call is loaded."""
     load(gateway, EMAIL, [of(1)])
     wrong = [
         {"file": "list.csv", "lines": []},
@@ -303,7 +305,7 @@ def test_policies_that_require_identity_statements_take_no_file(
 
 
 def test_scopes(gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Refused) -> None:
-    """Who loads a file does not learn whether anybody on it is held."""
+    """A caller who loads a file cannot learn whether any person on it is held."""
     app = key_with(Scope.REQUESTS_WRITE)
     body = {"file": EMAIL, "lines": [of(1)], "num_lines": 1}
     assert gateway.post("/v1/drop:load", json=body, headers=app).status_code == 200
@@ -320,8 +322,8 @@ def test_an_app_cannot_tell_whether_a_removed_line_was_about_somebody(
     key_with: Callable[..., dict[str, str]],
     work: Work,
 ) -> None:
-    """A key without accounting:read that loads a line, and takes it back once the person could be erased, is answered
-    the same whether the person is held."""
+    """A key without accounting:read that loads a line, and removes it once the person could be erased, gets the same
+    answer whether or not the person is held."""
     app = key_with(Scope.REQUESTS_WRITE)
     seen = []
     for number, address in ((1, "p1@example.org"), (2, "stranger@example.org")):
@@ -336,14 +338,14 @@ def test_an_app_cannot_tell_whether_a_removed_line_was_about_somebody(
 
 
 def test_the_hashes_of_a_call_are_bounded(gateway: TestClient, refused: Refused) -> None:
-    """A call that states more hashes than it may have members is refused before it is parsed: half a million took the
+    """A call with more hashes than a call may have members is refused before it is parsed: half a million took the
     gateway ten seconds."""
     people = [person(number) | {"hashes": {"Email": [hash_of("a")] * 100}} for number in range(1000)]
     assert refused(gateway.post("/v1/drop/people", json={"people": people}), 413, "upload_too_large")
 
 
 def test_stored_hashes_are_keyed(gateway: TestClient, installation: Installation, known: None) -> None:
-    """Neither the hash of DROP nor its hexadecimal form is in the database."""
+    """The database contains neither the hash of DROP nor its hexadecimal form."""
     load(gateway, EMAIL, [of(1)])
     hashed = hash_of("p1@example.org")
     with installation.database.reading() as session:

@@ -1,4 +1,4 @@
-"""Files of DROP and people by the SDK and the command line: what is read, and what is refused."""
+"""Files of DROP and of people, read and refused by the SDK and the command line."""
 
 import zipfile
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ def csv_of(*lines: str, header: str = "ID,Hash") -> str:
 
 @pytest.fixture
 def offline() -> Iterator[Client]:
-    """A client that reaches no gateway: what it refuses, it refuses before a call."""
+    """Return a client without a gateway: its refusals come before any call."""
     with Client("http://127.0.0.1:1", "none", retry_seconds=0) as opened:
         yield opened
 
 
 def test_an_archive_is_loaded_and_loaded_again_after_an_interruption(client: Client, tmp_path: Path) -> None:
-    """Files longer than a call come in several; a load that ended in the middle leaves a file without an answer, and
-    the whole archive is loaded again. Removed lines of the archive are taken back after the others."""
+    """A file longer than a call is sent in several; an interrupted load leaves a file without an answer, and the whole
+    archive is loaded again. Removed lines of the archive are sent after the others."""
     many = [f"line{number:08},{hash_of(str(number))}" for number in range(MAX_LINES + 2)]
     archive = tmp_path / "20260312_4821_DROP.zip"
     with zipfile.ZipFile(archive, "w") as file:
@@ -65,7 +65,7 @@ def test_an_archive_is_loaded_and_loaded_again_after_an_interruption(client: Cli
     ],
 )
 def test_other_files_are_refused_by_line(offline: Client, tmp_path: Path, name: str, content: str, place: str) -> None:
-    """Names, columns, IDs, hashes and lists that are not DROP's, without a word of the line."""
+    """Names, columns, IDs, hashes and lists that are not DROP's are refused by line, without quoting the line."""
     path = tmp_path / name
     path.write_text(content)
     with pytest.raises(InputInvalid) as raised:
@@ -82,7 +82,7 @@ def test_other_files_are_refused_by_line(offline: Client, tmp_path: Path, name: 
     ],
 )
 def test_people_are_refused_by_line(offline: Client, tmp_path: Path, row: str, place: str) -> None:
-    """A date whose order is a guess, and a row without a person."""
+    """A date of ambiguous order and a row without a person are refused by line."""
     path = tmp_path / "customers.csv"
     id_, birth_date = row.split(",")
     path.write_text(
@@ -96,7 +96,7 @@ def test_people_are_refused_by_line(offline: Client, tmp_path: Path, row: str, p
 
 
 def test_a_file_is_read_line_by_line(tmp_path: Path) -> None:
-    """The first batch of a file is there before the second is read."""
+    """The first batch of a file is sent before the second is read."""
     path = tmp_path / EMAIL
     path.write_text(csv_of(*(f"line{number:08},{hash_of('a')}" for number in range(MAX_LINES)), "broken"))
     with path.open(newline="") as file:

@@ -1,4 +1,4 @@
-"""Fixtures of the chain: rows and noise that can be drawn again."""
+"""Fixtures of the chain: reproducible rows and noise."""
 
 from tests.worker.langevin.conftest import random_rows, replayable_noise, settings, silent_noise
 

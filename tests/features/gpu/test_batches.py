@@ -21,7 +21,7 @@ Rows = Callable[..., tuple[Any, Any]]
 def test_steps_on_a_device_are_the_chain_written_out(
     steps: int, batches: int, cool_down: int, first_step: int, random_rows: Rows
 ) -> None:
-    """On a device the steps read the batches in turn, going on where the run before stopped, and the step size falls
+    """Steps on a device read the batches in order, continue where the previous run stopped, and the step size falls
     over the last of them."""
     features, labels = random_rows(43, 6)
     initial = np.random.default_rng(1).standard_normal((1, 6))
@@ -42,8 +42,8 @@ def test_steps_on_a_device_are_the_chain_written_out(
 
 @pytest.mark.parametrize("slots", [(slice(0, 43),), (slice(20, 43), slice(0, 11)), (slice(4, 30),)])
 def test_a_device_holds_the_slots_that_are_read(slots: tuple[slice, ...], random_rows: Rows) -> None:
-    """A device has the rows of the slots that it was given and of no others; of these it has the same gradients, also
-    after it was given others, and what it had before is overwritten."""
+    """A device has only the rows of the given slots, with the same gradients, also after it was given others; the
+    previous rows are overwritten."""
     features, labels = random_rows(43, 6)
     here = torch.from_numpy(np.random.default_rng(2).standard_normal((1, 6)))
     settings = {"num_classes": 2, "device": torch.device("cpu")}

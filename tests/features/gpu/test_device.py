@@ -35,7 +35,8 @@ def unheard(steps_done: int) -> None:
 
 
 class Replayed:
-    """Fills what it is given with the numbers of a seed, or from some step on with `poison`, and keeps hold of it."""
+    """Noise that fills buffers with the numbers of a seed, or from some step on with `poison`, and keeps a reference to
+    them."""
 
     def __init__(self, seed: int, *, poison: float | None = None, after: int = 0) -> None:
         self._generator = np.random.default_rng(seed)
@@ -55,7 +56,7 @@ class Replayed:
 
 
 def buffers(holder: object) -> list[torch.Tensor]:
-    """All tensors that an object of the engine holds, rows and labels apart."""
+    """Return all tensors of an engine's object, except rows and labels."""
     held = {name: value for name, value in vars(holder).items() if isinstance(value, torch.Tensor)}
     return [value for name, value in held.items() if name not in ("_rows", "_labels", "_classes", "_radius")]
 
@@ -85,7 +86,7 @@ def stepped(data: tuple[Any, Any], num_classes: int, initial: Any, steps: int, n
 def test_steps_are_those_of_the_chain(
     num_rows: int, width: int, num_classes: int, device: str, random_rows: Rows
 ) -> None:
-    """With the same noise, 60 steps end where the CPU's steps end, to 1e-6 (float32 products), at any shape of rows."""
+    """With the same noise, 60 steps end at the CPU's result, to 1e-6 (float32 products), for any shape of rows."""
     data = random_rows(num_rows, width, num_classes)
     initial = np.random.default_rng(1).standard_normal((1 if num_classes == 2 else num_classes, width))
     with opened(data, num_classes, device) as rows:
@@ -115,7 +116,7 @@ def test_gradient_is_that_of_the_formula(num_classes: int, num_rows: int, device
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_null_rows_add_nothing(device: str, random_rows: Rows) -> None:
-    """Null rows, whatever their label, add exactly nothing to the gradient, also where there is nothing else."""
+    """Null rows with any label add exactly nothing to the gradient, even if there are no other rows."""
     features, labels = random_rows(300, 7, 3)
     features[::2] = 0
     here = torch.ones(3, 7, dtype=torch.float64)
@@ -133,8 +134,9 @@ def test_null_rows_add_nothing(device: str, random_rows: Rows) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("steps", [1, 100])
 def test_without_data_the_law_is_the_stationary_one(steps: int, device: str) -> None:
-    """With noise of the device and null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)): chi-squared of
-    the variance and Kolmogorov-Smirnov of the law on 5,000 coordinates, each at a false-alarm rate of 1e-9."""
+    """With the device's noise and null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)): a chi-squared
+    test of the variance and a Kolmogorov-Smirnov test of the distribution on 5,000 coordinates, each at a false-alarm
+    rate of 1e-9."""
     width, step_size, noise_scale, l2 = 5_000, 2.0, 0.3, 0.05
     with opened((np.zeros((1, width), np.float32), np.zeros(1, np.int32)), device=device) as rows:
         there = rows.advance(
@@ -156,7 +158,7 @@ def test_without_data_the_law_is_the_stationary_one(steps: int, device: str) -> 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_iterates_stay_in_the_ball(device: str, random_rows: Rows) -> None:
-    """Strong noise ends on the ball's surface; inside the ball nothing is moved, not by a bit."""
+    """Strong noise ends on the ball's surface; inside the ball no bit is changed."""
     data = random_rows(700, 6)
     with opened(data, device=device) as rows:
         for seed in range(5):
@@ -181,8 +183,8 @@ def test_iterates_stay_in_the_ball(device: str, random_rows: Rows) -> None:
 @pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf, 1e200])
 @pytest.mark.parametrize("after", [0, 5])
 def test_a_step_that_is_not_finite_is_refused(poison: float, after: int, device: str, random_rows: Rows) -> None:
-    """One step whose noise, or whose norm, is not finite stops the run, also among steps that are taken at once. The
-    error quotes no number, the buffers are overwritten, and the rows are as good as before."""
+    """A step whose noise or norm is not finite stops the run, even within a batch of steps. The error quotes no number,
+    the buffers are overwritten, and the rows can still be used."""
     data = random_rows(700, 6)
     here = torch.ones(1, 6, dtype=torch.float64)
     noise = Replayed(1, poison=poison, after=after)
@@ -206,7 +208,7 @@ def test_progress_is_told_in_growing_chunks(random_rows: Rows) -> None:
 
 
 def test_progress_is_told_often_when_steps_are_slow(random_rows: Rows) -> None:
-    """If a step takes a tenth of a second, progress is told at least every half second."""
+    """Progress is reported at least every half second if a step takes a tenth of a second."""
 
     class Slow(Replayed):
         def fill(self, out: torch.Tensor) -> None:
@@ -227,7 +229,7 @@ def test_progress_is_told_often_when_steps_are_slow(random_rows: Rows) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_progress_stops_the_steps_by_raising(device: str, random_rows: Rows) -> None:
-    """An error out of `on_progress` ends the run at once and is passed on; no iterate or noise stays behind."""
+    """An exception from `on_progress` ends the run at once and is passed on; no iterate or noise is left."""
 
     def stop(steps_done: int) -> None:
         told.append(steps_done)
@@ -265,7 +267,7 @@ def test_nothing_stays_in_a_buffer(num_classes: int, device: str, random_rows: R
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_rows_are_overwritten_when_they_are_closed(device: str, random_rows: Rows) -> None:
-    """On leaving the context the copy of the rows is zero, and the caller's rows are as they were."""
+    """On leaving the context the copy of the rows is zero, and the caller's rows are unchanged."""
     features, labels = random_rows(700, 6)
     before = features.copy()
     with opened((features, labels), device=device) as rows:
@@ -277,7 +279,7 @@ def test_rows_are_overwritten_when_they_are_closed(device: str, random_rows: Row
 
 
 def test_rows_are_read_from_a_file_that_cannot_be_written(tmp_path: Any, random_rows: Rows) -> None:
-    """Rows of a read-only memory map, more than one upload holds, arrive bit for bit."""
+    """Rows of a read-only memory map, more than one upload holds, are copied bit for bit."""
     features = np.tile(random_rows(1000, 32)[0], (700, 1))
     labels = np.zeros(len(features), np.int32)
     features.tofile(tmp_path / "features")
@@ -287,7 +289,7 @@ def test_rows_are_read_from_a_file_that_cannot_be_written(tmp_path: Any, random_
 
 
 def test_products_are_in_full_precision_whatever_the_process_asks() -> None:
-    """Reduced precision that the process has asked of torch is off within a pass, and back afterwards."""
+    """Reduced precision that the process has set in torch is disabled within a pass, and restored afterwards."""
     torch.set_float32_matmul_precision("medium")
     try:
         with full_precision():
@@ -303,18 +305,18 @@ def test_the_cpu_can_be_chosen() -> None:
 
 
 def test_auto_is_the_first_gpu_or_else_the_cpu() -> None:
-    """The setting auto means the first GPU where torch sees one, and the CPU elsewhere."""
+    """The setting auto means the first GPU that torch sees, or else the CPU."""
     assert choose("auto") == torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 
 
 def test_a_gpu_that_is_not_there_is_refused() -> None:
-    """A GPU beyond those that torch sees is an error that says how many there are and what to do."""
+    """A GPU beyond those that torch sees raises an error with their number and advice."""
     with pytest.raises(ValueError, match=r"device='cuda:999' to be one of the \d+ GPUs that torch sees.*choose auto"):
         choose("cuda:999")
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:-1", "cuda:0x1", "CPU", "", "cuda:0 ", "cuda:٣", "cuda\n"])
 def test_a_setting_that_names_no_device_is_refused(device: str) -> None:
-    """Anything but auto, cpu, cuda and cuda:i is an error that names them."""
+    """Any setting but auto, cpu, cuda and cuda:i raises an error that names them."""
     with pytest.raises(ValueError, match="to be auto, cpu or cuda:i"):
         choose(device)

@@ -1,4 +1,4 @@
-"""What only a GPU can show. `test_device.py` runs the same engine on both devices."""
+"""Tests that need a GPU. `test_device.py` runs the same engine on both devices."""
 
 import copy
 import subprocess
@@ -41,7 +41,7 @@ class Replayed:
 
 @pytest.mark.parametrize("num_classes", [2, 3])
 def test_captured_steps_are_the_eager_ones(num_classes: int, random_rows: Rows) -> None:
-    """Steps replayed from a graph give the same bits as steps taken one by one, also those left over."""
+    """Steps replayed from a graph give the same bits as single steps, including the remaining ones."""
     features, labels = random_rows(5000, 33, num_classes)
     here = torch.zeros(1 if num_classes == 2 else num_classes, 33, dtype=torch.float64)
     ends = []
@@ -56,7 +56,7 @@ def test_captured_steps_are_the_eager_ones(num_classes: int, random_rows: Rows) 
 
 
 def test_same_noise_gives_the_same_bits_twice(random_rows: Rows) -> None:
-    """Nothing in a run depends on the order in which the GPU's programs happen to finish."""
+    """No result of a run depends on the order in which the GPU's programs finish."""
     features, labels = random_rows(5000, 33)
     start = State(parameters=torch.zeros(1, 33, dtype=torch.float64), steps_done=0)
     with DeviceRows(features, labels, num_classes=2, device=choose("cuda")) as rows:
@@ -76,7 +76,7 @@ def test_two_classes_take_the_fused_pass(random_rows: Rows) -> None:
 
 
 def test_without_a_compiler_the_rows_are_read_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Triton finds no C compiler, two classes take the slower pass instead of failing."""
+    """If Triton finds no C compiler, two classes use the slower pass instead of failing."""
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     labels = torch.zeros(4, dtype=torch.int32, device="cuda")
@@ -84,7 +84,7 @@ def test_without_a_compiler_the_rows_are_read_by_blocks(monkeypatch: pytest.Monk
 
 
 def test_memory_is_given_back(random_rows: Rows) -> None:
-    """When the rows are closed, no memory of the GPU is held that was not held before."""
+    """Closing the rows releases all GPU memory that they took."""
     features, labels = random_rows(5000, 33)
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
@@ -97,20 +97,20 @@ def test_memory_is_given_back(random_rows: Rows) -> None:
 
 
 def test_rows_without_room_are_refused() -> None:
-    """Rows that the GPU has no room for are an error that says what to do, not torch's."""
+    """Rows that do not fit on the GPU raise an error with advice, and not torch's."""
     there = np.broadcast_to(np.float32(0), (2**32, 4096))
     with pytest.raises(MemoryError, match="choose a device with more free memory"):
         DeviceRows(there, np.zeros(1, np.int32), num_classes=2, device=choose("cuda"))
 
 
 def test_source_cannot_be_copied() -> None:
-    """A source on a GPU is not copied either."""
+    """A noise source on a GPU cannot be copied either."""
     with pytest.raises(TypeError, match="cannot be copied or pickled"):
         copy.deepcopy(DeviceNoise(choose("cuda")))
 
 
 def test_benchmark_runs() -> None:
-    """The benchmark runs at a small size and says what fraction of the copy bandwidth the step reaches."""
+    """The benchmark runs at a small size and reports the fraction of the copy bandwidth that the step reaches."""
     command = [sys.executable, "-m", "benchmarks.gpu", "--rows", "200000", "--width", "64", "--dry"]
     answered = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "of the copy" in answered.stdout

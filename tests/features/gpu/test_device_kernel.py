@@ -26,7 +26,7 @@ def random_data(num_rows: int, width: int, device: str) -> tuple[torch.Tensor, t
 
 
 def error_of_the_kernel(num_rows: int, width: int, *, device: str, programs: int) -> float:
-    """How far the kernel's gradient is from the formula's in float64, per row and in norm."""
+    """Return the distance between the kernel's gradient and the formula's in float64, in norm and per row."""
     from worker.features.gpu.passes import Fused
 
     rows, labels, weights = random_data(num_rows, width, device)
@@ -41,7 +41,7 @@ def error_of_the_kernel(num_rows: int, width: int, *, device: str, programs: int
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton comes with torch's CUDA builds")
 def test_interpreted_kernel_computes_the_formula(request: Any) -> None:
     """The kernel, interpreted on the CPU, gives the gradient of the formula to 1e-7 per row, at any number of rows,
-    also with rows narrower than a power of two and programs that have no rows."""
+    including rows narrower than a power of two and programs without rows."""
     answered = subprocess.run(
         [sys.executable, "-c", INTERPRETED],
         cwd=request.config.rootpath,

@@ -27,7 +27,7 @@ BLOCK_OF_ZEROS = """
 
 
 def state_of(key: bytes, counter_and_nonce: bytes) -> torch.Tensor:
-    """The state of RFC 8439, section 2.3, as one column."""
+    """Return the state of RFC 8439, section 2.3, as one column."""
     words = np.frombuffer(np.array(CONSTANTS, "<u4").tobytes() + key + counter_and_nonce, "<i4")
     return torch.from_numpy(words.copy()).view(16, 1)
 
@@ -84,7 +84,8 @@ def test_numbers_do_not_depend_on_how_many_are_made_at_once(monkeypatch: pytest.
 
 
 def test_counter_runs_beyond_32_bits() -> None:
-    """Block 2^32 + 5 has the counter words 5 and 1, low half first: nothing repeats after 2^32 blocks."""
+    """Block 2^32 + 5 has the counter words 5 and 1, low half first, so the keystream does not repeat after 2^32
+    blocks."""
     source = with_key(KEY)
     source._next_block = 2**32 + 5
     expected = state_of(KEY, bytes.fromhex("05000000 01000000 0000000000000000"))
@@ -114,7 +115,7 @@ def test_a_counter_that_is_used_up_is_refused() -> None:
 
 @pytest.mark.slow
 def test_numbers_follow_the_standard_normal_law() -> None:
-    """A million numbers pass the Kolmogorov-Smirnov test at a false-alarm rate of 1e-9."""
+    """A million numbers pass a Kolmogorov-Smirnov test at a false-alarm rate of 1e-9."""
     assert stats.kstest(normal(DeviceNoise(CPU), SIZE).numpy(), "norm").pvalue > FALSE_ALARM
 
 
@@ -152,7 +153,7 @@ def test_extreme_words_give_finite_numbers(word: int, sign: int) -> None:
 
 
 def test_two_sources_never_agree() -> None:
-    """Of a hundred sources no two start with the same number, and no source repeats itself."""
+    """A hundred sources start with different numbers, and no source repeats itself."""
     sources = [DeviceNoise(CPU) for _ in range(100)]
     numbers = torch.cat([normal(source, 1) for source in sources] + [normal(source, 1) for source in sources])
     assert len(set(numbers.tolist())) == 200
@@ -214,7 +215,7 @@ def test_repr_does_not_reveal_the_key() -> None:
 
 @pytest.mark.gpu
 def test_a_gpu_makes_the_numbers_that_a_cpu_makes() -> None:
-    """With the same key the keystream of a GPU is that of the CPU bit for bit, and the numbers are within rounding."""
+    """A GPU's keystream equals the CPU's bit for bit for the same key, and its numbers agree within rounding."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", lambda size: KEY[:size])
         there, here = DeviceNoise(torch.device("cuda")), DeviceNoise(CPU)

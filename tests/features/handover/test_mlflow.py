@@ -1,4 +1,4 @@
-"""A real MLflow store (SQLite and a folder) that follows a real gateway: it has what Lethe serves, and nothing else."""
+"""A real MLflow store (SQLite and a folder) that follows a real gateway: it contains exactly what Lethe serves."""
 
 import http.server
 import json
@@ -36,7 +36,7 @@ ALIAS = "models:/churn@certified"
 
 @pytest.fixture(scope="module")
 def mlflow_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A store with MLflow's tables, to be copied."""
+    """Return a store with MLflow's tables, to be copied."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DO_NOT_TRACK", "true")
         patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -48,7 +48,7 @@ def mlflow_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 class Store:
-    """An MLflow server's state: its database, and the folder with all artifacts."""
+    """The state of an MLflow server: its database, and the folder with all artifacts."""
 
     def __init__(self, uri: str, artifacts: str | None) -> None:
         from mlflow import MlflowClient
@@ -76,7 +76,7 @@ class Store:
         return str(logged.model_id)
 
     def versions(self) -> dict[str, str]:
-        """Lethe's number of each registered version."""
+        """Return Lethe's number of each registered version."""
         return {str(v.version): v.tags["lethe.version"] for v in self.client.search_model_versions("name = 'churn'")}
 
 
@@ -112,7 +112,8 @@ def test_the_registry_follows_what_lethe_serves(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
     """The first version is loaded by its alias and predicts as the gateway does; after a person is forgotten the alias
-    is at the version without them, with its certificate; of the one before nothing is left, on disk either."""
+    points to the version without them, with its certificate, and nothing is left of the previous one, on disk
+    either."""
     first = follow(client, store, model_id)
     assert (first.lethe_version, first.certificate_ids, first.destroyed) == (1, (), ())
     old = weights_in(tmp_path / "artifacts")
@@ -151,7 +152,7 @@ def test_the_registry_follows_what_lethe_serves(
 def test_following_again_changes_nothing(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """Weights are fetched once per version and deleted once, however often the registry is brought up to date."""
+    """Weights are fetched once per version and deleted once, however often the registry is synchronized."""
     first = follow(client, store, model_id)
     assert follow(client, store, model_id) == first
     forget(client, work, "p1")
@@ -165,8 +166,8 @@ def test_following_again_changes_nothing(
 def test_a_certificate_that_does_not_verify_moves_nothing(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """With other keys than the issuer's the alias is at nothing, and the retired version is gone nevertheless; with the
-    issuer's it is at the new version."""
+    """If the keys are not the issuer's, the alias is removed and the retired version is deleted nevertheless; with the
+    issuer's keys the alias points to the new version."""
     follow(client, store, model_id)
     forget(client, work, "p1")
     stranger = {"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}
@@ -181,7 +182,7 @@ def test_a_certificate_that_does_not_verify_moves_nothing(
 def test_what_may_not_be_served_has_no_alias(
     client: Client, store: Store, installation: Installation, model_id: str, work: Work
 ) -> None:
-    """While a request is overdue the alias is at nothing; when the person is forgotten it is at the version without
+    """While a request is overdue the alias is removed; when the person is forgotten it points to the version without
     them."""
     follow(client, store, model_id)
     request = client.deletion_requests.create(subject_id="p1")
@@ -199,7 +200,7 @@ def test_what_may_not_be_served_has_no_alias(
 def test_copies_of_an_interrupted_call_are_found(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """Weights that were stored and never registered are deleted with the version that they are of."""
+    """Weights that were stored and never registered are deleted with their version."""
     first = follow(client, store, model_id)
     store.client.delete_model_version("churn", first.version)
     assert len(weights_in(tmp_path / "artifacts")) == 1
@@ -210,7 +211,7 @@ def test_copies_of_an_interrupted_call_are_found(
 
 
 def test_a_name_is_of_one_model(client: Client, store: Store, model_id: str, work: Work) -> None:
-    """A registered model that is not of this model is left alone."""
+    """A registered model that belongs to another model is left unchanged."""
     store.client.create_registered_model("taken")
     with pytest.raises(NameTaken):
         register(client, model_id, name="taken", tracking_uri=store.uri)
@@ -225,7 +226,7 @@ def test_a_name_is_of_one_model(client: Client, store: Store, model_id: str, wor
 def test_records_by_column_name_are_predicted(
     client: Client, store: Store, settings: Settings, work: Work, tmp_path: Path
 ) -> None:
-    """A model of a dataset with a schema takes data frames and objects, and says what the gateway says."""
+    """A model of a dataset with a schema accepts data frames and objects, and predicts as the gateway does."""
     import pandas
 
     table, columns = tmp_path / "t.csv", {"age": {"kind": "numeric", "min": 0, "max": 100}}
@@ -245,7 +246,8 @@ def test_records_by_column_name_are_predicted(
 def test_a_tangent_model_travels_with_its_network(
     client: Client, store: Store, work: Work, people: Path, tmp_path: Path
 ) -> None:
-    """A model of a network's weights is loaded with the network beside them, and its labels are those of its scores."""
+    """A model of a network's weights is loaded with the network stored next to them, and its labels follow from its
+    scores."""
     import torch
 
     with np.load(people) as arrays:
@@ -269,8 +271,8 @@ def test_a_tangent_model_travels_with_its_network(
 
 
 def test_a_model_of_features_travels_with_its_network(client: Client, store: Store, work: Work, tmp_path: Path) -> None:
-    """A model of a network's features says what the gateway says, whatever the length of its batches, with the network
-    beside its weights; beside another network it is not loaded."""
+    """A registered model of a network's features predicts what the gateway does, for any length of its batches, with
+    the network stored next to its weights; with another network it is not loaded."""
     (tmp_path / "small.onnx").write_bytes(nets.linear())
     (tmp_path / "people.npz").write_bytes(npz(features=nets.WIDTH, classes=3))
     network = client.networks.upload(tmp_path / "small.onnx", licence="CC0-1.0", provenance="Drawn numbers.")
@@ -340,8 +342,8 @@ def keeping(mlflow_once: Path, tmp_path: Path) -> Iterator[Store]:
 def test_a_store_that_keeps_weights_is_named_until_it_does_not(
     client: Client, keeping: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """The retired version is in the registry no more, but its weights are, also those of a logged model: each call says
-    so, the run has a tag, and Lethe knows the copy as replaced, until somebody has deleted them by hand."""
+    """If the store keeps the weights of a retired version, also those of a logged model, each call reports it, the run
+    has a tag, and Lethe lists the copy as replaced until it is deleted by hand."""
     follow(client, keeping, model_id)
     logged = keeping.log_again("churn", tmp_path / "again")
     forget(client, work, "p1")
@@ -367,7 +369,7 @@ def test_a_store_that_keeps_weights_is_named_until_it_does_not(
 
 @pytest.fixture
 def proxied(mlflow_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """MLflow's own server, which alone has access to its artifacts (`mlflow-artifacts:`)."""
+    """Start MLflow's own server, which alone has access to its artifacts (`mlflow-artifacts:`)."""
     from werkzeug.serving import make_server
 
     shutil.copyfile(mlflow_once, tmp_path / "mlflow.db")
@@ -386,8 +388,8 @@ def proxied(mlflow_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_logged_models_behind_a_proxy_are_searched(
     client: Client, proxied: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """Behind MLflow's proxy of artifacts, the weights of a retired version are deleted with their run and from each
-    folder of a logged model that has them, registered or deleted; one with other weights stays. Lethe has the copy as
+    """Behind MLflow's artifact proxy, the weights of a retired version are deleted with their run and from each folder
+    of a logged model that has them, registered or deleted; a folder with other weights stays. Lethe lists the copy as
     destroyed."""
     follow(client, proxied, model_id)
     assert proxied.client.get_experiment_by_name("lethe").artifact_location.startswith("mlflow-artifacts:")

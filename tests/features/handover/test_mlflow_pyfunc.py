@@ -1,4 +1,4 @@
-"""What travels inside a registered model encodes and predicts as the gateway does."""
+"""The code inside a registered model encodes and predicts as the gateway does."""
 
 import math
 from functools import partial
@@ -32,7 +32,7 @@ SCHEMA: dict[str, Any] = {
 CLASSES = ["low", "mid", "high"]
 OF_CLASSES: dict[str, Any] = {"objective": "logistic_regression", "classes": CLASSES, "target": None}
 FIRST = {"columns": SCHEMA["columns"]}
-"""As of a dataset from before there were two editions."""
+"""Schema of a dataset from before there were two editions."""
 WIDTH = 1 + 2 + 4 + 5 + 1
 PARAMETERS = np.random.default_rng(0).normal(size=(3, WIDTH))
 VALUES = st.one_of(
@@ -82,13 +82,13 @@ def found(document: dict[str, Any], records: Any) -> list[dict[str, float]] | No
     ),
 )
 def test_records_are_read_as_the_gateway_reads_them(document: dict[str, Any], records: list[dict[str, Any]]) -> None:
-    """Whatever is sent, the same records are refused, and the others get the same probabilities, by either edition."""
+    """Either edition refuses the same records as the gateway and returns the same probabilities for the others."""
     assert found(document, records) == expected(document, records)
 
 
 @pytest.mark.parametrize("document", [SCHEMA, FIRST])
 def test_what_tools_write_is_read_as_the_gateway_reads_it(document: dict[str, Any]) -> None:
-    """Whole numbers that became floats, and numbers that are missing, mean the same in both places."""
+    """Whole numbers that became floats, and missing numbers, mean the same as at the gateway."""
     for home in (None, "x", "007", 7, 1.0, "1.0", "1e0", 1, -2.5, "-2.5", "-2.50"):
         for work in (7, 7.0, "7", "7.0", "007", "a"):
             records = [{"age": 5, "hours": None, "work": work, "home": home}]
@@ -96,14 +96,15 @@ def test_what_tools_write_is_read_as_the_gateway_reads_it(document: dict[str, An
 
 
 def test_an_edition_that_is_unknown_is_refused() -> None:
-    """A model by later rules is not predicted with these."""
+    """A model of an unknown edition is refused, rather than predicted by older rules."""
     with pytest.raises(Problem, match="encoding: expected 2"):
         linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA | {"encoding": 3})
 
 
 @given(st.lists(st.lists(st.floats(), min_size=3, max_size=3), min_size=1, max_size=3))
 def test_vectors_are_read_as_the_gateway_reads_them(vectors: list[list[float]]) -> None:
-    """Without a schema: finite vectors of the right width get the same probabilities, all others are refused."""
+    """Without a schema, finite vectors of the right width get the gateway's probabilities, and all others are
+    refused."""
     parameters = np.array([[0.5, -1.0, 2.0, 0.25]])
     model = linear(parameters, **OF_CLASSES | {"classes": ["0", "1"]}, schema=None)
     if not all(math.isfinite(number) for vector in vectors for number in vector):
@@ -117,7 +118,7 @@ def test_vectors_are_read_as_the_gateway_reads_them(vectors: list[list[float]]) 
 
 @given(st.lists(st.floats(-50, 50), min_size=3, max_size=3))
 def test_values_of_a_target_are_those_of_the_gateway(vector: list[float]) -> None:
-    """A model of a target answers with values in its units, and none outside of its range."""
+    """A model of a numeric target returns values in its units, none of them outside its range."""
     parameters, target = np.array([[0.5, -1.0, 2.0, 0.25]]), TargetColumn(low=20.0, high=140.0)
     about = {"objective": "huber_regression", "classes": [], "target": {"min": 20.0, "max": 140.0}, "schema": None}
     expected = target.values(scores(parameters, encode_vectors([vector]))[:, 0]).tolist()
@@ -127,7 +128,7 @@ def test_values_of_a_target_are_those_of_the_gateway(vector: list[float]) -> Non
 
 @given(st.lists(st.floats(-50, 50), min_size=3, max_size=3))
 def test_rates_of_counts_are_those_of_the_gateway(vector: list[float]) -> None:
-    """A model of counts answers with rates, above 0 and never above their bound."""
+    """A model of counts returns rates above 0 and at most their bound."""
     parameters, bound = np.array([[1.5, -3.0, 2.0, 0.25]]), {"min": 0.0, "max": 40.0}
     about = {"objective": "poisson_regression", "classes": [], "target": bound, "schema": None, "loss_width": 1.0}
     found = linear(parameters, **about).predict([vector])[0]["value"]
@@ -137,14 +138,14 @@ def test_rates_of_counts_are_those_of_the_gateway(vector: list[float]) -> None:
 
 
 def test_a_hinge_has_labels_without_probabilities() -> None:
-    """A score that is no logit is given out as no probability."""
+    """A model with hinge loss returns no probabilities, as its score is not a logit."""
     about = {"objective": "smoothed_hinge", "classes": ["no", "yes"], "target": None, "schema": None}
     found = linear(np.array([[1.0, 0.0]]), **about).predict([[2.0], [-2.0]])
     assert found == [{"label": "yes", "probabilities": None}, {"label": "no", "probabilities": None}]
 
 
 def test_labels_are_those_of_the_gateway() -> None:
-    """Of several labels each has a probability of its own, and those above 1/2 are given."""
+    """With several labels each has its own probability, and those above 1/2 are returned."""
     about = {"objective": "multilabel_logistic_regression", "classes": ["a", "b", "c"], "target": None, "schema": None}
     vectors = [[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]]
     chances = label_probabilities(PARAMETERS[:, :4], encode_vectors(vectors))
@@ -156,7 +157,7 @@ def test_labels_are_those_of_the_gateway() -> None:
 
 
 def test_a_refusal_names_the_place_and_quotes_nothing() -> None:
-    """What was sent is not in the error: it may be about a person."""
+    """The error names the place of a fault but does not quote the record, which may be about a person."""
     good = {"age": 5, "work": "a"}
     model = linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA)
     for records, place in (

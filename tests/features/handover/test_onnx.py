@@ -1,4 +1,4 @@
-"""Models as ONNX files: onnxruntime says what the gateway says, and the gateway knows that a copy left."""
+"""Models as ONNX files: onnxruntime predicts what the gateway does, and the gateway records the export."""
 
 import json
 import math
@@ -44,7 +44,7 @@ def run(model: Any, feeds: dict[str, Any]) -> Any:
 
 
 def fed(records: list[dict[str, Any]], columns: dict[str, Any] = COLUMNS) -> dict[str, Any]:
-    """The inputs of a file for records by column name."""
+    """Return the inputs of a file for records by column name."""
     feeds: dict[str, Any] = {}
     for name, column in columns.items():
         values = [record.get(name) for record in records]
@@ -77,7 +77,7 @@ def encoder() -> Any:
     )
 )
 def test_a_record_is_encoded_as_the_gateway_encodes_it(encoder: Any, record: dict[str, Any]) -> None:
-    """Whatever is sent, a record that the gateway would refuse becomes NaN, and any other the same row."""
+    """A record that the gateway would refuse becomes NaN, and any other is encoded to the same row."""
     record = {name: None if value != value else value for name, value in record.items()}
     try:
         expected = encode_records(SCHEMA, [record])
@@ -87,7 +87,7 @@ def test_a_record_is_encoded_as_the_gateway_encodes_it(encoder: Any, record: dic
 
 
 def test_what_cannot_be_written_is_named() -> None:
-    """Columns that operators of ONNX cannot encode, or that are called as an output is, are refused by their names."""
+    """Columns that ONNX cannot encode, columns with the name of an output, and random features are refused by name."""
     columns = {
         "born": {"kind": "datetime", "min": "1900-01-01", "max": "2020-01-01"},
         "note": {"kind": "text", "features": 64},
@@ -118,7 +118,8 @@ USED = {name: COLUMNS[name] for name in ("age", "bent", "home", "rate", "work")}
 
 
 def table(names: list[str]) -> str:
-    """A csv file of sixty records, with these labels, or with a target, or counts where the first name is one."""
+    """Return a csv file of sixty records with these labels, or with a target, or with counts if the first name is
+    one."""
     generator = np.random.default_rng(1)
     lines = [",".join([*USED, "y"])]
     for place in range(60):
@@ -130,8 +131,8 @@ def table(names: list[str]) -> str:
 
 
 def test_tables_are_predicted_as_the_gateway_predicts_them(client: Client, work: Work, tmp_path: Path) -> None:
-    """Columns in, and the gateway's probabilities, values or labels out; the metadata say which version it is, and the
-    gateway that it was handed out."""
+    """A file takes columns and returns the gateway's probabilities, values or labels; the metadata name its version,
+    and the gateway records the export."""
     models = {}
     for kind, (objective, learned) in LEARNED.items():
         (tmp_path / "t.csv").write_text(table(["0", "2", "10"] if "counts" in learned else learned.get("values", [])))
@@ -165,9 +166,9 @@ def test_tables_are_predicted_as_the_gateway_predicts_them(client: Client, work:
 
 
 def test_a_network_and_its_head_are_one_file(client: Client, work: Work, tmp_path: Path) -> None:
-    """Of a frozen network the file has the input and the opset, and says by its digest and licence which it is; what is
-    no finite number becomes NaN. A model without a version, and one of a network's tangent, are no file, and nothing is
-    handed out."""
+    """An exported file of a frozen network contains its input and opset, identifies it by digest and licence, and
+    returns NaN for input that is not finite. A model without a version, or of a network's tangent, cannot be exported,
+    and no file is written."""
     (tmp_path / "small.onnx").write_bytes(nets.linear())
     (tmp_path / "people.npz").write_bytes(npz(features=nets.WIDTH, classes=nets.OUT))
     network = client.networks.upload(tmp_path / "small.onnx", licence="CC0-1.0", provenance="Drawn numbers.")

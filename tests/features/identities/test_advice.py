@@ -32,20 +32,21 @@ def test_addresses_are_warned_of_under_rules_that_regard_case(
 
 
 def test_uploads_by_a_kind_are_not_warned_of_addresses(upload: Upload, npz_of: Npz) -> None:
-    """Ids of the kind email have a normal form of their own; customer_id names the tenant's rule like no kind."""
+    """An upload of ids of the kind email is not warned of, as they have their own normal form; customer_id uses the
+    tenant's rule as if no kind was given."""
     content = npz_of(subject=_MAILS + [f"q{row}@example.org" for row in range(9)])
     assert _warnings(upload(content, subject_kind="email")) == []
     assert _warnings(upload(content, subject_kind="customer_id")) == [ADDRESSES]
 
 
 def test_few_addresses_are_not_warned_of(upload: Upload, npz_of: Npz) -> None:
-    """Addresses among other ids are nothing to warn of, and neither are names with an @ that no mail reaches."""
+    """A few addresses among other ids cause no warning, and neither do names with an @ that are not addresses."""
     assert _warnings(upload(npz_of(subject=_MAILS[:10] + [f"p{row}" for row in range(10)]))) == []
     assert _warnings(upload(npz_of(subject=[f"@p{row}" for row in range(20)]))) == []
 
 
 def test_rounded_numbers_are_warned_of(upload: Upload, npz_of: Npz) -> None:
-    """Long numbers that mostly end in zeros after the 15th digit are warned of, and others are not."""
+    """Long numbers that mostly end in zeros after the 15th digit cause a warning, and others do not."""
     rounded = [f"{486_000_000_000_000 + row}000" for row in range(20)]
     assert _warnings(upload(npz_of(subject=rounded))) == [ROUNDED]
     assert _warnings(upload(npz_of(subject=[f"{486_000_000_000_000_000 + row}" for row in range(20)]))) == []

@@ -1,4 +1,4 @@
-"""The components of an identity map: laws, against a reference that walks the graph."""
+"""The components of an identity map, compared with a reference that walks the graph."""
 
 import random
 from collections import defaultdict, deque
@@ -26,7 +26,7 @@ LINKS = st.lists(
 
 
 def walked(links: Iterable[Link]) -> set[frozenset[str]]:
-    """The connected components of links, by a walk from every identifier."""
+    """Return the connected components of links, by a walk from every identifier."""
     neighbours: dict[str, set[str]] = defaultdict(set)
     for link in links:
         for ref, _ in link:
@@ -53,7 +53,7 @@ def test_components_are_those_of_the_graph(links: list[Link]) -> None:
 
 @given(LINKS, LINKS)
 def test_components_with_a_map_are_those_of_all_links(before: list[Link], links: list[Link]) -> None:
-    """A map of earlier links joins the people that the links of both loads join."""
+    """A map of earlier links joins people like the links of both loads together."""
     people = {ref: f"per_{n}" for n, component in enumerate(walked(before)) for ref in component}
     members: dict[str, set[str]] = defaultdict(set)
     for ref, person in people.items():
@@ -67,7 +67,7 @@ def test_components_with_a_map_are_those_of_all_links(before: list[Link], links:
 
 
 def stored(installation: Installation) -> set[frozenset[str]]:
-    """The identifiers of each person of the stored map."""
+    """Return the identifiers of each person of the stored map."""
     people: dict[str, set[str]] = defaultdict(set)
     with installation.database.reading() as session:
         for ref, person in session.execute(sa.select(Identity.subject_ref, Identity.person)):
@@ -82,7 +82,7 @@ def load(installation: Installation, by: Actor, links: Sequence[Link], *, confir
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_order_and_the_division_of_loads_do_not_matter(installation: Installation, by: Actor, seed: int) -> None:
-    """Links loaded one at a time, in any order and twice, make the map of all links."""
+    """Links loaded one at a time, in any order and twice, make the same map as all links together."""
     chance = random.Random(seed)
     links = [[(f"sub_{chance.randrange(40)}", "device") for _ in range(2)] for _ in range(30)]
     expected = walked(links)
@@ -102,7 +102,7 @@ def _load_and_die(installation: Installation, by: Actor, links: Sequence[Link]) 
 
 
 def test_a_load_that_is_killed_leaves_nothing(installation: Installation, by: Actor) -> None:
-    """A load is one transaction: what ends it before the commit leaves the map as it was, and the load can be
+    """A load is one transaction: an interruption before the commit leaves the map unchanged, and the load can be
     repeated."""
     load(installation, by, [[("sub_1", "customer_id"), ("sub_2", "email")]])
     before = stored(installation)
@@ -128,7 +128,7 @@ def test_a_load_that_is_killed_leaves_nothing(installation: Installation, by: Ac
 def test_a_join_is_refused_however_it_is_divided(
     installation: Installation, by: Actor, loads: list[list[tuple[str, str]]], is_refused: bool
 ) -> None:
-    """Two customer numbers, and two people of the map, stay apart until their join is confirmed, in whatever order
+    """Two customer numbers, and two people of the map, stay separate until their join is confirmed, in whatever order
     their links come."""
     kinds = {"c": "customer_id", "e": "email", "p": "phone"}
     batches = [[[(f"sub_{name}", kinds[name[0]]) for name in link] for link in links] for links in loads]
@@ -144,14 +144,14 @@ def test_a_join_is_refused_however_it_is_divided(
 
 @pytest.fixture
 def other(installation: Installation, by: Actor) -> Actor:
-    """Another tenant."""
+    """Create another tenant."""
     with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="other", policy=Policy(), admin_key="other")
     return Actor(tenant_id=tenant.id, name="other")
 
 
 def test_maps_of_tenants_are_apart(installation: Installation, by: Actor, other: Actor) -> None:
-    """A tenant's load sees nobody of another tenant."""
+    """A tenant's load sees no person of another tenant."""
     load(installation, by, [[("sub_1", "customer_id"), ("sub_2", "email")]])
     load(installation, other, [[("sub_3", "customer_id"), ("sub_4", "email")]])
     for actor in (by, other):

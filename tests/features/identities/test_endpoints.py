@@ -1,4 +1,4 @@
-"""Endpoints of identity maps, called from outside the gateway, beside a real worker."""
+"""Endpoints of identity maps, called from outside the gateway, with a real worker."""
 
 import datetime
 import hashlib
@@ -26,13 +26,13 @@ MAIL, PHONE = "Ada@Example.org", "+49 30 901820"
 
 
 def link(*identifiers: tuple[str, str]) -> dict[str, Any]:
-    """A link of identifiers, each by kind and text."""
+    """Return a link of identifiers, each by kind and text."""
     return {"identifiers": [{"kind": kind, "id": text} for kind, text in identifiers]}
 
 
 @pytest.fixture
 def load(gateway: TestClient) -> Callable[..., httpx.Response]:
-    """POST links to the map, whatever comes of it."""
+    """POST links to the map and return the response."""
 
     def send(*links: dict[str, Any], headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:
         answer: httpx.Response = gateway.post("/v1/identities", json={"links": list(links)} | more, headers=headers)
@@ -48,8 +48,8 @@ OF_P1 = link(("customer_id", "p1"), ("email", MAIL), ("phone", PHONE))
 def test_a_request_by_email_erases_the_rows_of_the_customer_number(
     gateway: TestClient, live: dict[str, Any], load: Load, forget: Make, get: Get, work: Work
 ) -> None:
-    """The certificate of a request by e-mail is about the rows of the customer number, verifies, and the answer names
-    the kinds that led there."""
+    """The certificate of a request by e-mail covers the rows of the customer number and verifies, and the answer names
+    the kinds that led to them."""
     assert load(OF_P1).json() == {
         "num_links": 1,
         "num_new": 3,
@@ -97,7 +97,7 @@ def test_every_spelling_of_an_identifier_leads_to_the_person(
 def test_a_hash_of_an_email_leads_to_the_person(
     gateway: TestClient, live: dict[str, Any], load: Load, get: Get, work: Work
 ) -> None:
-    """Lists of hashes and links of hashes hold the SHA-256 of the normal form."""
+    """A request or a link may give the SHA-256 of an identifier's normal form instead of the identifier."""
     hashed = hashlib.sha256(b"Ada@example.org").hexdigest()
     loaded = load({"identifiers": [{"id": "p1"}, {"kind": "email", "sha256": hashed}]})
     assert loaded.json()["num_new"] == 2
@@ -109,7 +109,7 @@ def test_a_hash_of_an_email_leads_to_the_person(
 def test_identifiers_of_different_kinds_are_different_people(
     gateway: TestClient, live: dict[str, Any], forget: Make, load: Load, work: Work
 ) -> None:
-    """A device that is called like a customer is not this customer."""
+    """A device with the same text as a customer number is a different person."""
     load(link(("device", "p2"), ("customer_id", "p3")))
     forget("p2", kind="device")
     work()
@@ -120,7 +120,8 @@ def test_identifiers_of_different_kinds_are_different_people(
 def test_an_identifier_that_leads_nowhere_is_unknown_and_not_absent(
     installation: Installation, live: dict[str, Any], load: Load, forget: Make, get: Get, work: Work
 ) -> None:
-    """Such a request is in review with its clock running, survives every job, and goes on when a map leads from it."""
+    """A request whose identifier leads nowhere is in review with its clock running, survives every job, and continues
+    when a map resolves it."""
     request = forget(MAIL, kind="email")
     assert (request["status"], request["identity_unknown"], request["outcome"]) == ("in_review", True, None)
     assert request["clock"]["state"] == "on_time"
@@ -149,7 +150,7 @@ def test_review_for_another_reason_outlasts_the_unknown_identity(
 def test_an_officer_settles_an_unknown_identity(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """Approval covers the named identifier alone, and the audit log records who settled that."""
+    """Approval covers only the named identifier, and the audit log records who settled it."""
     request = forget(MAIL, kind="email")
     approved = gateway.post(f"/v1/deletion-requests/{request['id']}/approve").json()
     assert (approved["status"], approved["outcome"], approved["identity_unknown"]) == (
@@ -164,7 +165,7 @@ def test_an_officer_settles_an_unknown_identity(
 def test_a_dataset_keyed_by_email_is_reached_by_email_and_through_the_map(
     gateway: TestClient, upload: Callable[..., httpx.Response], npz_of: Callable[..., bytes], load: Load, forget: Make
 ) -> None:
-    """Rows that are named by e-mail are found under it, by customer number through a map, and not by text alone."""
+    """Rows keyed by e-mail are found by it, and by customer number through a map, but not by plain text."""
     content = npz_of(subject=[f"p{row}@Example.org" for row in range(20)])
     answer = upload(content, subject_kind="email")
     assert answer.status_code == 201, answer.text
@@ -190,7 +191,7 @@ def test_a_person_who_was_forgotten_is_refused_under_every_identifier(
     refused: Refused,
     work: Work,
 ) -> None:
-    """Suppressions hold for identifiers that the map led to, in datasets keyed by any kind."""
+    """A forgotten person is suppressed under every identifier of the map, in datasets keyed by any kind."""
     load(OF_P1)
     forget("p1")
     work()
@@ -201,8 +202,8 @@ def test_a_person_who_was_forgotten_is_refused_under_every_identifier(
 def test_the_map_forgets_a_person_last(
     installation: Installation, live: dict[str, Any], load: Load, forget: Make, get: Get, work: Work
 ) -> None:
-    """The links of a person stay until all of their requests have ended, go then, and no later load brings them back:
-    its new identifiers are suppressed too."""
+    """The links of a person stay until all of their requests have ended and are then deleted, and no later load
+    restores them: its new identifiers are suppressed too."""
     load(OF_P1, link(("customer_id", "p2"), ("email", "b@example.org")))
     request = forget(MAIL, kind="email")
     jobs.drop_forgotten(installation)
@@ -222,8 +223,8 @@ def test_the_map_forgets_a_person_last(
 def test_an_identifier_that_was_linked_after_the_request_is_suppressed_when_the_map_forgets(
     installation: Installation, live: dict[str, Any], load: Load, forget: Make, get: Get, work: Work
 ) -> None:
-    """A link that is loaded while a request is open adds nothing to the request, and is not forgotten either: before
-    the person leaves the map, every identifier is suppressed."""
+    """A link that is loaded while a request is open does not extend the request, but before the person leaves the map,
+    every identifier is suppressed."""
     load(OF_P1)
     request = forget("p1")
     load(link(("email", MAIL), ("device", "new")))
@@ -242,8 +243,8 @@ def test_a_map_that_joins_two_people_is_refused_until_an_admin_confirms(
     key_with: Callable[..., dict[str, str]],
     refused: Refused,
 ) -> None:
-    """Two customer numbers at one address are two people: nothing of the call is loaded, links are named to those who
-    may know, and confirmation needs an admin."""
+    """Two customer numbers at one address count as two people: nothing of the call is loaded, links are named only to
+    callers who may know, and confirmation needs an admin."""
     family = [link(("customer_id", f"p{row}"), ("email", "family@example.org")) for row in (1, 2)]
     problem = load(OF_P1, *family).json()
     assert problem["code"] == "people_joined"
@@ -260,7 +261,7 @@ def test_a_map_that_joins_two_people_is_refused_until_an_admin_confirms(
 
 
 def test_a_wrong_link_is_deleted_by_an_admin(gateway: TestClient, live: dict[str, Any], load: Load, get: Get) -> None:
-    """All identifiers of the person go, and no row."""
+    """An admin can delete all identifiers of a person, which erases no row."""
     load(OF_P1)
     answer = gateway.post("/v1/identities:forget", json={"subject_id": PHONE, "kind": "phone"})
     assert answer.json() == {"num_identifiers": 3}
@@ -282,8 +283,8 @@ def test_a_wrong_link_is_deleted_by_an_admin(gateway: TestClient, live: dict[str
 def test_identifiers_that_are_none_of_their_kind_are_refused_without_being_quoted(
     gateway: TestClient, load: Load, get: Get, refused: Refused, named: str, text: str
 ) -> None:
-    """Malformed phone numbers and e-mail addresses, invisible identifiers and unknown kinds are a 422, and nothing is
-    loaded."""
+    """Malformed phone numbers and e-mail addresses, invisible identifiers and unknown kinds return 422 without being
+    quoted, and nothing is loaded."""
     answer = load(OF_P1, link(("customer_id", "p2"), (named, text)))
     refused(answer, 422, "input_invalid")
     if len(text) > 1:
@@ -292,7 +293,8 @@ def test_identifiers_that_are_none_of_their_kind_are_refused_without_being_quote
 
 
 def test_kinds_of_a_tenant_and_its_region(gateway: TestClient, load: Load, get: Get, refused: Refused) -> None:
-    """A kind of the tenant is compared as text; with a region, numbers are read as they are dialled there."""
+    """A kind defined by the tenant is compared as text; with a region, phone numbers are read as they are dialled
+    there."""
     define = "/v1/identities:define-kind"
     assert gateway.post(define, json={"name": "loyalty"}).json()["name"] == "loyalty"
     assert gateway.post(define, json={"name": "phone", "region": "DE"}).json()["region"] == "DE"
@@ -306,7 +308,7 @@ def test_kinds_of_a_tenant_and_its_region(gateway: TestClient, load: Load, get: 
 
 def test_scopes(gateway: TestClient, load: Load, key_with: Callable[..., dict[str, str]], refused: Refused) -> None:
     """Loading needs models:write, counts accounting:read, and kinds and deletion admin; counts of a load are hidden
-    from those who may not know."""
+    from callers who may not know."""
     app = key_with(Scope.REQUESTS_WRITE, Scope.REQUESTS_READ)
     refused(load(OF_P1, headers=app), 403, "scope_missing")
     refused(gateway.get("/v1/identities", headers=app), 403, "scope_missing")
@@ -319,7 +321,7 @@ def test_scopes(gateway: TestClient, load: Load, key_with: Callable[..., dict[st
 
 
 def seen(answer: Any) -> Any:
-    """An answer without what every request has of its own."""
+    """Return an answer without the fields that differ between requests."""
     own = {"id", "subject_ref", "created_at", "submitted_at", "due_at", "deadline", "at", "days_left", "completed_at"}
     if isinstance(answer, dict):
         return {name: seen(value) for name, value in answer.items() if name not in own}
@@ -336,8 +338,8 @@ def test_an_app_cannot_tell_a_known_identifier_from_an_unknown_one(
     work: Work,
     get: Get,
 ) -> None:
-    """Answers, events, lists by status and by customer number, and suppressions are the same for an e-mail that the map
-    has and one that it has not, before and after the report time; officers see which is which."""
+    """Answers, events, lists by status and by customer number, and suppressions are the same for an e-mail in the map
+    and one that is not, before and after the report time; officers see the difference."""
     policy(report_seconds=86_400)
     load(OF_P1)
     app = key_with(Scope.REQUESTS_WRITE, Scope.REQUESTS_READ)
@@ -395,7 +397,7 @@ def test_an_app_request_of_unknown_identity_goes_on_when_a_map_leads_from_it(
     work: Work,
     get: Get,
 ) -> None:
-    """The rows are erased, and the app sees no event of it."""
+    """When a map resolves an app's request of unknown identity the rows are erased, and the app sees no event of it."""
     policy(report_seconds=86_400)
     app = key_with(Scope.REQUESTS_WRITE, Scope.REQUESTS_READ)
     made = gateway.post("/v1/deletion-requests", json={"subject_id": MAIL, "kind": "email"}, headers=app).json()
@@ -420,7 +422,7 @@ def test_discreet_readers_do_not_see_which_identifiers_were_linked(
     key_with: Callable[..., dict[str, str]],
     get: Get,
 ) -> None:
-    """A key that reads all requests of the tenant finds none by a linked identifier, and no suppression of it."""
+    """A key that reads all requests of the tenant finds neither a request nor a suppression by a linked identifier."""
     load(OF_P1)
     forget(MAIL, kind="email")
     reader = key_with(Scope.REQUESTS_READ)
@@ -438,7 +440,7 @@ def test_no_identifier_is_stored_in_clear(
     get: Get,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Neither the files of the installation nor the logs have an identifier of the map, in any spelling."""
+    """No identifier of the map is in the files or logs of the installation, in any spelling."""
     clear = ["zebulon.quixley@example.org", "+4930901877", "customer-zq-8842", "f47ac10b-58cc-4372-a567-0e02b2c3d479"]
     load(link(*zip(("email", "phone", "customer_id", "device"), clear, strict=True)))
     load(link(("email", clear[0]), ("customer_id", "another-zq-1")))

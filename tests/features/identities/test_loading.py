@@ -1,4 +1,4 @@
-"""Loading an identity map by the SDK and the command line: CSV files and SQL statements."""
+"""Loading an identity map by the SDK and the command line, from CSV files and SQL statements."""
 
 import sqlite3
 from pathlib import Path
@@ -16,7 +16,7 @@ CSV = "customer_id,email,phone\n4711,ada@example.org,+49 30 901820\n4712,,+49 30
 
 @pytest.fixture
 def database(tmp_path: Path) -> str:
-    """The URL of a database of customers."""
+    """Return the URL of a database of customers."""
     path = tmp_path / "customers.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE customers (id TEXT, mail TEXT)")
@@ -47,7 +47,7 @@ def test_a_csv_file_is_loaded_and_loaded_again(client: Client, tmp_path: Path) -
 def test_faults_name_lines_of_the_file(
     client: Client, tmp_path: Path, content: str, error: type[Exception], place: str
 ) -> None:
-    """A fault names the line and no identifier, and nothing is loaded."""
+    """A fault names the line but no identifier, and nothing is loaded."""
     path = tmp_path / "map.csv"
     path.write_text(content)
     with pytest.raises(error) as raised:
@@ -58,7 +58,7 @@ def test_faults_name_lines_of_the_file(
 
 
 def test_a_statement_is_read_and_cannot_write(database: str) -> None:
-    """Columns name kinds; a statement that writes fails without being quoted, and leaves the database as it was."""
+    """Columns name kinds; a statement that writes fails without being quoted, and leaves the database unchanged."""
     rows = list(sql_rows(database, "SELECT id AS customer_id, mail AS email FROM customers ORDER BY id"))
     assert rows[1] == {"customer_id": "c1", "email": "p1@example.org"}
     for statement in ("DELETE FROM customers", "SELECT nothing FROM nowhere"):
@@ -72,7 +72,7 @@ def test_a_statement_is_read_and_cannot_write(database: str) -> None:
 
 
 def test_columns_may_hold_hashes() -> None:
-    """A column that ends in _sha256 holds hashes of its kind; empty cells are left out."""
+    """A column whose name ends in _sha256 contains hashes of its kind; empty cells are skipped."""
     assert identifiers_of({"email_sha256": "a" * 64, "customer_id": 7, "phone": None, "device": " "}) == [
         {"kind": "email", "sha256": "a" * 64},
         {"kind": "customer_id", "id": "7"},

@@ -1,4 +1,4 @@
-"""The identity map on pages: counts by kind, and the kinds that led somewhere on the page of a case."""
+"""The identity map on pages: counts by kind, and on the page of a case the kinds that led to rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ LINKS = [{"identifiers": [{"id": "p1"}, {"kind": "email", "id": "ada@example.org
 
 
 def test_counts_by_kind(gateway: TestClient, officer: Browser, forget: Make, live: dict[str, Any]) -> None:
-    """The page counts identifiers by kind and requests of unknown identity, and names nobody."""
+    """The page counts identifiers by kind and requests of unknown identity, and names no person."""
     assert gateway.post("/v1/identities", json={"links": LINKS}).status_code == 200
     forget("stranger@example.org", kind="email")
     page = officer.get("/admin/identities").text
@@ -25,7 +25,8 @@ def test_counts_by_kind(gateway: TestClient, officer: Browser, forget: Make, liv
 def test_a_case_shows_which_kinds_it_covers(
     gateway: TestClient, officer: Browser, forget: Make, live: dict[str, Any]
 ) -> None:
-    """The case of a request by e-mail shows the customer id; that of an unknown identity what to do, and approval."""
+    """The case of a request by e-mail shows the customer id; that of an unknown identity shows advice, and offers
+    approval."""
     gateway.post("/v1/identities", json={"links": LINKS})
     known = officer.get(f"/admin/requests/{forget('ada@example.org', kind='email')['id']}").text
     assert "Kinds of identifiers that the request covers" in known

@@ -34,7 +34,7 @@ def counted(installation: Installation) -> Iterator[list[str]]:
 def test_a_look_up_has_the_same_statements_for_everybody(
     installation: Installation, by: Actor, person: str, number: int
 ) -> None:
-    """One request and fifty, of somebody with many identifiers and of nobody, are resolved by two statements."""
+    """One request or fifty, for a person with many identifiers or an unknown one, are resolved by two statements."""
     links = [[("sub_1", "customer_id"), *((f"sub_e{n}", "email") for n in range(30))]]
     with installation.database.writing(by=by) as session:
         service.load(session, links, confirm_joins=False, may_know=True)

@@ -15,7 +15,8 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_where_a_model_stands(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """The account tells what is left of everybody now; a forgetting adds a release and influence that was not there."""
+    """The account shows the version, releases and residual influence; forgetting adds a release and an influence that
+    was 0 before."""
     before = get(f"/accounting/models/{live['id']}")
     assert (before["version"], before["releases"], before["influence"]) == (1, 1, 0)
     assert before["noise_variance"] > 0
@@ -32,7 +33,7 @@ def test_where_a_model_stands(live: dict[str, Any], forget: Make, get: Get, work
 
 
 def test_the_next_request_takes_what_the_account_says(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """The announced and previewed steps for one record are the steps that run."""
+    """The announced and previewed steps for one record equal the steps that run."""
     announced = get(f"/accounting/models/{live['id']}")["next_request"]
     forget("p1")
     work()
@@ -43,7 +44,7 @@ def test_the_next_request_takes_what_the_account_says(live: dict[str, Any], forg
 def test_there_is_no_account_before_the_first_version(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, refused: Refused
 ) -> None:
-    """A model that is still learning has an empty ledger and no account; an unknown one is a 404."""
+    """A model that is still learning has an empty ledger and no account; an unknown one returns 404."""
     model = new_model(new_dataset()["id"])
     refused(gateway.get(f"/v1/accounting/models/{model['id']}"), 409, "model_not_live")
     refused(gateway.post("/v1/accounting/preview", json={"model_id": model["id"]}), 409, "model_not_live")
@@ -56,7 +57,8 @@ def test_there_is_no_account_before_the_first_version(
 def test_the_releases_that_are_left(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make
 ) -> None:
-    """How many versions still fit an adaptive budget: more for a larger one, one fewer for each that is published."""
+    """The account counts the versions that still fit an adaptive budget: more for a larger budget, one fewer after each
+    publication."""
     path = f"/accounting/models/{live['id']}"
 
     def left(epsilon: float | None = None) -> dict[str, Any]:
@@ -88,14 +90,14 @@ def test_the_releases_that_are_left(
     "query", ["adaptive_epsilon=0", "adaptive_epsilon=inf", "adaptive_delta=1", "adaptive_delta=x"]
 )
 def test_a_malformed_budget_is_refused(gateway: TestClient, live: dict[str, Any], query: str, refused: Refused) -> None:
-    """A budget that lies outside the mathematics is a 422."""
+    """A budget outside the mathematical domain returns 422."""
     refused(gateway.get(f"/v1/accounting/models/{live['id']}?{query}"), 422, "input_invalid")
 
 
 @each("epsilon", [5e-324, 1.0, 1e300])
 @each("delta", [5e-324, 0.5, 1 - 2**-53])
 def test_a_budget_of_extremes(gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float) -> None:
-    """The most extreme budgets there are are answered, with a number or with none."""
+    """The most extreme valid budgets are answered, with a number or with null."""
     query = {"adaptive_epsilon": epsilon, "adaptive_delta": delta}
     answer = gateway.get(f"/v1/accounting/models/{live['id']}", params=query)
     assert answer.status_code == 200, answer.text
@@ -106,7 +108,8 @@ def test_a_budget_of_extremes(gateway: TestClient, live: dict[str, Any], epsilon
 def test_the_spent_budget_of_a_dataset(
     live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make, gateway: TestClient
 ) -> None:
-    """One record's budget counts every version of every model: the squares of their shares add up and only grow."""
+    """The budget of a dataset's record counts every version of every model: the squares of their shares add up and only
+    grow."""
     path = f"/accounting/datasets/{live['dataset_id']}"
     first = get(path)
     [model] = first["models"]
@@ -159,7 +162,7 @@ def test_requests_that_would_need_relearning(
 
 
 def test_an_unknown_dataset(gateway: TestClient, refused: Refused, new_dataset: Make, get: Get) -> None:
-    """An unknown dataset is a 404, and a dataset without models has spent nothing."""
+    """An unknown dataset returns 404, and a dataset without models has spent nothing."""
     refused(gateway.get("/v1/accounting/datasets/ds_0"), 404, "dataset_unknown")
     dataset = new_dataset()
     assert get(f"/accounting/datasets/{dataset['id']}") == {"dataset_id": dataset["id"], "used": None, "models": []}

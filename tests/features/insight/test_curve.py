@@ -1,4 +1,4 @@
-"""The curve of a real model, against its ledger and its certificates."""
+"""The curve of a real model, compared with its ledger and its certificates."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def epsilon(stated: list[dict[str, Any]], notion: str) -> float:
 
 @pytest.fixture
 def lived(gateway: Any, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """A model that learned, forgot, learned again and forgot two at once, beside another on the same data."""
+    """Create a model that learned, forgot, relearned and forgot two people at once, and another on the same data."""
     dataset = new_dataset(rows=60, rows_each=2)
     model = new_model(dataset["id"], noise_scale=0.05)
     new_model(dataset["id"], noise_scale=0.05)
@@ -43,7 +43,8 @@ def lived(gateway: Any, new_dataset: Make, new_model: Make, forget: Make, work: 
 
 
 def test_the_ends_are_what_was_posted(installation: Installation, lived: dict[str, Any]) -> None:
-    """Every run's last point has the epsilons and the chain of its ledger entry, and it begins where the last ended."""
+    """Every run's last point has the epsilons and the chain of its ledger entry, and its first continues the previous
+    run."""
     with installation.database.reading() as session:
         segments, earlier = life(session, lived["id"])
         bodies = [json.loads(entry.body) for entry in repository.entries(session, model_id=lived["id"])]
@@ -66,7 +67,7 @@ def test_the_ends_are_what_was_posted(installation: Installation, lived: dict[st
 def test_the_ends_are_what_was_certified(
     installation: Installation, lived: dict[str, Any], get: Callable[[str], Any]
 ) -> None:
-    """`deletion` and `adaptive` of each batch are those that its certificates state, to the last digit."""
+    """`deletion` and `adaptive` of each batch equal those of its certificates to the last digit."""
     with installation.database.reading() as session:
         segments, _ = life(session, lived["id"])
     by_version: dict[int, Segment] = {segment.entry["version"]: segment for segment in segments}
@@ -85,7 +86,7 @@ def test_the_ends_are_what_was_certified(
 
 
 def test_a_page_at_a_time(installation: Installation, lived: dict[str, Any]) -> None:
-    """Pages, newest first, are the whole life, and each run's points are the same on whichever page it comes."""
+    """The pages, newest first, cover the whole life, and each run has the same points on whichever page it appears."""
     with installation.database.reading() as session:
         whole, _ = life(session, lived["id"])
         paged, before = [], None
@@ -98,7 +99,7 @@ def test_a_page_at_a_time(installation: Installation, lived: dict[str, Any]) -> 
 
 
 def test_what_people_who_stay_have_spent_only_grows(installation: Installation, lived: dict[str, Any]) -> None:
-    """`adaptive` of one record still there never falls, from run to run, through relearning too."""
+    """`adaptive` of one record that is still there never falls, from run to run, even through relearning."""
     with installation.database.reading() as session:
         segments, _ = life(session, lived["id"])
     spent = [point.epsilon.adaptive for segment in segments[::-1] for point in segment.points]
@@ -108,7 +109,7 @@ def test_what_people_who_stay_have_spent_only_grows(installation: Installation, 
 def test_weights_that_were_handed_out_are_counted(
     installation: Installation, gateway: Any, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """Each version says how often its weights went out."""
+    """Each version has the number of its exports."""
     model = new_model(new_dataset()["id"])
     work()
     for _ in range(2):

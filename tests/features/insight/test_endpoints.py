@@ -15,7 +15,8 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_a_life_in_a_curve(new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]) -> None:
-    """Erosion while learning, a jump at the deletion, recuperation after it, down to where the model stands."""
+    """A curve shows erosion while learning, a jump at the deletion and recuperation after it, down to the present
+    state."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     forget("p3")
@@ -64,14 +65,14 @@ def test_pages_of_a_curve(live: dict[str, Any], forget: Make, get: Get, work: Ca
 
 @pytest.mark.parametrize("query", ["points=1", "points=501", "limit=0", "cursor=x", "cursor=-1"])
 def test_a_malformed_curve_is_refused(gateway: TestClient, live: dict[str, Any], query: str, refused: Refused) -> None:
-    """One point is no curve, and a cursor comes from a page before."""
+    """A curve of one point is refused, and so is a cursor that no page returned."""
     refused(gateway.get(f"/v1/accounting/models/{live['id']}/trajectory?{query}"), 422, "input_invalid")
 
 
 def test_the_curve_of_nothing(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, refused: Refused
 ) -> None:
-    """A model that is still learning has an empty curve; an unknown one is a 404."""
+    """A model that is still learning has an empty curve; an unknown one returns 404."""
     model = new_model(new_dataset()["id"])
     assert get(f"/accounting/models/{model['id']}/trajectory")["items"] == []
     refused(gateway.get("/v1/accounting/models/mdl_0/trajectory"), 404, "model_unknown")
@@ -83,8 +84,8 @@ Work = Callable[[], int]
 def test_a_plan_says_what_a_model_then_costs(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """What a plan says of a setting is true of the model that is made with it; without evaluation data nothing is said
-    of accuracy, and no row is read."""
+    """A plan's numbers for a setting match the model that is made with it; without evaluation data the plan contains no
+    accuracy and reads no rows."""
     dataset = new_dataset(rows=400)["id"]
     plan = get(f"/accounting/datasets/{dataset}/plan?l2=0.05")
     assert [cost["epsilon"] for cost in plan["costs"]] == [0.25, 0.5, 1, 2, 4, 8]
@@ -102,8 +103,8 @@ def test_a_plan_says_what_a_model_then_costs(
 def test_a_plan_has_what_versions_reached(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, forget: Make
 ) -> None:
-    """Every version that was measured is in the plan, with its model's target and the passes that its run took; by
-    another metric, if that is asked for."""
+    """Every measured version is in the plan, with its model's target and the passes of its run, by the given metric if
+    there is one."""
     dataset = new_dataset(rows=200)["id"]
     other = npz(rows=60, first=500, seed=3)
     answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("p.npz", other)})
@@ -127,13 +128,14 @@ def test_a_plan_has_what_versions_reached(
 
 @pytest.mark.parametrize("asked", ["objective=least_squares", "loss_width=1"])
 def test_a_plan_of_what_cannot_be_learned(new_dataset: Make, gateway: TestClient, refused: Any, asked: str) -> None:
-    """An objective that the dataset does not have is refused as where a model is made."""
+    """An objective that does not fit the dataset is refused like on creation of a model."""
     dataset = new_dataset()["id"]
     refused(gateway.get(f"/v1/accounting/datasets/{dataset}/plan?{asked}"), 422, "precondition_failed")
 
 
 def test_a_preview_changes_nothing(gateway: TestClient, live: dict[str, Any], get: Get, work: Work) -> None:
-    """A preview tells what forgetting so many records would take; more records or a smaller target never take less."""
+    """A preview states the cost of forgetting so many records and changes nothing; more records or a smaller target
+    never cost less."""
     before = get(f"/accounting/models/{live['id']}")
 
     def steps(**asked: Any) -> int:
@@ -156,7 +158,7 @@ def test_a_preview_changes_nothing(gateway: TestClient, live: dict[str, Any], ge
 def test_a_preview_of_extremes(
     gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float, num_records: int
 ) -> None:
-    """A preview of the most extreme targets there are is answered, with numbers or with a refusal by name."""
+    """A preview of the most extreme valid targets is answered, with numbers or with a refusal by name."""
     asked = {"model_id": live["id"], "epsilon": epsilon, "delta": delta, "num_records": num_records}
     answer = gateway.post("/v1/accounting/preview", json=asked)
     assert answer.status_code == 200 or answer.json()["code"] == "precondition_failed", answer.text
@@ -166,12 +168,12 @@ def test_a_preview_of_extremes(
     "wrong", [{"num_records": 0}, {"num_records": 2**31}, {"epsilon": 0}, {"delta": 1}, {"delta": 0}, {"order": 2}]
 )
 def test_a_malformed_preview_is_refused(gateway: TestClient, wrong: dict[str, Any], refused: Refused) -> None:
-    """What lies outside the mathematics is a 422."""
+    """A preview with parameters outside the mathematical domain returns 422."""
     refused(gateway.post("/v1/accounting/preview", json={"model_id": "mdl_0"} | wrong), 422, "input_invalid")
 
 
 def test_a_preview_compares_the_options(gateway: TestClient, live: dict[str, Any]) -> None:
-    """A preview says what else could be done, the plan among it, what is cheapest per request first."""
+    """A preview lists the other options, including the plan, the cheapest per request first."""
     answer = gateway.post("/v1/accounting/preview", json={"model_id": live["id"], "expected_requests": 3}).json()
     options = {option["kind"]: option for option in answer["options"]}
     assert options.keys() == {"unlearn", "batch", "relearn"}
@@ -189,7 +191,7 @@ def test_a_preview_compares_the_options(gateway: TestClient, live: dict[str, Any
 
 @pytest.mark.parametrize("expected_requests", [0, 101, 1.5, "x"])
 def test_a_preview_expects_a_sensible_number(gateway: TestClient, refused: Refused, expected_requests: Any) -> None:
-    """The comparison is of one to a hundred further requests."""
+    """The comparison is for one to a hundred further requests."""
     asked = {"model_id": "mdl_0", "expected_requests": expected_requests}
     refused(gateway.post("/v1/accounting/preview", json=asked), 422, "input_invalid")
 
@@ -213,7 +215,8 @@ def epsilon_of(previewed: dict[str, Any]) -> float:
 
 
 def test_a_preview_the_other_way_round(ask: Make, live: dict[str, Any]) -> None:
-    """So many steps reach what they are needed for: as many as planned the target, one fewer not, more always less."""
+    """A preview by steps matches the one by target: the planned number of steps reaches the target, one fewer does not,
+    and epsilon falls with every further step."""
     planned = ask(num_records=2)
     assert planned["kind"] == "unlearn"
     target = live["target"]["epsilon"]
@@ -226,7 +229,7 @@ def test_a_preview_the_other_way_round(ask: Make, live: dict[str, Any]) -> None:
 
 
 def test_a_preview_in_batches(ask: Make, live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """A schedule's steps are those of the runs that happen, batch by batch, and all at once is one of them."""
+    """A schedule's steps equal those of the actual runs, batch by batch, and one run for all is one of the options."""
     at_once = ask(num_records=3)
     assert at_once["schedule"]["steps"] == at_once["schedule"]["longest"] == at_once["steps"]
     assert (at_once["schedule"]["runs"], at_once["schedule"]["batch"]) == (1, 3)
@@ -245,14 +248,14 @@ def test_a_preview_in_batches(ask: Make, live: dict[str, Any], forget: Make, get
 
 
 def test_a_preview_in_too_many_batches(gateway: TestClient, live: dict[str, Any], refused: Refused) -> None:
-    """A schedule has a hundred runs at most."""
+    """A schedule has at most a hundred runs."""
     asked = {"model_id": live["id"], "num_records": 101, "batch": 1}
     problem = refused(gateway.post("/v1/accounting/preview", json=asked), 422, "input_invalid")
     assert problem["errors"][0]["path"] == "batch"
 
 
 def test_a_preview_takes_as_long_as_runs_took(ask: Make) -> None:
-    """Seconds are those of the model's own runs, by their length."""
+    """Seconds are estimated from the number of steps and the pace of the model's own runs."""
     previewed = ask(num_records=2, batch=1)
     pace = previewed["pace"]
     assert pace["runs"] == 1
@@ -265,8 +268,8 @@ def test_a_preview_takes_as_long_as_runs_took(ask: Make) -> None:
 def test_what_a_request_in_review_would_erase(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Rows, the version that goes out, steps as the planner has them, passes, measured seconds, and that it waits for a
-    decision; a request of somebody unknown erases nothing."""
+    """The preview of a request in review has its rows, the version to be replaced, the planner's steps, passes,
+    measured seconds, and that it awaits a decision; a request about an unknown person erases nothing."""
     dataset = new_dataset()["id"]
     model = new_model(dataset)
     work()
@@ -294,8 +297,8 @@ def test_what_a_request_in_review_would_erase(
 def test_why_an_accepted_request_waits(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """One that waits for a batch says how many wait, for how many, and until when; once a run took it, the preview is
-    over."""
+    """The preview of a request that waits for a batch shows how many wait, the size of the batch, and the latest start;
+    it is empty once a run took the request."""
     new_model(new_dataset()["id"], batching={"max_requests": 2, "max_wait_seconds": 3600})
     work()
     first = forget("p1")

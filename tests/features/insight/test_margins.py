@@ -22,7 +22,8 @@ from tests.lethe.proof.mnist_mechanism import MNIST, TARGET, converged
     before=st.integers(0, 20),
 )
 def test_the_largest_batch_fits_and_one_more_does_not(steps, epsilon, log_noise, before):
-    """The batch reaches the target in the steps it was asked for, one record more does not, and none has no answer."""
+    """The largest batch reaches the target in the given steps, one record more does not, and an unreachable target has
+    no answer."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     chain = accountant.advance(chain, Run(steps=1, records=before))
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
@@ -45,7 +46,7 @@ def test_the_largest_batch_fits_and_one_more_does_not(steps, epsilon, log_noise,
 
 @pytest.mark.parametrize("steps", [1, 10, 40, 61])
 def test_the_largest_batch_by_brute_force(steps):
-    """Counting up from nothing finds the same batch."""
+    """Counting up from zero finds the same batch."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     fits = [
         calibration.least_steps(chain, records=records, **TARGET, at_most=1000) <= steps for records in range(0, 250)
@@ -54,7 +55,7 @@ def test_the_largest_batch_by_brute_force(steps):
 
 
 def test_all_slots_may_be_the_largest_batch():
-    """With noise enough a single step forgets everybody, and nobody asks for more than there are."""
+    """If the noise is large enough, a single step forgets all records, and the count stops at their number."""
     assert margins.most_records(converged(l2=0.0119, noise_scale=1000.0), steps=1, **TARGET) == MNIST
 
 
@@ -68,7 +69,8 @@ def test_all_slots_may_be_the_largest_batch():
     published=st.lists(st.tuples(st.integers(1, 5000), st.integers(1, 10)), max_size=4, unique_by=lambda pair: pair[0]),
 )
 def test_the_releases_left_fit_and_one_more_does_not(records, steps, epsilon, published):
-    """What fits keeps the budget, one more version exceeds it, and the closed form agrees; nothing fits a spent one."""
+    """The releases left stay within the budget, one more exceeds it, and the closed form agrees; a spent budget raises
+    InfeasibleError."""
     mechanism = converged(l2=0.0119, noise_scale=0.3).mechanism
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     exposures = [Exposure(mechanism=mechanism, records=records, releases=tuple(sorted(published)))]
@@ -92,7 +94,7 @@ def test_the_releases_left_fit_and_one_more_does_not(records, steps, epsilon, pu
 
 
 def test_the_releases_left_by_brute_force():
-    """Publishing version after version until the budget is exceeded counts the same."""
+    """Publishing versions until the budget is exceeded gives the same count."""
     mechanism = converged(l2=0.0119, noise_scale=0.3).mechanism
     target = conversion.gdp_mu(epsilon=0.02, delta=1e-5)
     published = [5000]
@@ -113,7 +115,7 @@ def test_the_releases_left_by_brute_force():
 
 @given(records=st.integers(1, 100), steps=st.integers(0, 200), log_delta=st.floats(-20, -1))
 def test_epsilon_after_some_steps(records, steps, log_delta):
-    """Epsilon is that of the closed form, falls with every step and rises with every record."""
+    """Epsilon equals the closed form, falls with every step and rises with every record."""
     chain, delta = converged(l2=0.0119, noise_scale=0.03), math.exp(log_delta)
     c = chain.mechanism.contraction
     variance = chain.mechanism.step_variance / (1 - c**2)  # stationary: 5000 steps have run
@@ -125,7 +127,7 @@ def test_epsilon_after_some_steps(records, steps, log_delta):
 
 
 def test_epsilon_of_nothing_is_zero():
-    """Nothing deleted leaves nothing, with and without steps."""
+    """The epsilon of deleting no records is 0, with or without steps."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     assert [margins.least_epsilon(chain, records=0, steps=steps, delta=1e-5) for steps in (0, 1)] == [0, 0]
     for wrong in ({"records": -1, "steps": 1}, {"records": 1, "steps": -1}):

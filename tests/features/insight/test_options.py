@@ -11,7 +11,8 @@ from tests.app.unlearning.test_planner import DELTA, learned
 
 
 def test_the_options_are_compared() -> None:
-    """Unlearn now, wait for the batch, learn again: each with its steps, cheapest per request first, and why."""
+    """Unlearning now, waiting for the batch and relearning are listed with their steps and reasons, the cheapest per
+    request first."""
     chain = learned()
     found = costs.options(chain, records=1, epsilon=1.0, delta=DELTA, expected_requests=4)
     assert [option.kind for option in found] == ["batch", "unlearn", "relearn"]
@@ -31,7 +32,7 @@ def test_the_options_are_compared() -> None:
 
 
 def test_unlearning_is_no_option_where_relearning_is_cheaper() -> None:
-    """With noise far too small, what is left is to learn again: for everybody at once, or each time."""
+    """If the noise is far too small, the only options relearn: once for all requests, or each time."""
     chain = learned(noise_scale=1e-9)
     found = costs.options(chain, records=1, epsilon=0.01, delta=1e-9, expected_requests=9)
     requests = 10
@@ -44,7 +45,7 @@ def test_unlearning_is_no_option_where_relearning_is_cheaper() -> None:
 
 
 def test_the_options_where_a_step_is_enough() -> None:
-    """With much noise the least run forgets anybody, and waiting only saves runs."""
+    """If the noise is large, a single step forgets any person, and batching only saves runs."""
     found = {
         option.kind: option
         for option in costs.options(learned(noise_scale=1.0), records=1, epsilon=1.0, delta=DELTA, expected_requests=9)
@@ -60,7 +61,7 @@ def test_the_options_where_a_step_is_enough() -> None:
     expected=st.integers(1, 12),
 )
 def test_every_option_reaches_the_target(records: int, epsilon: float, noise_scale: float, expected: int) -> None:
-    """There is always an option, the plan is among them, all reach the target, and waiting is never dearer."""
+    """There is always an option, the plan is among them, all reach the target, and waiting never costs more."""
     chain = learned(noise_scale)
     found = costs.options(chain, records=records, epsilon=epsilon, delta=DELTA, expected_requests=expected)
     by_kind = {option.kind: option for option in found}
@@ -74,7 +75,7 @@ def test_every_option_reaches_the_target(records: int, epsilon: float, noise_sca
 
 @given(records=st.integers(1, 60), batch=st.integers(1, 60), noise_scale=st.floats(1e-3, 0.1))
 def test_a_schedule_is_its_plans_in_order(records: int, batch: int, noise_scale: float) -> None:
-    """Batch after batch, each by its own plan from where the last one ended; the last batch takes what is left."""
+    """A schedule plans batch after batch, each from where the last one ended; the last batch takes the rest."""
     chain = learned(noise_scale=noise_scale)
     found = costs.in_batches(chain, records=records, batch=batch, epsilon=1.0, delta=DELTA)
     plans = []

@@ -20,7 +20,7 @@ Work = Callable[[], int]
 
 @pytest.fixture
 def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Work) -> dict[str, Any]:
-    """A model that has learned and forgotten one person."""
+    """Return a model that has learned and forgotten one person."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     forget("p3")
@@ -33,8 +33,8 @@ def plots(page: str) -> list[dict[str, Any]]:
 
 
 def test_what_is_drawn(officer: Browser, forgotten: dict[str, Any], get: Get) -> None:
-    """Each run is as wide as another; marks are where a person was forgotten and where versions came out; the level is
-    the target; the numbers are those of the API, and what a logarithmic scale cannot show is a gap."""
+    """All runs have the same width; marks show deletions and versions; the level is the target; the numbers are the
+    API's, and values that a logarithmic scale cannot show are gaps."""
     page = officer.get(f"/admin/models/{forgotten['id']}/curve").text
     epsilons, influences = plots(page)
     assert epsilons["level"]["y"] == forgotten["target"]["epsilon"]
@@ -65,14 +65,14 @@ def test_every_step_as_wide(officer: Browser, forgotten: dict[str, Any]) -> None
 
 
 def test_nothing_new(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """A page that has drawn the live version already is told that there is no more; one that has not gets it."""
+    """A page that shows the live version already gets no update; one that does not gets it."""
     path = f"/admin/models/{forgotten['id']}/curve"
     assert officer.get(f"{path}?known=2").status_code == 204
     assert officer.get(f"{path}?known=1").status_code == 200
 
 
 def test_an_axis_that_is_none(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """An address that nobody links to is a designed 422."""
+    """An unknown axis in the address returns a designed 422."""
     assert officer.get(f"/admin/models/{forgotten['id']}/curve?axis=x").status_code == 422
     assert officer.get(f"/admin/models/{forgotten['id']}/curve?cursor=x").status_code == 422
 
@@ -81,7 +81,7 @@ def test_a_plan_is_drawn(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
     """The page of a model draws the passes of the API's plan by epsilon and the metric of its versions (that of its
-    quality gate, if it has one); that of a new model draws the former, at the l2 that is typed."""
+    quality gate, if it has one); that of a new model draws the passes, at the typed l2."""
     dataset = new_dataset(rows=200)["id"]
     [costs] = plots(officer.post("/admin/models/new/preview", dataset_id=dataset, l2="0.05").text)
     plan = get(f"/accounting/datasets/{dataset}/plan?l2=0.05")
@@ -110,7 +110,7 @@ def path(new_dataset: Make, new_model: Make, work: Work) -> str:
 
 
 def test_the_same_as_the_api_says(officer: Browser, gateway: TestClient, path: str) -> None:
-    """The answer has the steps and epsilon of the preview in its batches."""
+    """The answer has the steps and epsilon of the API's preview in its batches."""
     model_id = path.rpartition("/")[2]
     asked = {"model_id": model_id, "num_records": 12, "epsilon": 0.5, "batch": 5}
     preview = gateway.post("/v1/accounting/preview", json=asked).json()
@@ -122,7 +122,7 @@ def test_the_same_as_the_api_says(officer: Browser, gateway: TestClient, path: s
 
 
 def test_a_fragment_for_sliders(officer: Browser, path: str) -> None:
-    """Sliders get the answer alone; whoever sends the form without a script gets a page with the form in it."""
+    """Sliders get only the answer; a form sent without scripts gets a page with the form."""
     alone = officer.get(f"{path}/what-if?records=3&epsilon=1&batch=", **{"HX-Request": "true"}).text
     assert "<html" not in alone
     assert "<form" not in alone
@@ -143,7 +143,7 @@ def test_a_fragment_for_sliders(officer: Browser, path: str) -> None:
     ],
 )
 def test_what_cannot_be_asked(officer: Browser, path: str, query: str, why: str) -> None:
-    """Numbers out of range, and schedules too long to wait for, are refused and the page says why."""
+    """Numbers out of range, and schedules that would take too long, are refused with the reason on the page."""
     page = officer.get(f"{path}/what-if?{query}")
     assert page.status_code == 422
     assert why in page.text

@@ -29,7 +29,7 @@ def unlearned(run, *, largest=1, exposures=(), at_most=500, before=CHAIN):
 
 @given(steps=st.integers(1, 10**6), at_most=st.integers(2, 500))
 def test_thinning_keeps_the_ends(steps, at_most):
-    """A thinned run begins at 0, ends at its last step, rises, and has at most so many points."""
+    """A thinned run begins at 0, ends at its last step, rises, and has at most the given number of points."""
     found = thinned(steps, at_most=at_most)
     assert (found[0], found[-1]) == (0, steps)
     assert all(before < after for before, after in pairwise(found))
@@ -38,14 +38,14 @@ def test_thinning_keeps_the_ends(steps, at_most):
 
 
 def test_a_curve_has_two_ends():
-    """Fewer than two points are no curve."""
+    """A curve of fewer than two points is refused."""
     with pytest.raises(DomainError):
         thinned(5, at_most=1)
 
 
 @given(steps=st.integers(1, 3000), records=st.integers(1, 50), at_most=st.integers(2, 40))
 def test_the_end_is_what_is_certified(steps, records, at_most):
-    """The last point has the numbers of the ledger and of a certificate, to the last digit."""
+    """The last point equals the numbers of the ledger and of a certificate to the last digit."""
     run = Run(steps=steps, records=records)
     last = unlearned(run, largest=records, at_most=at_most)[-1]
     chain = accountant.advance(CHAIN, run)
@@ -67,7 +67,7 @@ def test_the_end_is_what_is_certified(steps, records, at_most):
 
 @given(records=st.integers(1, 50), at_most=st.integers(2, 300))
 def test_recuperation_only_falls(records, at_most):
-    """After a deletion what is left of it falls with every step, and what people still there have spent rises."""
+    """After a deletion its residual influence falls with every step, and what people still there have spent rises."""
     found = unlearned(Run(steps=600, records=records), largest=records, at_most=at_most)
     left = [point.epsilon.deletion for point in found]
     assert left == sorted(left, reverse=True)
@@ -78,7 +78,7 @@ def test_recuperation_only_falls(records, at_most):
 
 
 def test_erosion_only_rises():
-    """While a model learns, what deleting one record would leave grows from nothing to its closed form."""
+    """While a model learns, the influence of deleting one record grows from nothing to its closed form."""
     found = points(accountant.started(MECHANISM), LEARNED, largest=None, exposures=(), delta=DELTA, at_most=100)
     first, last = found[0], found[-1]
     assert (first.epsilon_of_one, first.epsilon.release, first.epsilon.adaptive, first.influence) == (0, 0, 0, 0)
@@ -93,7 +93,7 @@ def test_erosion_only_rises():
 
 
 def test_each_step_is_a_run_of_its_own():
-    """The point after step k is the end of the same run planned with k steps: its last step's rounding is counted."""
+    """The point after step k is the end of the same run planned with k steps, including its last step's rounding."""
     found = unlearned(Run(steps=30, records=2), largest=2)
     for point in found[1:]:
         alone = unlearned(Run(steps=point.step, records=2), largest=2)[-1]
@@ -101,7 +101,7 @@ def test_each_step_is_a_run_of_its_own():
 
 
 def test_a_deletion_begins_where_nothing_was_done():
-    """At step 0 what was deleted has all the influence that it had: what unlearning is for."""
+    """At step 0 a deleted record has all its influence, which unlearning must reduce."""
     first = unlearned(Run(steps=30, records=3), largest=3)[0]
     assert first.influence == 3 * CHAIN.presence
     without = margins.least_epsilon(CHAIN, records=3, steps=0, delta=DELTA)
@@ -110,7 +110,7 @@ def test_a_deletion_begins_where_nothing_was_done():
 
 
 def test_whoever_is_still_there_pays_for_every_version():
-    """`adaptive` composes what was published before with the run so far."""
+    """`adaptive` composes the earlier releases with the run so far."""
     before = Exposure(mechanism=MECHANISM, records=1, releases=((LEARNED.steps, 1),))
     found = unlearned(Run(steps=40, records=1), exposures=(before,))
     assert found[0].epsilon.adaptive == conversion.gdp_epsilon(mu=methods.adaptive_mu([before]), delta=DELTA)

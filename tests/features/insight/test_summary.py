@@ -1,4 +1,4 @@
-"""The summary of requests, against the same numbers counted one request at a time."""
+"""The summary of requests, compared with the same numbers counted one request at a time."""
 
 import datetime
 import math
@@ -24,13 +24,13 @@ from lethe.features.insight.contract import DAYS, WEEKS
 from tests.app.deletion.people import OFFICER
 
 AT = datetime.datetime(2026, 3, 25, 22, 30, tzinfo=datetime.UTC)
-"""Before a change of the clocks, and not the same day everywhere."""
+"""A time before a change of the clocks, at which the date differs between zones."""
 DAY, NOTHING = datetime.timedelta(days=1), datetime.timedelta(0)
 ZONES = ("UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns")
 
 
 def requests(rng: random.Random, *, number: int, tenant_id: str = DEFAULT_TENANT) -> Iterator[DeletionRequest]:
-    """Requests over half a year, many of them on the edges of days: of every status, some paused, some to be reported
+    """Create requests over half a year, many of them at the edges of days: of every status, some paused, some reported
     later or earlier than they are done."""
     for n in range(number):
         submitted = _near(rng, AT - rng.uniform(0, 180) * DAY)
@@ -60,7 +60,7 @@ def requests(rng: random.Random, *, number: int, tenant_id: str = DEFAULT_TENANT
 
 
 def _near(rng: random.Random, moment: datetime.datetime) -> datetime.datetime:
-    """The moment, or a midnight near it, or what is just before that."""
+    """Return the time, or a midnight near it, or the moment just before that."""
     if rng.random() < 0.5:
         return moment
     day = moment.astimezone(ZoneInfo("Europe/Berlin")).date()
@@ -70,7 +70,7 @@ def _near(rng: random.Random, moment: datetime.datetime) -> datetime.datetime:
 
 @pytest.fixture
 def stored(installation: Installation) -> Installation:
-    """An installation with requests of two tenants."""
+    """Create an installation with requests of two tenants."""
     with installation.database.writing() as session:
         session.add(Tenant(id="ten_other", name="other", policy={}, created_at=AT))
         session.flush()
@@ -81,8 +81,8 @@ def stored(installation: Installation) -> Installation:
 
 @pytest.mark.parametrize("discreet", [False, True])
 def test_numbers_are_those_of_the_requests(stored: Installation, discreet: bool) -> None:
-    """Days, weeks and clocks are counted as the requests are shown, on the calendar of each zone, and of one tenant
-    alone; each open request is counted once."""
+    """Days, weeks and clocks are counted as the requests are shown, on the calendar of each zone, and for one tenant
+    only; each open request is counted once."""
     view = View(discreet=discreet, at=AT)
     for zone in ZONES:
         with stored.database.reading(by=OFFICER) as session:
@@ -125,7 +125,7 @@ def _week(day: datetime.date) -> datetime.date:
 
 
 def _days(start: datetime.datetime, end: datetime.datetime) -> int:
-    """Whole days between whole seconds of moments that are known to the millisecond; somebody's clock may have been
+    """Return whole days between whole seconds of times that are known to the millisecond; a clock may have been
     ahead."""
     begun, ended = (math.floor(round(moment.timestamp(), 3)) for moment in (start, end))
     return int((ended - begun) / 86400)
@@ -133,7 +133,7 @@ def _days(start: datetime.datetime, end: datetime.datetime) -> int:
 
 @pytest.mark.parametrize("discreet", [False, True])
 def test_every_number_is_that_of_a_list(stored: Installation, discreet: bool) -> None:
-    """The filters that a number names find as many requests."""
+    """The filters that belong to a number find as many requests."""
     view, zone = View(discreet=discreet, at=AT), "Europe/Berlin"
     with stored.database.reading(by=OFFICER) as session:
         found = summary.of_requests(session, view=view, zone=zone)
@@ -153,7 +153,7 @@ def test_every_number_is_that_of_a_list(stored: Installation, discreet: bool) ->
 
 
 def test_an_app_learns_nothing_from_what_was_done(stored: Installation) -> None:
-    """To whoever may not learn what is held, the numbers are the same when everything has been done since."""
+    """The summary for a caller who may not learn what is held does not change when requests complete unreported."""
     view = View(discreet=True, at=AT)
     done = sa.update(DeletionRequest).where(DeletionRequest.status.in_(("accepted", "running")))
     with stored.database.reading(by=OFFICER) as session:
@@ -167,7 +167,7 @@ def test_an_app_learns_nothing_from_what_was_done(stored: Installation) -> None:
 
 
 def test_a_key_that_sees_its_own_counts_its_own(stored: Installation) -> None:
-    """A caller who sees only the requests that it made counts those."""
+    """A caller who sees only its own requests counts only those."""
     app = Actor(tenant_id=DEFAULT_TENANT, name="app", maker="line_1")
     with stored.database.writing() as session:
         some = sa.update(DeletionRequest).where(DeletionRequest.id.in_([f"dr_{DEFAULT_TENANT}_{n}" for n in range(60)]))
@@ -178,7 +178,7 @@ def test_a_key_that_sees_its_own_counts_its_own(stored: Installation) -> None:
 
 
 def test_of_nothing_there_is_no_median(installation: Installation) -> None:
-    """Where no request was completed, nothing is said of how long it took."""
+    """The summary has no completion times if no request was completed."""
     with installation.database.reading(by=OFFICER) as session:
         found = summary.of_requests(session, view=View(discreet=False, at=AT), zone="UTC")
     assert (found.completed, found.days_of(50), found.days_of(90)) == (0, None, None)

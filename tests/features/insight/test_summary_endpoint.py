@@ -1,4 +1,4 @@
-"""`:summary`: what is due, and how long requests took."""
+"""`:summary`: due requests, and the duration of completed ones."""
 
 import datetime
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def test_a_summary_counts_requests_by_deadline(gateway: TestClient, forget: Make
 def test_a_summary_is_discreet(
     gateway: TestClient, live: dict[str, Any], forget: Make, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """Who may not learn whether anything is held is told of no completion before its report."""
+    """The summary for a caller who may not learn what is held shows no completion before it is reported."""
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     for person in ("p1", "stranger"):
         gateway.post("/v1/deletion-requests", json={"subject_id": person}, headers=app).raise_for_status()

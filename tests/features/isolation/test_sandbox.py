@@ -1,4 +1,4 @@
-"""The sandbox of a process that reads a foreign file: what code in it cannot do, whoever started it."""
+"""The sandbox of a process that reads a foreign file: what code in it cannot do."""
 
 import json
 import os
@@ -120,8 +120,8 @@ def run(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_code_in_the_sandbox_can_do_nothing_of_this(tmp_path: Path) -> None:
-    """Code behind the walls can neither reach a file that everybody may write, nor another process, nor leave anything
-    behind: each attempt is refused by the kernel, and files and processes are as before."""
+    """Code in the sandbox can neither reach a world-writable file nor another process, nor leave anything behind: the
+    kernel refuses each attempt, and files and processes are unchanged."""
     tmp_path.chmod(0o777)
     names = ("database", "tombstones", "key")
     for name in names:
@@ -140,7 +140,7 @@ def test_code_in_the_sandbox_can_do_nothing_of_this(tmp_path: Path) -> None:
 
 
 def test_landlock_forbids_files_by_itself(tmp_path: Path) -> None:
-    """On a kernel with Landlock a process that no filter holds yet can open, make and remove no file."""
+    """Landlock alone, before the call filter is installed, keeps a process from opening, creating or removing files."""
     (tmp_path / "key").write_text("key")
     program = """
 import ctypes, os, sys
@@ -165,7 +165,8 @@ for attempt in (lambda: open(key), lambda: os.unlink(key), lambda: os.mkdir(key 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
 def test_root_is_root_no_more() -> None:
-    """A process of root is in the sandbox the user and the group nobody, in no other group, without capabilities."""
+    """A process of root becomes the user and the group nobody in the sandbox, with no other group and no
+    capabilities."""
     program = """
 import os
 from pathlib import Path
@@ -194,7 +195,8 @@ print(os.getresuid(), os.getresgid(), os.getgroups(), *capabilities)
     ],
 )
 def test_what_cannot_be_sandboxed_does_not_go_on(before: str, why: str) -> None:
-    """Where a thread would stay outside, the processor has no list of calls, or root stays root, `enter` raises."""
+    """`enter` raises if a thread would stay outside the sandbox, the processor has no list of calls, or root would stay
+    root."""
     program = f"""
 {before}
 from lethe.features.isolation import sandbox
@@ -208,7 +210,7 @@ print("went on")
 
 
 def test_processor_time_ends(tmp_path: Path) -> None:
-    """A process that computes for longer than it may is ended by the kernel."""
+    """A process that computes for longer than permitted is ended by the kernel."""
     program = (
         "from lethe.features.isolation import sandbox; sandbox.enter(memory_bytes=2**33, cpu_seconds=1)\nwhile 1: 0"
     )

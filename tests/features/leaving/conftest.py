@@ -1,4 +1,4 @@
-"""Fixtures of the SDK: a client beside a gateway."""
+"""Fixtures of the SDK: a client of a gateway."""
 
 from tests.lethe.conftest import client, worker
 

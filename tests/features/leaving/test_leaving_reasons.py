@@ -27,7 +27,7 @@ def sent(gateway: TestClient, answer: str = "cost", odds: Any = 3, **more: Any) 
 
 
 def everything(installation: Installation) -> dict[str, list[Any]]:
-    """Every line of every table but what says when keys were used."""
+    """Return every row of every table, except the times at which keys were used."""
     with installation.database.reading() as session:
         return {
             table.name: [tuple(row) for row in session.execute(sa.select(table))]
@@ -37,7 +37,8 @@ def everything(installation: Installation) -> dict[str, list[Any]]:
 
 
 def test_answers_are_counted_and_estimated(gateway: TestClient, get: Get) -> None:
-    """What was sent comes back as counts, shares, standard errors and intervals, for each odds that clients used."""
+    """Answers are returned as counts, shares, standard errors and intervals, separately for each odds that clients
+    used."""
     assert get("/leaving-reasons")["surveys"] == []
     for answer, times in zip(REASONS, (4, 2, 9, 1, 2), strict=True):
         for _ in range(times):
@@ -62,7 +63,7 @@ def test_answers_are_counted_and_estimated(gateway: TestClient, get: Get) -> Non
 
 
 def test_nothing_else_is_kept(gateway: TestClient, installation: Installation) -> None:
-    """An answer changes one counter and no other line of any table, with or without an Idempotency-Key."""
+    """An answer changes one counter and no other row of any table, with or without an Idempotency-Key."""
     assert sent(gateway).status_code == 200
     before = everything(installation)
     assert sent(gateway, headers={"Idempotency-Key": "somebody"}).status_code == 200
@@ -73,7 +74,7 @@ def test_nothing_else_is_kept(gateway: TestClient, installation: Installation) -
 
 
 def test_a_week_is_told_and_asked_for(gateway: TestClient, get: Get) -> None:
-    """The answer names the Monday of its week, by which estimates are cut."""
+    """The response has the Monday of its week, and `since` and `until` select estimates by it."""
     week = sent(gateway).json()["week"]
     assert get(f"/leaving-reasons?since={week}")["surveys"][0]["num_answers"] == 1
     assert get(f"/leaving-reasons?until={week}")["surveys"] == []
@@ -95,7 +96,7 @@ def test_a_week_is_told_and_asked_for(gateway: TestClient, get: Get) -> None:
     ],
 )
 def test_what_is_no_answer(gateway: TestClient, get: Get, refused: Refused, body: dict[str, Any]) -> None:
-    """Free text, odds that hide all or nothing, and whatever would name somebody are refused and not counted."""
+    """Free text, odds that hide all or nothing, and fields that would identify a person are refused and not counted."""
     problem = refused(gateway.post(PLACE, json=body), 422, "input_invalid")
     assert "because" not in str(problem)
     assert get("/leaving-reasons")["surveys"] == []
@@ -103,12 +104,12 @@ def test_what_is_no_answer(gateway: TestClient, get: Get, refused: Refused, body
 
 @pytest.mark.parametrize("query", ["since=0", "since=yesterday", "until=2026-13-01", "until=2026-11-16T10:00:00Z"])
 def test_what_is_no_day(gateway: TestClient, refused: Refused, query: str) -> None:
-    """Weeks are chosen by days, written out."""
+    """A range of weeks must be given by valid dates."""
     refused(gateway.get(f"{PLACE}?{query}"), 422, "input_invalid")
 
 
 def test_who_may(gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Refused) -> None:
-    """The key that makes requests may send answers; the one that reads requests may read estimates."""
+    """A key that makes requests may send answers; one that reads requests may read estimates."""
     writer, reader = key_with(Scope.REQUESTS_WRITE), key_with(Scope.REQUESTS_READ)
     assert sent(gateway, headers=writer).status_code == 200
     refused(sent(gateway, headers=reader), 403, "scope_missing")

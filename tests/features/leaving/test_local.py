@@ -1,4 +1,4 @@
-"""Randomised response and the mean, locally private: closed forms, exact coverage, and who is better when."""
+"""Randomised response and the mean under local privacy: closed forms, exact coverage, and comparisons."""
 
 import math
 from fractions import Fraction
@@ -45,7 +45,7 @@ def test_the_estimate_is_unbiased_with_its_variance(response: RandomisedResponse
 
 @given(responses, st.integers(1, 60), st.data())
 def test_an_interval_holds_for_fixed_people(response: RandomisedResponse, n: int, data: st.DataObject) -> None:
-    """For any fixed true answers of n people, an interval misses with at most its part of the permitted probability."""
+    """An interval misses with at most its part of the permitted probability, for any fixed true answers of n people."""
     true = data.draw(st.integers(0, n))
     honest = stats.binom.pmf(range(true + 1), true, float(response.truth))
     others = stats.binom.pmf(range(n - true + 1), n - true, float(response.other))
@@ -61,8 +61,7 @@ def test_an_interval_holds_for_fixed_people(response: RandomisedResponse, n: int
 
 @given(responses, st.integers(1, 60), shares)
 def test_an_interval_holds_for_people_drawn(response: RandomisedResponse, n: int, share: float) -> None:
-    """For people drawn from a population, too, an interval misses with at most its part of the permitted
-    probability."""
+    """An interval also misses with at most its part of the permitted probability for people drawn from a population."""
     chance = stats.binom.pmf(range(n + 1), n, response.rate(share))
     rest = [0] * (response.num_answers - 2)
     found = [response.estimates([hits, n - hits, *rest], confidence=0.9)[0] for hits in range(n + 1)]
@@ -82,7 +81,7 @@ def test_estimates_of_all_answers(sent: list[int], odds: int) -> None:
 
 
 def test_a_survey_by_hand() -> None:
-    """Of 700 answers with odds 3 among five, 100 for a reason are what chance alone sends: its estimated share is 0."""
+    """If 100 of 700 answers with odds 3 among five give a reason, as chance alone would, its estimated share is 0."""
     response = RandomisedResponse(odds=3, num_answers=5)
     found = response.estimates([300, 100, 100, 100, 100], confidence=0.95)
     assert [round(one.share, 12) for one in found] == [1, 0, 0, 0, 0]
@@ -104,7 +103,8 @@ def test_a_malformed_survey_is_refused(odds: int, sent: list[int], confidence: f
 
 @given(st.integers(1, 10**6), st.integers(2, 1000), shares)
 def test_one_bit_is_the_estimator_of_duchi_and_others(n: int, odds: int, mean: float) -> None:
-    """On [-1, 1] a bit stands for +-(e^eps + 1)/(e^eps - 1); the error is its square less the square of the mean."""
+    """The one-bit error is that of an estimator on [-1, 1] whose bit stands for +-(e^eps + 1)/(e^eps - 1): its square
+    minus the square of the mean."""
     sent, centred = (odds + 1) / (odds - 1), 2 * mean - 1
     assert one_bit_error(n=n, odds=odds, mean=mean) == pytest.approx((sent**2 - centred**2) / (4 * n))
     with pytest.raises(DomainError):
@@ -113,7 +113,7 @@ def test_one_bit_is_the_estimator_of_duchi_and_others(n: int, odds: int, mean: f
 
 @given(st.floats(0.01, 20), st.floats(1e-9, 0.1))
 def test_gaussian_noise_is_minimal(epsilon: float, delta: float) -> None:
-    """The noise makes each value exactly (epsilon, delta)-private; a thousandth less would not be enough."""
+    """The noise makes each value exactly (epsilon, delta)-private, and a thousandth less noise would not suffice."""
     mu = gaussian_error(n=1, epsilon=epsilon, delta=delta, variance=0.0) ** -0.5
     assert conversion.gdp_delta(epsilon=epsilon, mu=mu) <= delta * (1 + 1e-9)
     assert conversion.gdp_delta(epsilon=epsilon, mu=1.001 * mu) > delta

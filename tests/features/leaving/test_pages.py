@@ -1,4 +1,4 @@
-"""Why people leave, on a page: estimates with error bars, and nothing about anybody."""
+"""Reasons for leaving, on a page: estimates with error bars, and no personal data."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tests.features.desk.browsing import Browser
 
 @pytest.fixture
 def answered(gateway: TestClient) -> None:
-    """Seven answers, as chance sends them if everybody's reason is the cost, and one more of another client."""
+    """Create seven answers, as chance sends them if everybody's reason is the cost, and one of another client."""
     answers = ["cost"] * 3 + ["privacy", "not_using", "switched", "other"]
     for answer, odds in [*((one, 3) for one in answers), ("other", 20)]:
         body = {"answer": answer, "odds": odds}
@@ -20,14 +20,14 @@ def answered(gateway: TestClient) -> None:
 
 
 def rows(page: str) -> list[list[str]]:
-    """The cells of every line of the tables, as text."""
+    """Return the cells of every row of the tables, as text."""
     lines = re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in lines]
     return [[re.sub(r"<.*?>", "", cell, flags=re.DOTALL).strip() for cell in line] for line in cells]
 
 
 def test_estimates_by_odds(officer: Browser, answered: None) -> None:
-    """Each odds that clients used have a table of all reasons with share, interval and count."""
+    """All odds that clients used have a table of all reasons with share, interval and count."""
     page = officer.get("/admin/leaving-reasons").text
     head, *first = rows(page)[:6]
     assert head == ["Reason", "0 % to 100 %", "Share", "Between", "Sent"]
@@ -42,19 +42,19 @@ def test_estimates_by_odds(officer: Browser, answered: None) -> None:
 
 
 def test_nobody_has_answered(officer: Browser, answered: None) -> None:
-    """Where there is nothing to show the page says so, and what to do; a time that is none is refused."""
+    """The page has an empty state with advice; an unsupported period is refused."""
     assert "No answers yet" not in officer.get("/admin/leaving-reasons?weeks=4").text
     assert officer.get("/admin/leaving-reasons?weeks=5").status_code == 422
 
 
 def test_before_anybody_answers(officer: Browser) -> None:
-    """An empty page says how answers come; a short time is blamed first."""
+    """The page shows an empty state, and suggests a longer period if the reader chose a short one."""
     assert "No answers yet" in officer.get("/admin/leaving-reasons").text
     assert "Choose a longer period" in officer.get("/admin/leaving-reasons?weeks=13").text
 
 
 def test_who_sees_it(somebody_with: Callable[..., Browser]) -> None:
-    """It is in the menu of whoever may read requests, and refused to others."""
+    """The page is in the menu of users who may read requests, and refused to others."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get("/admin/leaving-reasons").status_code == 200
     assert "/admin/leaving-reasons" in reader.get("/admin/suppressions").text

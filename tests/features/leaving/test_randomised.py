@@ -1,4 +1,4 @@
-"""Randomising where a reason is given: exactly as likely as the mathematics says, and estimated by the gateway."""
+"""Randomisation by clients: exactly the stated probabilities, and the gateway's estimates."""
 
 import secrets
 from collections import Counter
@@ -40,7 +40,8 @@ def test_every_answer_is_exactly_as_likely_as_is_said(monkeypatch: pytest.Monkey
 
 
 def test_the_system_draws_evenly() -> None:
-    """10,000 answers are as even as chance has them; a good sampler fails here once in a billion times."""
+    """The system draws 10,000 answers as evenly as chance does; a correct sampler fails this test once in a billion
+    runs."""
     sent = Counter(randomise("cost").answer for _ in range(10_000))
     response = RandomisedResponse(odds=ODDS, num_answers=len(REASONS))
     expected = [10_000 * float(response.truth if one == "cost" else response.other) for one in REASONS]
@@ -49,7 +50,7 @@ def test_the_system_draws_evenly() -> None:
 
 @pytest.mark.parametrize(("reason", "odds"), [("boredom", 3), ("cost", 1), ("cost", 2.5), ("cost", True)])
 def test_what_cannot_be_randomised(reason: str, odds: Any) -> None:
-    """A reason that is not on the list, or odds that are no odds, are refused, and the reason is not repeated."""
+    """A reason that is not on the list, or invalid odds, are refused, and the reason is not repeated."""
     with pytest.raises(Malformed) as refused:
         randomise(reason, odds=odds)
     assert "boredom" not in str(refused.value)
@@ -63,7 +64,7 @@ def test_the_list_is_the_gateways() -> None:
 
 
 def test_from_a_device_to_an_estimate(client: Client) -> None:
-    """What a device randomised is counted in its week, and estimated without anybody knowing more."""
+    """A randomised answer is counted in the week of its arrival and used in the estimates of its odds."""
     answers = [randomise("cost", odds=50) for _ in range(40)]
     weeks = {client.leaving_reasons.submit(answer=answer.answer, odds=answer.odds).week for answer in answers}
     client.leaving_reasons.submit(answer=LeavingReason.OTHER, odds=2)

@@ -1,4 +1,4 @@
-"""Counters of why people leave."""
+"""Counters of reasons for leaving."""
 
 import datetime
 import threading
@@ -21,7 +21,7 @@ Count = Callable[..., datetime.date]
 
 @pytest.fixture
 def count(installation: Installation, by: Actor) -> Count:
-    """Count an answer, each in a transaction of its own."""
+    """Count an answer in its own transaction."""
 
     def once(answer: LeavingReason = LeavingReason.COST, odds: int = 3, by: Actor = by) -> datetime.date:
         with installation.database.writing(by=by) as session:
@@ -35,7 +35,7 @@ def sent(found: leaving.Survey) -> dict[str, int]:
 
 
 def test_a_counter_is_all_that_is_kept(installation: Installation, by: Actor, count: Count) -> None:
-    """Answers alike of one week are one line: a tenant, a Monday, odds, an answer, and how many."""
+    """Equal answers of one week are one row: a tenant, a Monday, odds, an answer, and a count."""
     weeks = {count() for _ in range(3)}
     with installation.database.reading() as session:
         [row] = session.execute(sa.select(LeavingCount.__table__)).mappings()
@@ -45,7 +45,7 @@ def test_a_counter_is_all_that_is_kept(installation: Installation, by: Actor, co
 
 
 def test_surveys_by_odds(installation: Installation, by: Actor, count: Count) -> None:
-    """Answers of different odds are estimated apart, each with all reasons; where nobody answered there is none."""
+    """Answers of different odds are estimated separately, each with all reasons; without answers there is no survey."""
     with installation.database.reading(by=by) as session:
         assert leaving.surveys(session) == []
     for answer, odds in (
@@ -63,7 +63,7 @@ def test_surveys_by_odds(installation: Installation, by: Actor, count: Count) ->
 
 
 def test_weeks_are_chosen_by_their_monday(installation: Installation, by: Actor, count: Count) -> None:
-    """A week is in what is asked for if its Monday is in [since, until)."""
+    """A week is selected if its Monday is in [since, until)."""
     monday = count()
     long_ago = datetime.datetime(2026, 1, 5, tzinfo=datetime.UTC)
     with installation.database.writing(by=by) as session:
@@ -94,7 +94,7 @@ def test_tenants_count_apart(installation: Installation, by: Actor, count: Count
 
 
 def test_none_is_lost_when_many_come_at_once(installation: Installation, by: Actor, count: Count) -> None:
-    """Answers that come together are all counted."""
+    """Concurrent answers are all counted."""
     callers = [threading.Thread(target=lambda: [count() for _ in range(5)]) for _ in range(4)]
     for caller in callers:
         caller.start()
@@ -115,6 +115,6 @@ def test_none_is_lost_when_many_come_at_once(installation: Installation, by: Act
     ],
 )
 def test_a_week_begins_on_monday(at_: str, week: str) -> None:
-    """Weeks are those of UTC, whatever the zone of a time, and do not care for the year."""
+    """Weeks begin on Monday in UTC, whatever the zone of a time, and do not depend on the year."""
     found = leaving.week_of(datetime.datetime.fromisoformat(at_))
     assert found == datetime.datetime.fromisoformat(f"{week}T00:00:00+00:00")

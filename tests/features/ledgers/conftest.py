@@ -15,11 +15,11 @@ from tests.lethe.conftest import client
 __all__ = ["client", "lethe"]
 
 LEDGER = {"format": "opacus", "history": [[2.0, 0.01, 200]]}
-"""Epsilon 0.2, 0.5 and 1.0 for one, two and four rows, as `test_requests_count` states."""
+"""Ledger with epsilon 0.2, 0.5 and 1.0 for one, two and four rows, as `test_requests_count` states."""
 
 
 def moment(**before: float) -> str:
-    """A time before now."""
+    """Return a time before now."""
     return (datetime.datetime.now(datetime.UTC) - datetime.timedelta(**before)).isoformat()
 
 
@@ -31,7 +31,7 @@ def ledger(**given: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def new_dp_model(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Register a model; returns it."""
+    """Return a function that registers a model and returns it."""
 
     def create(name: str = "Ranker", **given: Any) -> dict[str, Any]:
         answer = gateway.post("/v1/dp-models", json={"name": name} | ledger(**given))
@@ -44,7 +44,7 @@ def new_dp_model(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def settled(installation: Installation) -> Callable[[], None]:
-    """Complete the requests that wait for nothing, as a worker does each second."""
+    """Complete requests that wait for nothing, as a worker does each second."""
 
     def do() -> None:
         settle(installation)

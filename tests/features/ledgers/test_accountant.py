@@ -1,4 +1,4 @@
-"""Epsilon of ledgers: closed forms, quadrature, and the numbers of dp-accounting."""
+"""Epsilon of ledgers, compared with closed forms, quadrature, and dp-accounting."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def tree(root: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_gaussian(mu: float, delta: float) -> float:
-    """Epsilon of the Gaussian mechanism of sensitivity mu and noise 1 (Balle and Wang 2018, Theorem 8)."""
+    """Return epsilon of the Gaussian mechanism of sensitivity mu and noise 1 (Balle and Wang 2018, Theorem 8)."""
 
     def excess(epsilon: float) -> float:
         upper = stats.norm.cdf(mu / 2 - epsilon / mu)
@@ -45,7 +45,8 @@ def of_gaussian(mu: float, delta: float) -> float:
 
 @pytest.mark.parametrize(("noise", "steps", "rows"), [(1.0, 1, 1), (4.0, 9, 1), (4.0, 9, 3), (20.0, 100, 7)])
 def test_without_sampling_it_is_the_closed_form(noise: float, steps: int, rows: int) -> None:
-    """Steps on all rows are one Gaussian mechanism, of g times the sensitivity for g rows; never is less stated."""
+    """Steps on all rows are one Gaussian mechanism, of g times the sensitivity for g rows; the stated number is never
+    less."""
     exact = of_gaussian(rows * math.sqrt(steps) / noise, 1e-6)
     found = epsilon(opacus((noise, 1.0, steps)), rows=rows, delta=1e-6)
     assert found is not None
@@ -73,7 +74,8 @@ def test_one_sampled_step_is_its_divergence(noise: float, rate: float, rows: int
             return sum(weight * of(x, k, noise) for k, weight in enumerate(weights))
 
         def worst(at: float) -> Any:
-            """Hockey-stick divergences by their optimal half-lines, of the mixture above x and of the noise below x."""
+            """Return hockey-stick divergences by their optimal half-lines, of the mixture above x and of the noise
+            below x."""
             both = []
             for sign in (1, -1):
                 level = mpmath.exp(sign * at)
@@ -109,7 +111,7 @@ def test_the_fast_inverse_is_that_of_dp_accounting(
 
 
 def test_it_agrees_with_the_accountant_of_dp_accounting() -> None:
-    """For one row, and for events of all kinds, it states the epsilon of dp-accounting's accountant, rounded up."""
+    """The stated epsilon is that of dp-accounting's accountant, rounded up, for one row and for events of all kinds."""
     parts = [
         dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.02, dp_event.GaussianDpEvent(1.3)), 400),
         dp_event.ComposedDpEvent([dp_event.GaussianDpEvent(8.0), dp_event.NoOpDpEvent(), dp_event.LaplaceDpEvent(9.0)]),
@@ -137,7 +139,7 @@ def test_it_is_at_least_the_published_number() -> None:
 
 
 def test_parts_of_a_history_compose() -> None:
-    """A history in two entries of the same step is that of one; another order changes nothing; more steps, rows, a
+    """A history in two entries of the same step equals one entry; the order does not matter; more steps, more rows, a
     higher rate or less noise never give less."""
     whole = epsilon(opacus((1.2, 0.02, 300)), rows=2, delta=1e-5)
     assert epsilon(opacus((1.2, 0.02, 100), (1.2, 0.02, 200)), rows=2, delta=1e-5) == whole
@@ -153,7 +155,7 @@ def test_parts_of_a_history_compose() -> None:
 
 def test_the_curve_finds_the_rows_of_a_budget() -> None:
     """The largest number of rows within a budget is within it, and one more is not; each point is the epsilon of its
-    rows; a budget that nothing exceeds ends at the most rows that are computed."""
+    rows; a budget that is never exceeded ends at the maximum number of computed rows."""
     steps = opacus((1.1, 0.01, 1000))
     points = accountant.curve(steps, delta=1e-5, budget=8.0)
     rows = accountant.rows_within(points, 8.0)
@@ -169,12 +171,12 @@ def test_the_curve_finds_the_rows_of_a_budget() -> None:
     [((0.001, 0.5, 1), 1), ((1.0, 0.01, 10_000_000), 1), ((0.01, 1.0, 1), 1), ((1.0, 0.5, 10), 1000)],
 )
 def test_beyond_the_largest_epsilon_nothing_is_computed(history: tuple[float, float, int], rows: int) -> None:
-    """A ledger without a useful bound has none, and takes neither memory nor time."""
+    """A ledger without a useful bound has no epsilon, and takes neither memory nor time."""
     assert epsilon(opacus(history), rows=rows, delta=1e-5) is None
 
 
 def test_a_stated_number_is_recomputed() -> None:
-    """Less than the bound is no epsilon of a ledger, nor is much more."""
+    """A stated epsilon below the bound is refused, and so is one far above it."""
     steps = opacus((1.2, 0.02, 300))
     stated = epsilon(steps, rows=2, delta=1e-5)
     assert stated is not None
@@ -201,7 +203,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize("unknown", UNKNOWN, ids=lambda one: one["class_name"])
 def test_an_event_without_a_bound_is_refused_by_its_name(unknown: dict[str, Any]) -> None:
-    """Also inside of others, nothing of a ledger is skipped."""
+    """An event without a known bound is refused by name, even inside other events."""
     with pytest.raises(PreconditionError) as refused:
         read(tree(event("ComposedDpEvent", events=[GAUSSIAN, event("SelfComposedDpEvent", event=unknown, count=3)])))
     assert refused.value.name == "event_known"
@@ -241,7 +243,8 @@ def _deep(levels: int) -> dict[str, Any]:
     ],
 )
 def test_a_malformed_ledger_is_refused(document: Any) -> None:
-    """No number out of range, nothing beside, no name that a database refuses, and nothing too large to account for."""
+    """A ledger with a number out of range, an additional field, a name that a database refuses, or too much to account
+    for is refused."""
     with pytest.raises(PreconditionError) as refused:
         read(document)
     assert refused.value.name == "ledger_whole"

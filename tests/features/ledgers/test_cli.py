@@ -1,4 +1,4 @@
-"""The commands `lethe dp-model` beside a live gateway and worker, from a ledger in a file to a verified bundle."""
+"""The commands `lethe dp-model` with a live gateway and worker, from a ledger in a file to a verified bundle."""
 
 import json
 from pathlib import Path
@@ -14,8 +14,9 @@ TERMS = ("--delta", "1e-5", "--max-rows-per-person", "2", "--budget-epsilon", "0
 def test_a_model_is_registered_spent_renewed_and_retired(
     settings: Settings, admin_key: str, lethe: Lethe, tmp_path: Path
 ) -> None:
-    """A ledger comes from a file; the list tells that the budget is spent, a renewal lets the request that waits go on,
-    its bundle verifies offline, and a retired model is listed as such. A bad ledger is refused with the exit code 1."""
+    """A ledger is read from a file; the list shows that the budget is spent, a renewal lets the waiting request
+    proceed, its bundle verifies offline, and a retired model is listed as such. A bad ledger is refused with exit code
+    1."""
     file = tmp_path / "ledger.json"
     file.write_text(json.dumps(LEDGER))
     with processes.gateway(settings) as (_, address), processes.worker(settings):

@@ -23,8 +23,8 @@ Settled = Callable[[], None]
 def test_requests_count_until_a_retraining_is_due(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """Requests are bounded while the budget covers the rows of all of them together; the next waits until a ledger is
-    registered whose training started after it was accepted, and not for an older one."""
+    """Requests are bounded while the budget covers the rows of all of them together; the next one waits until a ledger
+    is registered whose training started after the request was accepted, and not for an older one."""
     model = new_dp_model()
     assert (model["epsilon"], model["budget_rows"], model["retraining_due"]) == (0.576, 4, False)
     assert {point["rows"]: point["epsilon"] for point in model["curve"]} == {
@@ -73,7 +73,8 @@ def test_requests_count_until_a_retraining_is_due(
 def test_a_larger_budget_covers_waiting_requests(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """A ledger of the same training with a larger budget bounds requests oldest first, and the others go on waiting."""
+    """A ledger of the same training with a larger budget bounds requests oldest first, and the others continue to
+    wait."""
     model = new_dp_model(budget_epsilon=0.6)
     ids = [forget(f"{name}@example.com")["id"] for name in "abc"]
     settled()
@@ -87,7 +88,7 @@ def test_a_larger_budget_covers_waiting_requests(
 def test_a_withdrawn_request_makes_room(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get, policy: Callable[..., None]
 ) -> None:
-    """A request that is cancelled in its grace period counts no more, and the oldest waiting one is bounded."""
+    """A request that is cancelled in its grace period no longer counts, and the oldest waiting one is bounded."""
     policy(grace_seconds=3600)
     new_dp_model(budget_epsilon=0.6)
     first, second = (forget(f"{name}@example.com")["id"] for name in "ab")
@@ -101,8 +102,8 @@ def test_a_withdrawn_request_makes_room(
 def test_a_retired_model_is_not_reached(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """What waits for a model that is retired ends, with the headline that it was not reached; later requests do not
-    concern it."""
+    """Retiring a model ends the requests that wait for it, with the headline that it was not reached; later requests do
+    not include it."""
     model = new_dp_model(budget_epsilon=0.6)
     ids = [forget(f"{name}@example.com")["id"] for name in "ab"]
     for _ in range(2):
@@ -117,7 +118,7 @@ def test_a_retired_model_is_not_reached(
 def test_only_requests_about_its_datasets_concern_a_model(
     gateway: TestClient, new_dataset: New, new_dp_model: New, forget: New, get: Get
 ) -> None:
-    """A request that names other datasets does not count; the model is in the list of systems."""
+    """A request that names other datasets does not count for a model; the model is in the list of systems."""
     mine, other = new_dataset(), new_dataset(name="other")
     model = new_dp_model(dataset_ids=[mine["id"]])
     forget("p0", dataset_ids=[other["id"]])
@@ -147,7 +148,7 @@ def test_only_requests_about_its_datasets_concern_a_model(
 def test_a_bad_ledger_is_refused_by_name(
     gateway: TestClient, get: Get, given: dict[str, Any], path: str, expected: str
 ) -> None:
-    """Nothing is stored of a ledger that cannot be accounted for, and the answer names the event or the field."""
+    """A ledger that cannot be accounted for is not stored, and the answer names the event or the field."""
     answer = gateway.post("/v1/dp-models", json={"name": "Ranker"} | ledger(**given))
     [fault] = answer.json()["errors"]
     assert (answer.status_code, fault["path"]) == (422, path), answer.text
@@ -158,8 +159,8 @@ def test_a_bad_ledger_is_refused_by_name(
 def test_a_bundle_recomputes_epsilon(
     gateway: TestClient, installation: Installation, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """A bundle holds the ledger and verifies with the public keys alone; a smaller epsilon, another ledger, more rows,
-    or a training that is said to be later, is refused by the name of the check though the installation signed it."""
+    """A bundle contains the ledger and verifies with only the public keys; a smaller epsilon, another ledger, more
+    rows, or a later claimed training is refused by the name of the check even if the installation signed it."""
     new_dp_model()
     for name in "ab":
         request = forget(f"{name}@example.com")["id"]
@@ -197,7 +198,7 @@ def test_a_bundle_recomputes_epsilon(
 
 
 def test_without_dp_accounting_verification_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence names the extra."""
+    """Verification without dp-accounting raises an error that names the extra to install."""
     monkeypatch.setitem(__import__("sys").modules, "dp_accounting.pld", None)
     with pytest.raises(Exception, match=r"accountant_installed: Install lethe-sdk\[ledgers\]"):
         accountant.epsilon(accountant.read(LEDGER), rows=1, delta=1e-5)

@@ -1,4 +1,4 @@
-"""Fixtures of the SDK: a client beside a gateway, and a table of people."""
+"""Fixtures of the SDK: a client of a gateway, and a table of people."""
 
 from tests.command_line import people
 from tests.lethe.conftest import client, worker

@@ -1,4 +1,5 @@
-"""Copies of weights that were handed out: what their holders state, and what the bundle of a request says of them."""
+"""Copies of weights that were handed out: statements of their holders, and what the bundle of a request reports about
+them."""
 
 import copy
 import json
@@ -51,7 +52,7 @@ def handed_out(gateway: TestClient, place: str) -> Callable[..., str]:
 
 @pytest.fixture
 def bundle_of(get: Callable[[str], Any], installation: Installation) -> Callable[[str], dict[str, Any]]:
-    """The verified statement of a request's bundle."""
+    """Return the verified statement of a request's bundle."""
 
     def verified(request_id: str) -> dict[str, Any]:
         whole = get(f"/deletion-requests/{request_id}/bundle")
@@ -79,7 +80,7 @@ def test_a_copy_that_is_out_is_the_headline_until_it_is_destroyed(
     get: Callable[[str], Any],
 ) -> None:
     """Each copy of a version that carried the person is listed with its recipient and its state, and the sentences for
-    the person and the officer count them: out, replaced by a version that forgot, and destroyed. Copies of later
+    the person and the officer count them: still out, replaced by a version that forgot, and destroyed. Copies of later
     versions are not listed."""
     first, second = handed_out(1, holder), handed_out(1, holder)
     request_id = forget("p0")["id"]
@@ -135,8 +136,8 @@ def test_a_replacement_counts_for_people_whom_it_has_forgotten(
     work: Callable[[], int],
     bundle_of: Callable[[str], dict[str, Any]],
 ) -> None:
-    """A copy that was replaced by version 2 is reached for the person that version 2 forgot, and out for one that only
-    version 3 forgot."""
+    """A copy that was replaced by version 2 counts as replaced for a person that version 2 forgot, and as still out for
+    one that only version 3 forgot."""
     export = handed_out(1, holder)
     early = forget("p0")["id"]
     work()
@@ -156,8 +157,8 @@ def test_the_recipient_states_what_became_of_a_copy(
     get: Callable[[str], Any],
     refused: Callable[..., None],
 ) -> None:
-    """Another key is refused, an admin is not; versions and exports that do not exist are refused; the same statement
-    again changes nothing, and each is in the audit log."""
+    """Only the recipient's key or an admin may state what became of a copy; unknown versions and exports are refused;
+    repeating a statement is a no-op, and each is in the audit log."""
     path = f"{place}/exports/{handed_out(1, holder)}"
     body = {"destroyed": "stated"}
     refused(gateway.patch(path, json=body, headers=key_with(Scope.MODELS_READ)), 403, "scope_missing")
@@ -183,8 +184,8 @@ def test_what_is_changed_in_the_copies_is_refused(
     work: Callable[[], int],
     bundle_of: Callable[[str], dict[str, Any]],
 ) -> None:
-    """The offline verification names what does not follow, even if the installation's own key signed it: another state,
-    number or headline, a copy too few, a statement by nobody, a copy of a later version, a field too many."""
+    """Offline verification names any inconsistency, even if the installation's own key signed it: another state, number
+    or headline, a missing copy, a statement without an author, a copy of a later version, an additional field."""
     gone = handed_out(1, holder)
     handed_out(1, holder)
     gateway.patch(f"{place}/exports/{gone}", json={"destroyed": "listed"}, headers=holder)
@@ -231,7 +232,8 @@ def test_the_worst_copies_are_listed_and_all_are_counted(
     work: Callable[[], int],
     bundle_of: Callable[[str], dict[str, Any]],
 ) -> None:
-    """Of more copies than a bundle lists, those that are out are listed before the newer ones that were destroyed."""
+    """If a bundle cannot list all copies, copies that are still out are listed before newer ones that were
+    destroyed."""
     out = [handed_out(1, holder) for _ in range(2)]
     for _ in range(2):
         path = f"{place}/exports/{handed_out(1, holder)}"

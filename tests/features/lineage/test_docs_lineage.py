@@ -1,4 +1,4 @@
-"""The model server of docs/lineage.md does what it says."""
+"""The model server of docs/lineage.md does what the page states."""
 
 import datetime
 import re
@@ -37,8 +37,8 @@ def test_a_server_serves_what_it_may_and_nothing_else(
     people: Path,
     work: Callable[[], int],
 ) -> None:
-    """It serves nothing before the first version, fetches each version once, stops at a deadline, and goes on without
-    the gateway for as long as it was told it may."""
+    """The documented server serves nothing before the first version, fetches each version once, stops at a deadline,
+    and continues without the gateway as long as it was permitted to."""
     with processes.gateway(settings) as (_, address), Client(address, admin_key, retry_seconds=0) as client:
         model = client.models.create(
             name="m", dataset_id=client.datasets.upload(people, classes=["0", "1"]).id, l2=0.05

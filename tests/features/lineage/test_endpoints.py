@@ -1,4 +1,4 @@
-"""Endpoints of lineage and exports, called from outside the gateway, beside a real worker."""
+"""Endpoints of lineage and exports, called from outside the gateway, with a real worker."""
 
 import hashlib
 import json
@@ -30,8 +30,8 @@ def trace(gateway: TestClient, **subject: str) -> Any:
 def test_a_person_is_followed_from_rows_to_certificate(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Before, their rows and every version; while it is owed, no version without them; after, its certificate, and the
-    versions before it destroyed. Versions that come later are not theirs."""
+    """The lineage shows a person's rows and every version before the request; no version without them while one is
+    owed; and then the certificate, with the earlier versions destroyed. Later versions are not part of it."""
     dataset = new_dataset(rows_each=2)
     model = new_model(dataset["id"])
     work()
@@ -70,8 +70,8 @@ def test_a_person_is_followed_from_rows_to_certificate(
 def test_models_that_began_without_a_person_are_not_theirs(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """A model that was made when the rows were gone is not named; one that waited to learn, and then learned without
-    them, has a certificate and carried them in no version."""
+    """A model that was made after the rows were erased is not named; one that was waiting to learn, and then learned
+    without them, has a certificate and carried them in no version."""
     dataset = new_dataset()
     waiting = new_model(dataset["id"])
     request = forget("p1")
@@ -87,7 +87,7 @@ def test_models_that_began_without_a_person_are_not_theirs(
 def test_a_request_tells_of_its_own_datasets(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The lineage of a request is of the datasets that it asks; that of the person is of all, erased or not."""
+    """The lineage of a request covers its datasets; that of a person covers all, erased or not."""
     first, second = new_dataset("one"), new_dataset("two")
     models = {new_model(dataset["id"])["id"]: dataset["id"] for dataset in (first, second)}
     work()
@@ -106,8 +106,8 @@ def test_a_request_tells_of_its_own_datasets(
 def test_whoever_asks_twice_is_followed_once(
     gateway: TestClient, installation: Installation, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """A second request that joins the first has the same lineage, with a certificate of its own; one that comes when
-    all is done asks nothing, and the person's own lineage still has everything."""
+    """A second request that joins the first has the same lineage, with its own certificate; one made after completion
+    has none, and the person's own lineage still has everything."""
     first, second = forget("p1"), forget("p1")
     work()
     late = forget("p1")
@@ -120,7 +120,7 @@ def test_whoever_asks_twice_is_followed_once(
 
 
 def test_a_person_is_named_by_id_or_hash_and_never_in_a_url(gateway: TestClient, live: dict[str, Any]) -> None:
-    """The hash of the id traces the same person; somebody unknown has no lineage, which is no error."""
+    """The hash of the id traces the same person; an unknown person has an empty lineage without an error."""
     named = trace(gateway, subject_id="p1")
     assert named["datasets"]
     assert named == trace(gateway, subject_sha256=hashlib.sha256(b"p1").hexdigest())
@@ -131,7 +131,8 @@ def test_a_person_is_named_by_id_or_hash_and_never_in_a_url(gateway: TestClient,
 def test_copies_that_went_out_stay_in_the_lineage(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, key_with: Callable[..., Any]
 ) -> None:
-    """Each download of weights that carried the person is named, also after they were forgotten; later ones are not."""
+    """Each download of weights that carried the person is listed, even after they were forgotten; later downloads are
+    not."""
     place = f"/models/{live['id']}"
     header = key_with(Scope.MODELS_READ)
     assert gateway.get(f"/v1{place}/versions/1/weights", headers=header).status_code == 200
@@ -152,7 +153,7 @@ def test_copies_that_went_out_stay_in_the_lineage(
 def test_what_is_not_handed_out_is_no_export(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A refused download leaves no export; one that succeeds is in the audit log too, under the caller's key."""
+    """A refused download creates no export; a successful one is in the audit log too, under the caller's key."""
     forget("p1")
     work()
     place = f"/v1/models/{live['id']}/versions"
@@ -190,7 +191,7 @@ def test_a_lineage_needs_one_subject(gateway: TestClient, refused: Refused) -> N
 def test_weights_that_were_superseded_while_they_were_read_are_not_handed_out(
     installation: Installation, by: Actor, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Nothing is noted, and so nothing sent, of a version that is no longer in service."""
+    """Weights of a version that is no longer in service are not handed out, and no export is recorded."""
     model = new_model(new_dataset()["id"])
     work()
     forget("p1")

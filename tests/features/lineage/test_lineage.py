@@ -1,4 +1,4 @@
-"""Who was in which version: two integers decide."""
+"""Lineage: two integers decide which version carried a person."""
 
 import datetime
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tests.app.deletion.people import hold
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 REVISIONS = [0, 0, 1, 3, 3, 5]
-"""At which the versions of a model were made, oldest first."""
+"""Revisions at which the versions of a model were made, oldest first."""
 
 
 def versions(session: Session, by: Actor, revisions: list[int], *, model_id: str = "mdl_1") -> None:
@@ -73,7 +73,7 @@ def versions(session: Session, by: Actor, revisions: list[int], *, model_id: str
 
 
 def erased(session: Session, by: Actor, person: str, *, revision: int, num_records: int = 1) -> str:
-    """A completed request of a person whose rows were erased at `revision`."""
+    """Create a completed request of a person whose rows were erased at `revision`."""
     request_id = f"dr_{person}_{revision}_{num_records}"
     session.add(
         DeletionRequest(
@@ -130,8 +130,8 @@ def fed(found: list[ModelLineage]) -> Fed | None:
 
 
 def test_a_version_carried_whoever_was_erased_after_it_was_made(installation: Installation, by: Actor) -> None:
-    """Whatever the revision of the erasure: carried by the versions made before it and no others, and the first made
-    at or after it is the first without; by all versions, and none without, while the rows are there."""
+    """The versions made before an erasure carried the person, and the first version made at or after it is the first
+    without; while the rows are still there, all versions carry the person."""
     with installation.database.writing(by=by) as session:
         hold(session, ["sub_there"])
         versions(session, by, REVISIONS)
@@ -152,7 +152,8 @@ def test_a_version_carried_whoever_was_erased_after_it_was_made(installation: In
 
 
 def test_a_request_that_found_the_rows_gone_changes_nothing(installation: Installation, by: Actor) -> None:
-    """The rows were gone when the first request had claimed them: one that claimed none later does not move that."""
+    """A later request that claims no rows, as they were erased for the first one, does not change the revision of the
+    erasure."""
     with installation.database.writing(by=by) as session:
         hold(session, [])
         versions(session, by, REVISIONS)
@@ -165,7 +166,7 @@ def test_a_request_that_found_the_rows_gone_changes_nothing(installation: Instal
 
 
 def test_a_model_that_never_carried_the_rows_is_not_named(installation: Installation, by: Actor) -> None:
-    """All its versions were made at or after the erasure, and no request asks it for anything."""
+    """A model whose versions were all made at or after the erasure, and that no request waits for, is not named."""
     with installation.database.writing(by=by) as session:
         hold(session, [])
         versions(session, by, [2, 3])
@@ -175,7 +176,7 @@ def test_a_model_that_never_carried_the_rows_is_not_named(installation: Installa
 
 
 def test_long_lists_are_cut_and_counted(installation: Installation, by: Actor) -> None:
-    """Of many versions and copies the newest 500 are listed, and all are counted; copies of later versions are not."""
+    """The newest 500 versions and copies are listed and all are counted, except copies of later versions."""
     with installation.database.writing(by=by) as session:
         hold(session, [])
         versions(session, by, [0] * 503 + [1])

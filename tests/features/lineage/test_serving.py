@@ -1,4 +1,4 @@
-"""Permission to serve a version, beside real requests and a real worker, and as a model server polls it."""
+"""Permission to serve a version, with real requests and a real worker, as a model server polls it."""
 
 import datetime
 from collections.abc import Callable
@@ -43,7 +43,8 @@ def minutes_left(found: Serving) -> float:
 
 
 def test_nothing_is_served_before_the_first_version(ask: Ask, work: Work) -> None:
-    """A model without a version is refused, to be asked again soon; its first version may be served for an hour."""
+    """A model without a version may not be served, and should be polled again soon; its first version may be served for
+    an hour."""
     found = ask()
     assert (found.version, found.reason, found.certified, found.valid_until) == (
         None,
@@ -84,8 +85,8 @@ def test_a_version_is_served_until_the_first_deadline_and_no_longer(
 def test_rows_that_are_gone_are_owed_until_a_version_lacks_them(
     installation: Installation, ask: Ask, forget: Make, new_model: Make, model: dict[str, Any], work: Work
 ) -> None:
-    """A model that lags behind another of its dataset is refused past the deadline, though the rows are null; the other
-    is not."""
+    """A model that lags behind another of its dataset may not be served past the deadline, even if the rows are null;
+    the other may."""
     from worker import runner
 
     other = new_model(model["dataset_id"], name="other")
@@ -105,7 +106,7 @@ def test_rows_that_are_gone_are_owed_until_a_version_lacks_them(
 def test_what_is_not_accepted_is_not_owed(
     installation: Installation, ask: Ask, forget: Make, gateway: Any, work: Work
 ) -> None:
-    """A request in review, paused or not, and one that was cancelled, stop no model; an approved one does."""
+    """A request in review, paused or not, and a cancelled one do not stop a model; an approved one does."""
     work()
     reviewed = forget("p1", identity_verified=False, submitted_at=LONG_AGO)
     assert reviewed["status"] == "in_review"
@@ -121,7 +122,7 @@ def test_what_is_not_accepted_is_not_owed(
 def test_a_version_that_was_superseded_is_not_served(
     ask: Ask, forget: Make, work: Work, installation: Installation
 ) -> None:
-    """A named version that is not the live one is refused, for good; by number and by digest alike."""
+    """A named version that is not the live one is refused permanently, by number or by digest."""
     work()
     first = ask()
     assert {ask(**named).reason for named in ({"number": 1}, {"weights_sha256": first.weights_sha256})} == {None}
@@ -136,7 +137,7 @@ def test_a_version_that_was_superseded_is_not_served(
 
 
 def test_a_version_that_never_was_is_unknown(ask: Ask, work: Work) -> None:
-    """A number or a digest that this model never had, or that do not belong together, names nothing."""
+    """A number or a digest that this model never had, or that do not belong together, is unknown."""
     work()
     for named in ({"number": 2}, {"weights_sha256": "0" * 64}, {"number": 1, "weights_sha256": "0" * 64}):
         with pytest.raises(VersionUnknown):
@@ -155,7 +156,7 @@ Refused = Callable[..., dict[str, Any]]
 def test_a_server_is_told_which_digest_it_may_serve(
     gateway: TestClient, live: dict[str, Any], forget: Make, work: Work
 ) -> None:
-    """The answer names version and digest, holds for an hour, and says why a named version is refused."""
+    """The answer has version and digest, is valid for an hour, and explains why a named version is refused."""
     place = f"/v1/models/{live['id']}/serving"
     digest = gateway.get(f"/v1/models/{live['id']}/versions/1").json()["weights_sha256"]
     answer = gateway.get(place)
@@ -184,8 +185,8 @@ def test_a_server_is_told_which_digest_it_may_serve(
 
 
 def test_polling_costs_no_body(gateway: TestClient, live: dict[str, Any], forget: Make) -> None:
-    """With the tag of an answer that still holds there is no body, and its hour begins anew; one that no longer holds
-    is replaced."""
+    """A poll with a tag that is still valid gets no body and a new hour of validity; an outdated tag gets the new
+    answer."""
     place = f"/v1/models/{live['id']}/serving"
     tag = gateway.get(place).headers["etag"]
     for named in (tag, f'"other", {tag}', tag.removeprefix("W/"), "*"):
@@ -199,7 +200,7 @@ def test_polling_costs_no_body(gateway: TestClient, live: dict[str, Any], forget
 
 
 def test_what_cannot_be_named_is_refused(gateway: TestClient, live: dict[str, Any], refused: Refused) -> None:
-    """Versions and models that never were are unknown; what is neither a number nor a digest is malformed."""
+    """Unknown versions and models return 404; a name that is neither a number nor a digest is malformed."""
     place = f"/v1/models/{live['id']}/serving"
     refused(gateway.get(f"{place}?version=2"), 404, "version_unknown")
     refused(gateway.get("/v1/models/mdl_0/serving"), 404, "model_unknown")

@@ -1,4 +1,4 @@
-"""Fixtures of the SDK: a client beside a gateway, and one beside a server that says what a test wants."""
+"""Fixtures of the SDK: a client of a gateway, and a client of a scripted server."""
 
 from tests.lethe.conftest import client, script, scripted_client
 

@@ -1,4 +1,4 @@
-"""The asynchronous client writes files as the blocking one does."""
+"""The asynchronous client writes files like the blocking one."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.lethe.scripted import Reply, Script
 
 
 def test_a_long_answer_that_breaks_off(script: Script, tmp_path: Path) -> None:
-    """A file is complete, or what it was; and an answer that has begun is not asked for again."""
+    """A file is complete or unchanged, and an answer that breaks off is not requested again."""
     file = tmp_path / "requests.csv"
     file.write_text("before")
 

@@ -1,4 +1,4 @@
-"""Many requests at once: how they are cut, what is answered to each, and how they come out again."""
+"""Many requests at once: batches, the result of each request, and exports."""
 
 import csv
 import datetime
@@ -22,7 +22,7 @@ from tests.lethe.scripted import Reply, Script
 
 @given(count=st.integers(0, 50), size=st.integers(1, 60))
 def test_batches_are_the_iterable(count: int, size: int) -> None:
-    """Put together, the batches are what was cut; none is empty or too long, and each says where it begins."""
+    """The batches together are the original iterable; none is empty or too long, and each has its start."""
     requests: list[NewRequest] = [{"subject_id": str(number)} for number in range(count)]
     found = list(cut(iter(requests), size=size))
     assert [one for _, batch in found for one in batch] == requests
@@ -32,13 +32,13 @@ def test_batches_are_the_iterable(count: int, size: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 10_001])
 def test_a_batch_that_the_gateway_does_not_take(scripted_client: Client, size: int) -> None:
-    """A size outside 1 to 10,000 is refused before anything is sent."""
+    """A batch size outside 1 to 10,000 is refused before anything is sent."""
     with pytest.raises(Malformed):
         list(scripted_client.deletion_requests.create_many([{"subject_id": "a"}], batch_size=size))
 
 
 def test_many_requests(client: Client) -> None:
-    """Each request has a result, in order, whatever batch it was in; what is wrong with one concerns no other."""
+    """Each request has a result, in order, whatever batch it was in; a faulty request does not affect others."""
     at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     asked: list[NewRequest] = [
         {"subject_id": f"p{n}", "external_id": f"ticket {n}", "submitted_at": at} for n in range(25)
@@ -67,7 +67,7 @@ def test_many_requests(client: Client) -> None:
 
 
 def test_many_requests_again(client: Client) -> None:
-    """Under the same key the same calls make nothing twice, also after an interruption; cut otherwise they are
+    """Repeated calls with the same key create nothing twice, even after an interruption; another batch size is
     refused."""
     asked: list[NewRequest] = [{"subject_id": f"p{n}"} for n in range(25)]
     requests = client.deletion_requests
@@ -88,7 +88,7 @@ def test_many_requests_again(client: Client) -> None:
 
 
 def test_csv_in_and_out(client: Client, tmp_path: Path) -> None:
-    """Requests come in as CSV and go out as CSV: all, or those that are so, to a file or to what is written to."""
+    """Requests are imported from CSV and exported to CSV: all, or filtered ones, to a file or a stream."""
     requests = client.deletion_requests
     made = requests.create_from_csv(
         b"subject_id,regulation\r\np1,ccpa\r\np2,gdpr\r\n,gdpr\r\n", source="list 7", idempotency_key="once"
@@ -118,7 +118,7 @@ def test_csv_in_and_out(client: Client, tmp_path: Path) -> None:
 
 
 def test_an_export_that_breaks_off(script: Script, scripted_client: Client, tmp_path: Path) -> None:
-    """A file is complete, or what it was; and an answer that has begun is not asked for again."""
+    """A file is complete or unchanged, and an answer that breaks off is not requested again."""
     file = tmp_path / "requests.csv"
     file.write_text("before")
     script.says(Reply(status=503, body={}), Reply(body=b"id\r\n" * 50_000, cut=True))
@@ -130,7 +130,7 @@ def test_an_export_that_breaks_off(script: Script, scripted_client: Client, tmp_
 
 
 def test_an_export_of_any_length_is_held_by_nobody(script: Script, scripted_client: Client, tmp_path: Path) -> None:
-    """32 MB go through a few of them."""
+    """An export of 32 MB takes only a few MB of memory."""
     body = b"id,status,outcome\r\n" * (32 * 2**20 // 19)
     script.says(Reply(body=body))
     tracemalloc.start()
@@ -167,7 +167,7 @@ def test_wrong_arguments(
 
 
 def test_arguments_that_there_are_not(script: Script, scripted_client: Client) -> None:
-    """Arguments of other names are a `TypeError`, as of any function."""
+    """Unknown arguments raise `TypeError`, as of any function."""
     with pytest.raises(TypeError):
         scripted_client.deletion_requests.export("/none", colour="red")  # type: ignore[call-arg]
     assert script.calls == []

@@ -1,4 +1,4 @@
-"""`:count` and `:decide`: how many requests match, and one decision about all of them."""
+"""`:count` and `:decide`: the number of matching requests, and one decision about all of them."""
 
 import datetime
 from collections.abc import Callable
@@ -17,8 +17,8 @@ def now() -> str:
 
 
 def test_many_are_approved_batch_by_batch(gateway: TestClient, forget: Make, get: Get) -> None:
-    """Each call decides as many as it may and says where to go on; what came in later, or does not match, stays; done
-    again it decides nothing."""
+    """Each call decides as many as it may and returns where to continue; later and non-matching requests stay, and a
+    repeated decision decides nothing."""
     for n in range(5):
         forget(f"q{n}", identity_verified=False)
     other = forget("other", identity_verified=False, regulation="ccpa")["id"]
@@ -43,7 +43,7 @@ def test_many_are_approved_batch_by_batch(gateway: TestClient, forget: Make, get
 def test_one_that_cannot_be_rejected_holds_up_no_other(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A request that the rules keep from being rejected stays as it is, and is counted; the others are."""
+    """A request that cannot be rejected by the rules stays unchanged, and is counted; the others are rejected."""
     app = key_with(Scope.REQUESTS_WRITE)  # may not learn what is held: without a grace time nothing is taken back
     kept = gateway.post("/v1/deletion-requests", json={"subject_id": "p1"}, headers=app).json()["id"]
     rejected = forget("p2")["id"]

@@ -1,4 +1,4 @@
-"""Many requests at once, from JSON and from CSV, and all of them out again."""
+"""Many requests at once, from JSON and CSV, and exports of all."""
 
 import csv
 import dataclasses
@@ -26,7 +26,7 @@ Ask = Callable[..., httpx.Response]
 
 @pytest.fixture
 def ask(gateway: TestClient) -> Ask:
-    """POST a batch of requests; returns the answer, whatever it is."""
+    """POST a batch of requests and return the response."""
 
     def send(*requests: Any, headers: dict[str, str] | None = None, **query: str) -> httpx.Response:
         body = {"requests": list(requests)}
@@ -37,7 +37,7 @@ def ask(gateway: TestClient) -> Ask:
 
 @pytest.fixture
 def ask_csv(gateway: TestClient) -> Ask:
-    """POST a batch as CSV; returns the answer, whatever it is."""
+    """POST a batch as CSV and return the response."""
 
     def send(content: str | bytes, headers: dict[str, str] | None = None, **query: str) -> httpx.Response:
         return gateway.post("/v1/deletion-requests.csv", content=content, headers=CSV | (headers or {}), params=query)
@@ -114,7 +114,7 @@ def test_a_repeated_call(ask: Ask, installation: Installation) -> None:
 
 
 def test_a_batch_is_found_by_its_source(ask: Ask, gateway: TestClient) -> None:
-    """A batch that came from a list is listed, and exported, by the list's name."""
+    """A batch from a list is listed, and exported, by the list's name."""
     ask({"subject_id": "p1"}, {"subject_id": "p2"}, source="drop 2026-11")
     ask({"subject_id": "p3"})
     found = gateway.get("/v1/deletion-requests", params={"source": "drop 2026-11"}).json()["items"]

@@ -1,4 +1,4 @@
-"""The metrics as a whole: what a scrape costs, what its labels are, where they are told and to whom."""
+"""The metrics as a whole: the cost of a scrape, the labels, and who may read them where."""
 
 import shutil
 import subprocess
@@ -31,7 +31,7 @@ Sample = Callable[..., float]
 
 
 def test_scrapes_do_not_ask_the_database_each_time(gateway: TestClient, installation: Installation) -> None:
-    """What was asked a moment ago is not asked again."""
+    """A second scrape within moments does not query the database."""
     counted = []
 
     def count(connection: sa.Connection, *_: object) -> None:
@@ -52,7 +52,7 @@ def test_scrapes_do_not_ask_the_database_each_time(gateway: TestClient, installa
 
 
 def test_a_database_that_is_away(gateway: TestClient, sample: Sample, installation: Installation) -> None:
-    """Metrics are still told, and say that it is away; nothing of what they cannot know is made up."""
+    """Metrics are still served and report that the database is away; unknown values are omitted."""
     assert sample("lethe_database_up") == 1
     assert 'lethe_requests_overdue{regulation="gdpr"}' in gateway.get("/metrics").text
     with installation.database.reading() as session:
@@ -74,8 +74,8 @@ def test_a_database_that_is_away(gateway: TestClient, sample: Sample, installati
 def test_a_scrape_of_a_large_archive(
     gateway: TestClient, sample: Sample, installation: Installation, by: Actor
 ) -> None:
-    """With a million requests stored, ten thousand of them open, a scrape has the database look at the open ones alone:
-    to look at a million would take it more than ten million instructions."""
+    """A scrape of an archive of a million requests, ten thousand of them open, reads only the open ones: reading a
+    million would take the database more than ten million instructions."""
     numbers = "WITH RECURSIVE n(i) AS (SELECT CAST(:first AS integer) UNION ALL SELECT i + 1 FROM n WHERE i < :last)"
     status = "CASE WHEN i % 100 = 0 THEN 'accepted' ELSE 'completed' END"
     columns = "id, subject_ref, regulation, time_zone, status, kept, discreet, tenant_id"
@@ -98,7 +98,7 @@ def test_a_scrape_of_a_large_archive(
 
 
 def test_metrics_count_calls_by_route(gateway: TestClient) -> None:
-    """Calls are counted by the route's template, so that no path, which may name a person, gets into a metric."""
+    """Calls are counted by the route's template, so no path, which may name a person, appears in a metric."""
     gateway.get("/v1/datasets/ds_0/subjects/jane.doe@example.org")
     gateway.get("/nowhere/jane.doe@example.org")
     gateway.request("JANE", "/nowhere")
@@ -110,7 +110,7 @@ def test_metrics_count_calls_by_route(gateway: TestClient) -> None:
 
 
 def test_labels_are_bounded(gateway: TestClient, new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
-    """No metric names a request, a model, a run or a path: labels have as many values as the code has words."""
+    """No metric names a request, a model, a run or a path: the values of labels are fixed by the code."""
     new_dataset()
     made = forget("p1")
     work()
@@ -141,8 +141,8 @@ def test_alerts_are_about_metrics_that_exist(gateway: TestClient, new_dataset: M
 def test_metrics_need_a_key_for_monitoring(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., Any]
 ) -> None:
-    """Metrics, which tell if there is work to do, are for keys with metrics:read and for operators: not for whoever
-    has no key, and not for an admin of one tenant, who may not give that scope away either."""
+    """Metrics, which reveal whether there is work to do, need metrics:read or an operator: a caller without a key is
+    refused, and so is a tenant's admin, who cannot grant that scope either."""
     for scopes, code in (((Scope.METRICS_READ,), 200), ((Scope.OPERATOR,), 200), ((Scope.ADMIN,), 403)):
         assert gateway.get("/metrics", headers=key_with(*scopes)).status_code == code
     asked = {"name": "monitoring", "scopes": ["metrics:read"]}
@@ -153,7 +153,7 @@ def test_metrics_need_a_key_for_monitoring(
 
 
 def test_metrics_have_a_port_of_their_own(settings: Settings) -> None:
-    """Where the settings ask for it, metrics are told on another port, without a key, and nothing else is there."""
+    """Metrics are served on a second port, without a key and with no other endpoint, if the settings name one."""
     port = free_port()
     with TestClient(create_app(settings.model_copy(update={"metrics_port": port}))) as client:
         assert client.get("/metrics").status_code == 401
@@ -171,7 +171,7 @@ def test_what_was_reported_before_it_was_done_is_counted(
     sample: Sample,
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Requests that apps are shown as completed and that still wait are counted, and end to be when they are done."""
+    """Requests that apps see as completed and that still wait are counted until they are done."""
     new_dataset()
     app = key_with(Scope.REQUESTS_WRITE)
     for who in ("p1", "nobody"):
@@ -183,7 +183,7 @@ def test_what_was_reported_before_it_was_done_is_counted(
 
 
 def test_a_database_that_was_put_back_is_told(installation: Installation, gateway: TestClient, forget: Make) -> None:
-    """A database older than its tombstones is not served, and the metrics say why."""
+    """A database older than its tombstones is not served, and the metrics give the reason."""
     assert "lethe_database_put_back 0.0" in gateway.get("/metrics").text
     forget("stranger")
     tombstones.record(installation)

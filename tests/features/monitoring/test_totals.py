@@ -1,4 +1,4 @@
-"""Totals of runs and requests by their labels: those of the database, for every gateway alike."""
+"""Totals of runs and requests by their labels, read from the database, equal at every gateway."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ Sample = Callable[..., float]
 def test_regulations_and_tenants_by_name(
     sample: Sample, installation: Installation, new_dataset: Make, forget: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A regulation that a tenant named is a label while there are such requests; of too many the rest is one."""
+    """A regulation defined by a tenant is a label while it has requests; those beyond a limit share one label."""
     new_dataset()
     made = [forget(f"p{number}")["id"] for number in range(6)]
 
@@ -89,8 +89,8 @@ def test_canary_tests_are_counted_once(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Runs whose audit passed and runs that theirs refuted are counted apart, by every gateway alike; those without
-    lanes are neither, nor are those that came to nothing for other reasons."""
+    """Runs that passed their audit and runs that it refuted are counted separately, equally by every gateway; runs
+    without lanes count as neither, nor do runs that failed for other reasons."""
     dataset = new_dataset()
     assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [0, 0]
     for lanes in (256, 0):

@@ -1,4 +1,4 @@
-"""Traces: what a collector is sent, and that nobody is in it."""
+"""Traces: the spans that a collector gets, without personal data."""
 
 import contextlib
 import http.server
@@ -80,7 +80,7 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture
 def gateway(settings: Settings, admin_key: str, collector: Collector) -> Iterator[TestClient]:
-    """A gateway that traces to the collector."""
+    """Start a gateway that traces to the collector."""
     app = create_app(settings.model_copy(update={"otlp_endpoint": collector.endpoint, "log_level": "debug"}))
     with TestClient(app, headers={"Authorization": f"Bearer {admin_key}"}, raise_server_exceptions=False) as client:
         yield client
@@ -114,7 +114,7 @@ def test_runs_are_traced(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """A run is a span with its id, and each of its phases is one within it."""
+    """A run is a span with its id, and each of its phases is a span within it."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     request = forget("p3")
@@ -141,7 +141,7 @@ def test_runs_are_traced(
 
 
 def test_what_goes_wrong_is_named(gateway: TestClient, collector: Collector) -> None:
-    """A span that an exception leaves has its class, and not its text."""
+    """A span that ends with an exception has its class, and not its text."""
     with contextlib.suppress(ValueError), tracing.span("phase", number=1, nothing=None):
         raise ValueError(SUBJECT)
     tracing.close()
@@ -152,7 +152,7 @@ def test_what_goes_wrong_is_named(gateway: TestClient, collector: Collector) -> 
 
 
 def test_a_collector_that_is_away(settings: Settings, collector: Collector) -> None:
-    """Calls are answered as quickly, whether or not somebody takes the traces."""
+    """Calls are answered equally quickly whether or not a collector receives the traces."""
     collector.close()
     with TestClient(create_app(settings.model_copy(update={"otlp_endpoint": collector.endpoint}))) as client:
         took = sorted(client.get("/healthz").elapsed.total_seconds() for _ in range(20))
@@ -160,7 +160,7 @@ def test_a_collector_that_is_away(settings: Settings, collector: Collector) -> N
 
 
 def test_traces_without_their_packages() -> None:
-    """A service without the extra runs, and names what to install."""
+    """A service without the extra runs, and names the package to install."""
     program = (
         "import sys\nsys.modules['opentelemetry'] = None\nfrom app import telemetry\n"
         "telemetry.configure('info')\ntelemetry.trace_to('http://127.0.0.1:1', service='s')\n"

@@ -1,4 +1,4 @@
-"""Fixtures of networks: a server that answers by a script, a client beside it, and rows and noise of the chain."""
+"""Fixtures of networks: a scripted server, a client of it, and rows and noise of the chain."""
 
 from tests.lethe.conftest import script, scripted_client
 from tests.worker.langevin.conftest import random_rows, replayable_noise

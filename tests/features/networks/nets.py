@@ -1,4 +1,4 @@
-"""Small networks as ONNX files, right and wrong."""
+"""Small networks as ONNX files, valid and invalid."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def onnx_file(
     domains: Sequence[tuple[str, int]] = (),
     ir_version: int = 9,
 ) -> bytes:
-    """A file with these nodes from `x` to `y`, and `w`."""
+    """Return a file with these nodes from `x` to `y`, and `w`."""
     names = ["x", "x2", "x3"][:inputs]
     graph = helper.make_graph(
         list(nodes),
@@ -78,7 +78,7 @@ def logarithm() -> bytes:
 
 
 def slow(size: int = 9000, *, hidden: bool = False) -> bytes:
-    """y = x W, after a product of two large matrices that are nobody's; `hidden`: their size follows from the row"""
+    """y = x W, after a product of two large matrices that is not used; if `hidden`, their size follows from the row."""
     shape = numpy_helper.from_array(np.array([size, size], np.int64))
     sizes = numpy_helper.from_array(np.array([size, size], np.float32))
     shaped = [helper.make_node("Constant", [], ["shape"], value=shape)]

@@ -7,7 +7,7 @@ import torch
 
 
 def exported(network: torch.nn.Module, num_features: int) -> bytes:
-    """The file that torch writes of a network of rows (batch, num_features)."""
+    """Return the ONNX file that torch writes of a network of rows (batch, num_features)."""
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # there is a newer exporter, which writes the same operators for these

@@ -23,8 +23,8 @@ from tests.lethe.scripted import Reply, Script
 
 @pytest.mark.soak
 def test_an_upload_through_a_network_has_a_bar(settings: Settings, admin_key: str, tmp_path: Path) -> None:
-    """An upload at a terminal shows how many of the rows the network has encoded; the answer goes to
-    standard output."""
+    """An upload at a terminal shows how many of the rows the network has encoded; the answer is printed on standard
+    output."""
     rows, network = tmp_path / "people.npz", tmp_path / "net.onnx"
     rows.write_bytes(npz(rows=6000, features=nets.WIDTH))
     network.write_bytes(nets.slow(300))
@@ -54,7 +54,8 @@ def test_an_upload_through_a_network_has_a_bar(settings: Settings, admin_key: st
 def test_an_upload_is_known_by_its_name_and_size(
     script: Script, scripted_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How far an upload is told of that of its own name and size, and again after the gateway once did not say."""
+    """An upload's progress is that of the upload with its name and size, and resumes after the gateway failed to report
+    it once."""
     monkeypatch.setattr(cli, "_POLL_SECONDS", 0.01)
 
     def encoding(name: str, num_bytes: int, done: int) -> dict[str, Any]:

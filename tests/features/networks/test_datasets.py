@@ -1,4 +1,4 @@
-"""Datasets whose rows are features of a public network: uploads, additions, predictions, and what models say."""
+"""Datasets whose rows are features of a public network: uploads, additions, predictions, and models."""
 
 import io
 import json
@@ -22,7 +22,7 @@ X = DRAWN.uniform(-1, 1, size=(120, nets.WIDTH))
 
 
 def npz(x: Any, *, first: int = 0) -> bytes:
-    """Rows of as many people, half of each class."""
+    """Return rows of so many people, half of each class."""
     buffer = io.BytesIO()
     np.savez(
         buffer, x=x, y=np.arange(len(x)) % 2, subject=np.array([f"p{place}" for place in range(first, first + len(x))])
@@ -44,7 +44,8 @@ def send(gateway: TestClient, content: bytes, name: str = "people.npz", **form: 
 def test_a_model_on_features_learns_forgets_and_predicts(
     gateway: TestClient, get: Get, new_model: Make, forget: Make, work: Any
 ) -> None:
-    """Rows are the network's features; predictions are of the same features; mechanism and certificate name it."""
+    """Rows are the network's features; predictions use the same features; mechanism and certificate name the
+    network."""
     net = network(gateway, nets.linear())
     dataset = send(gateway, npz(X), network_id=net["id"]).json()
     assert (dataset["network_id"], dataset["num_features"]) == (net["id"], nets.OUT)
@@ -73,7 +74,7 @@ def test_a_model_on_features_learns_forgets_and_predicts(
 
 
 def test_a_schema_gives_the_network_its_declared_numbers(gateway: TestClient, get: Get) -> None:
-    """Of a csv file the network gets what the schema makes of the columns, in the order of their names."""
+    """The network receives the numbers that the schema makes of a csv file's columns, in the order of their names."""
     net = network(gateway, nets.linear())
     columns: dict[str, Any] = {f"c{place}": {"kind": "standard", "center": 0, "scale": 1} for place in range(6)}
     columns |= {"y": {"role": "label", "values": ["0", "1"]}, "who": {"role": "subject"}}
@@ -93,8 +94,8 @@ def test_a_schema_gives_the_network_its_declared_numbers(gateway: TestClient, ge
 
 
 def test_rows_without_features_are_refused_by_their_place(gateway: TestClient, get: Get) -> None:
-    """A row of which the network makes NaN refuses the upload, by its place and without its numbers; so does a wrong
-    width, and a network that is not there. Nothing is stored."""
+    """A row for which the network returns NaN refuses the upload, by its place and without its numbers; so does a wrong
+    width, and an unknown network. Nothing is stored."""
     net = network(gateway, nets.logarithm())
     far = X[:40].copy()
     far[36] = -1000.0 * np.sign(nets.WEIGHTS[:, 0])

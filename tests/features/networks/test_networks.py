@@ -1,4 +1,4 @@
-"""`/v1/networks`: what is taken, what is refused by name, and what the process that runs it can reach."""
+"""`/v1/networks`: accepted files, refusals by name, and the isolation of the process that runs them."""
 
 import hashlib
 import pickle
@@ -26,7 +26,8 @@ def send(gateway: TestClient, content: bytes, name: str = "net.onnx", **form: st
 
 
 def test_a_network_is_taken_found_and_let_go_of(gateway: TestClient, get: Callable[[str], Any]) -> None:
-    """A network says what it is; its file comes back as it was; the same file twice is refused; a deletion ends it."""
+    """An uploaded network is described in the answer and in lists, its file is returned unchanged, the same file is
+    refused a second time, and deleting it removes it."""
     content = nets.linear()
     answer = send(gateway, content, dp_ledger="https://example.org/ledger")
     made = answer.json()
@@ -99,7 +100,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_no_public_function_of_a_row_is_refused(gateway: TestClient, case: str) -> None:
-    """A file with code, of unknown operators, at random, or cut off is refused in words, and nothing is stored."""
+    """A file with code, of unknown operators, with randomness, or truncated is refused in words, and nothing is
+    stored."""
     content, why = REFUSED[case]
     answer = send(gateway, content)
     assert (answer.status_code, answer.json()["code"]) == (422, "network_invalid"), answer.text
@@ -108,7 +110,7 @@ def test_what_is_no_public_function_of_a_row_is_refused(gateway: TestClient, cas
 
 
 def limited(gateway: TestClient, installation: Installation, **limits: Any) -> TestClient:
-    """The same installation with other limits, called with the same key."""
+    """Return the same installation with other limits, called with the same key."""
     settings = installation.settings.model_copy(update=limits)
     return TestClient(create_app(settings), raise_server_exceptions=False, headers=gateway.headers)
 
@@ -116,8 +118,8 @@ def limited(gateway: TestClient, installation: Installation, **limits: Any) -> T
 def test_a_network_over_its_limits_is_refused_and_not_stored(
     gateway: TestClient, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A network that needs more memory, or more time, than it may have is refused by name over HTTP, and so is an
-    upload of rows that it would encode; neither is there afterwards."""
+    """A network that needs more memory or time than permitted is refused by name over HTTP, and so is an upload of rows
+    that it would encode; neither is stored."""
     with limited(gateway, installation, network_memory_bytes=2**30, network_seconds=600.0) as poor:
         answer = send(poor, nets.slow(60_000, hidden=True))
     assert (answer.status_code, answer.json()["code"]) == (422, "network_failed"), answer.text
@@ -144,7 +146,7 @@ def test_texts_that_no_certificate_can_state_are_refused(gateway: TestClient) ->
 
 
 def test_a_damaged_file_is_not_used(gateway: TestClient, installation: Installation) -> None:
-    """A file that somebody changed in the database is not given out."""
+    """A file that was changed in the database is not returned."""
     made = send(gateway, nets.linear()).json()
     with installation.database.writing() as session:
         session.execute(sa.update(NetworkPiece).values(content=nets.linear(2.0)))

@@ -1,4 +1,4 @@
-"""Each operator of ONNX as torch computes it here is the operator as onnxruntime does."""
+"""Each ONNX operator as torch computes it here equals onnxruntime's."""
 
 from typing import Any
 
@@ -109,7 +109,7 @@ def outputs(content: bytes, rows: np.ndarray = ROWS) -> np.ndarray:
 
 @pytest.mark.parametrize(("operator", "attributes", "others"), CASES)
 def test_an_operator_is_that_of_onnx(operator, attributes, others):
-    """An operator gives what onnxruntime gives, up to single precision."""
+    """An operator returns onnxruntime's result, up to single precision."""
     rows = POSITIVE if operator in ("Sqrt", "Reciprocal", "Pow") else ROWS
     content = network(operator, attributes, others)
     ours = outputs(content, rows)
@@ -119,7 +119,7 @@ def test_an_operator_is_that_of_onnx(operator, attributes, others):
 
 
 def test_every_operator_is_compared():
-    """No operator is in the table that no test compares with onnxruntime, and those of the table are supported."""
+    """Every operator in the table is compared with onnxruntime by a test, and is supported."""
     assert set(OPERATORS) | {"Constant"} == supported.OPERATORS
     assert set(OPERATORS) - {operator for operator, _, _ in CASES} == {"Gemm", "Mod", "Shape", "Squeeze"}
 
@@ -135,13 +135,13 @@ def test_every_operator_is_compared():
     ],
 )
 def test_an_operator_that_is_not_supported_is_named(operator, attributes, others):
-    """A network with an operator or a setting that is not supported is refused, by name where it is an operator."""
+    """A network with an unsupported operator or attribute is refused, by name if it is an operator."""
     content = network(operator, attributes, others)
     with pytest.raises(UnsupportedOperator):
         outputs(content)
 
 
 def test_another_opset_is_refused():
-    """An opset whose operators are not those that were compared is refused."""
+    """A network of another opset than the compared one is refused."""
     with pytest.raises(UnsupportedOperator, match="opset"):
         Graph(network("Relu", {}, (), opset=7))

@@ -1,4 +1,4 @@
-"""Networks on pages: one that is let go of."""
+"""Networks on pages: deletion."""
 
 import re
 
@@ -9,7 +9,7 @@ from tests.features.networks import nets
 
 
 def test_a_network_is_deleted(officer: Browser, gateway: TestClient) -> None:
-    """The list that a deletion leads to says that it is done, and has the network no more."""
+    """After a deletion the list confirms it and no longer has the network."""
     made = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}).json()
     answer = officer.post(f"/admin/networks/{made['id']}/delete")
     page = officer.get(answer.headers["location"]).text

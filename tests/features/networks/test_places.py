@@ -1,4 +1,4 @@
-"""Places for network processes: what one tenant's cost another, and what is refused beyond them."""
+"""Places for network processes: isolation of tenants, and refusals beyond the limit."""
 
 import threading
 import time
@@ -17,8 +17,8 @@ def upload(gateway: TestClient, content: bytes, **headers: str) -> Any:
 
 
 def test_fourteen_uploads_of_a_tenant_delay_no_other(gateway: TestClient) -> None:
-    """While a tenant uploads fourteen networks that take long, another is answered at once and registers its own; what
-    has no place is refused as busy, with the time to wait, and leaves nothing."""
+    """While a tenant uploads fourteen slow networks, another is answered at once and registers its own; an upload
+    without a place is refused as busy, with the time to wait, and leaves nothing."""
     key = gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"]
     theirs = {"Authorization": f"Bearer {key}"}
     answers: list[Any] = []

@@ -1,4 +1,4 @@
-"""The process in which a network runs: what it computes, when it is ended, and what it can reach."""
+"""The process in which a network runs: its results, its limits, and its isolation."""
 
 import contextlib
 import os
@@ -26,8 +26,8 @@ ROWS = np.random.default_rng(5).normal(size=(70, nets.WIDTH))
 
 
 def test_a_network_whose_runs_differ_is_refused() -> None:
-    """The examination runs a network twice itself, whatever the list of operators lets pass: one that adds drawn
-    numbers, and a file that computes other numbers than the one in hand, are refused."""
+    """The examination runs a network twice itself, whatever operators are permitted: a network that adds random
+    numbers, and a file that computes other numbers than the loaded one, are refused."""
     drawn = onnx_file([node("MatMul", output="h"), node("RandomNormalLike", "h", "r"), node("Add", "h r")])
     named = graph.parse(nets.linear())  # of the same input and output
     for content, network in (
@@ -40,7 +40,8 @@ def test_a_network_whose_runs_differ_is_refused() -> None:
 
 
 def test_features_are_those_of_the_row_alone() -> None:
-    """A row has bit by bit the same features wherever it stands, those of numpy up to rounding; each batch is told."""
+    """A row has the same features bit by bit at any position, and numpy's up to rounding; progress is reported per
+    batch."""
     with process.examined(nets.linear(), LIMITS) as encoder:
         found = encoder.encode(ROWS)
         backwards = encoder.encode(ROWS[::-1])[::-1]
@@ -54,8 +55,8 @@ def test_features_are_those_of_the_row_alone() -> None:
 
 
 def test_a_row_does_not_depend_on_another() -> None:
-    """A network that adds what the largest number of its batch is above 1.5 sees one row at a time: a large row changes
-    its own features alone."""
+    """A network that adds the excess over 1.5 of the largest number in its batch sees one row at a time: a large row
+    changes only its own features."""
     large = np.full((1, nets.WIDTH), 100.0)
     with process.examined(nets.raised_by_the_largest(), LIMITS) as encoder:
         beside = encoder.encode(np.concatenate([ROWS, large]))
@@ -65,7 +66,7 @@ def test_a_row_does_not_depend_on_another() -> None:
 
 
 def test_a_network_that_was_examined_starts_again() -> None:
-    """A process that is started later computes bit by bit the same."""
+    """A process that is started later computes the same results bit by bit."""
     with process.examined(nets.linear(), LIMITS) as encoder:
         found = encoder.encode(ROWS)
         assert encoder.facts["shut_in"] is True
@@ -76,7 +77,7 @@ def test_a_network_that_was_examined_starts_again() -> None:
 
 
 def test_time_and_memory_end() -> None:
-    """A network that takes too long, or more memory than it may, ends with its process and is named as such."""
+    """A network that takes too much time or memory is ended with its process and reported as such."""
     hasty, poor = (Limits(memory_bytes=most, seconds=s) for most, s in ((2**33, 0.01), (2**30, 60.0)))
     with (
         process.started(nets.slow(), **SHAPE, limits=hasty) as encoder,
@@ -104,8 +105,8 @@ def test_time_and_memory_end() -> None:
     ],
 )
 def test_a_process_that_says_something_else_fails_in_time(answer: str, said: str) -> None:
-    """A process that begins to answer and stalls, whoever else holds its end of the line, or that says other numbers
-    than were asked for, is a network that failed."""
+    """A process that begins to answer and stalls, even if another process holds its end of the pipe, or that returns
+    other numbers than requested, counts as a failed network."""
     ours, theirs = socket.socketpair()
     program = f"""
 import json, os, time
@@ -128,8 +129,8 @@ line.recv_bytes()
 
 
 def test_the_process_of_a_network_is_shut_in() -> None:
-    """The process that runs a network is in the sandbox: nobody's where the gateway is root's, with one thread, no
-    files but the pipe, a filter, and limits that allow no descriptor, process or file more."""
+    """The process of a network is in the sandbox: it has user nobody if the gateway is root, one thread, no files but
+    the pipe, a call filter, and limits that allow no further descriptor, process or file."""
     with process.started(nets.linear(), **SHAPE, limits=LIMITS) as encoder:
         assert encoder.encode(ROWS).shape == (70, nets.OUT)
         folder = Path("/proc") / str(encoder._line._child.pid)
@@ -148,7 +149,7 @@ def test_the_process_of_a_network_is_shut_in() -> None:
 
 def test_a_network_that_cannot_be_shut_in_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the sandbox cannot be set up, here because the process already has a second thread, the network is not run and
-    the error says why."""
+    the error names the reason."""
     (tmp_path / "sitecustomize.py").write_text(
         "import threading, time; threading.Thread(target=time.sleep, args=[60], daemon=True).start()"
     )
@@ -166,15 +167,15 @@ def test_a_network_that_cannot_be_shut_in_is_not_run(tmp_path: Path, monkeypatch
     ],
 )
 def test_sizes_that_a_small_file_declares_are_refused_before_it_runs(content: bytes, said: str) -> None:
-    """A file of some hundred bytes that asks for gigabytes is refused by its declared sizes."""
+    """A file of some hundred bytes that declares gigabytes is refused by its declared sizes."""
     assert len(content) < 1000
     with pytest.raises(NetworkInvalid, match=said):
         process.examine(content, LIMITS)
 
 
 def test_a_small_file_has_little_memory_and_one_batch_of_time() -> None:
-    """A network whose sizes only its rows decide gets memory by the size of its file, whatever a large one may have,
-    and its examination the time of a batch."""
+    """A network whose sizes depend on its rows gets memory by the size of its file, not by the maximum, and its
+    examination gets the time of one batch."""
     with pytest.raises(NetworkFailed, match=r"more memory than 10737\d{5} bytes"):
         process.examine(nets.slow(60_000, hidden=True), Limits(memory_bytes=2**36))
     began = time.monotonic()
@@ -185,8 +186,8 @@ def test_a_small_file_has_little_memory_and_one_batch_of_time() -> None:
 
 @pytest.mark.parametrize("begins", ["child", "new_session"])
 def test_the_runtime_reports_to_nobody(begins: str, tmp_path: Path) -> None:
-    """onnxruntime, which by default keeps a database of events in the home folder and sends them from a thread of its
-    own, does neither in the process of a network nor beside a served model."""
+    """In the process of a network and in that of a served model, onnxruntime neither keeps its default database of
+    events in the home folder nor starts a thread to send them."""
     program = """
 import os, sys
 from tests.features.networks import nets
@@ -207,5 +208,5 @@ print(len(os.listdir("/proc/self/task")))
 
 
 def test_limits_are_those_of_a_gateway_by_default() -> None:
-    """A network that is too much for a gateway as it comes is too much for a dry run."""
+    """The limits of a dry run equal a gateway's default limits."""
     assert service.limits_of(Settings()) == Limits()

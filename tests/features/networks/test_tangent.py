@@ -72,7 +72,7 @@ def rows_of(mechanism: Mechanism, content: bytes, features: Any, labels: Any) ->
 @pytest.mark.parametrize("objective", [Objective.LOGISTIC_REGRESSION, Objective.MULTILABEL_LOGISTIC_REGRESSION])
 def test_the_gradient_is_that_of_each_record(objective: Objective) -> None:
     """The gradient of a batch is the sum over its records of the scaled Jacobian times the slope of the textbook loss,
-    and what the run compares it with says so too."""
+    and the run's comparison agrees."""
     content, mechanism = of_three(objective=objective)
     features, labels = records(40, 3 if objective is Objective.LOGISTIC_REGRESSION else 8)
     parameters = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
@@ -100,8 +100,8 @@ def test_the_gradient_is_that_of_each_record(objective: Objective) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", [1, 700])
 def test_few_jacobians_are_held_at_once(monkeypatch: pytest.MonkeyPatch, numbers: int) -> None:
-    """However many parameters there are, the comparison holds no more of its Jacobians than are stated, one at least,
-    and finds the same."""
+    """The comparison holds at most the stated number of Jacobians, at least one, for any number of parameters, and
+    returns the same result."""
     content, mechanism = of_three()
     features, labels = records(16)
     parameters = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
@@ -124,7 +124,7 @@ def test_few_jacobians_are_held_at_once(monkeypatch: pytest.MonkeyPatch, numbers
 
 
 def at_a_kink(layer: torch.nn.Linear) -> Any:
-    """Return a row at which a unit of the layer is open in single precision and shut in double, or the other way
+    """Return a row at which a unit of the layer is active in single precision and inactive in double, or the other way
     round."""
     exact = copy.deepcopy(layer).double()
     with torch.no_grad():
@@ -140,8 +140,8 @@ def at_a_kink(layer: torch.nn.Linear) -> Any:
 
 @pytest.mark.slow
 def test_a_row_at_a_kink_fails_no_run() -> None:
-    """A row at which a ReLU is open in single precision and shut in double is tolerated; a sum that is farther off than
-    that row can account for is found all the same, and so is a missing row beside no kink."""
+    """A row at which a ReLU differs between single and double precision is tolerated; a larger difference than that row
+    explains is found, and so is a missing row without a kink."""
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Linear(NUM_FEATURES, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     with torch.no_grad():
@@ -160,8 +160,8 @@ def test_a_row_at_a_kink_fails_no_run() -> None:
 
 
 def test_rows_weigh_what_their_own_weights_say() -> None:
-    """The gradient of a record is that of its loss times its weight; a record of the weight 0 is a null row, and where
-    all weights are 1 no bit changes. The comparison notices weights that were left out."""
+    """The gradient of a record is that of its loss times its weight; a record of weight 0 is a null row, and if all
+    weights are 1 no bit changes. The comparison notices omitted weights."""
     content, mechanism = of_three()
     features, labels = records(40)
     parameters = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
@@ -202,7 +202,7 @@ def test_class_weights_weigh_each_record() -> None:
 
 
 def test_a_null_row_counts_nothing() -> None:
-    """An erased slot contributes no gradient, though the network says something of any input, zeros too."""
+    """An erased slot contributes no gradient, though the network returns nonzero output for any input, even zeros."""
     content, mechanism = of_three()
     features, labels = records(40)
     without = features.copy()
@@ -217,8 +217,8 @@ def test_a_null_row_counts_nothing() -> None:
 
 @pytest.mark.slow
 def test_two_chains_on_the_same_data_draw_together(replayable_noise: Any) -> None:
-    """With the same noise, two runs from different starts come closer by the contraction at every step, in all of the
-    network's weights."""
+    """Two runs with the same noise from different starts approach each other by the contraction at every step, in all
+    of the network's weights."""
     content, mechanism = of_three()
     features, labels = records(40)
     far = np.random.default_rng(2).standard_normal((1, mechanism.num_parameters))
@@ -234,7 +234,8 @@ def test_two_chains_on_the_same_data_draw_together(replayable_noise: Any) -> Non
 
 
 def test_one_record_moves_a_step_by_no_more_than_the_sensitivity(replayable_noise: Any) -> None:
-    """A record in place of a null one moves a noiseless step by at most eta M / n, whatever the network makes of it."""
+    """A record in place of a null one moves a noiseless step by at most eta M / n, whatever the network computes for
+    it."""
     content, mechanism = of_three()
     features, labels = records(40)
     features[0] = encode_vectors(np.full((1, NUM_FEATURES), 1e6))
@@ -250,7 +251,7 @@ def test_one_record_moves_a_step_by_no_more_than_the_sensitivity(replayable_nois
 
 @pytest.mark.slow
 def test_two_classes_have_one_score(replayable_noise: Any) -> None:
-    """A network of one output learns two classes, to the side of the label."""
+    """A network of one output learns two classes, with the sign of the label."""
     content = NETWORKS[1]
     mechanism = on_network(content, 8 * NUM_FEATURES + 8 + 8 + 1, num_classes=2, l2=0.001, noise_scale=1e-4)
     features, labels = records(40, 2)
@@ -261,8 +262,8 @@ def test_two_classes_have_one_score(replayable_noise: Any) -> None:
 
 
 def test_a_row_does_not_depend_on_another() -> None:
-    """In a network that adds the mean output of the batch, the scale, scores and gradient of a row are those of the row
-    alone, whatever rows are beside it."""
+    """The scale, scores and gradient of a row do not depend on other rows, even in a network that adds the batch's mean
+    output."""
 
     class Raised(torch.nn.Module):
         def __init__(self) -> None:
@@ -290,7 +291,7 @@ def test_a_row_does_not_depend_on_another() -> None:
 
 
 def test_another_file_is_refused(replayable_noise: Any) -> None:
-    """A network that is not the one of the mechanism's SHA-256 learns nothing."""
+    """A network whose SHA-256 differs from the mechanism's is refused."""
     _, mechanism = of_three()
     features, labels = records(40)
     with pytest.raises(ValueError, match="Expected the network"):

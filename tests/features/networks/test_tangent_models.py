@@ -1,4 +1,4 @@
-"""Models that move the weights of a public network: made, learned, measured, forgotten, certified, handed out."""
+"""Models that adapt the weights of a public network: created, learned, measured, forgotten, certified and exported."""
 
 import io
 from collections.abc import Callable
@@ -24,7 +24,7 @@ FORM = {"name": "small", "licence": "CC0-1.0", "provenance": "Numbers that were 
 
 
 def records(num_rows: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points whose class depends on which of three numbers is the largest."""
+    """Return points whose class is the largest of three numbers."""
     points = np.random.default_rng(seed).standard_normal((num_rows, FEATURES))
     return points, points[:, :3].argmax(axis=1)
 
@@ -63,8 +63,8 @@ def test_a_tangent_is_learned_forgotten_and_certified(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """From the network to the certificate: the mechanism names the network and its layers, accuracy is that of the
-    tangent, the weights handed out give its scores, and the certificate says what it rests on."""
+    """A tangent model is learned, forgotten and certified: the mechanism names the network and its layers, accuracy is
+    that of the tangent, the exported weights give its scores, and the certificate states its assumptions."""
     dataset, held_out, public = points(), points(200, seed=1), network()
     asked = {"network_id": public["id"], "layers": LAYERS, "rank": 3, "seed": 5}
     settings = {"l2": 0.02, "noise_scale": 0.003, "learn_steps": 150, "evaluation_dataset_id": held_out["id"]}
@@ -128,8 +128,8 @@ class Cosine(torch.nn.Module):
 def test_a_network_that_does_not_fit_is_refused(
     gateway: TestClient, points: Make, network: Make, made: torch.nn.Module, change: dict[str, Any], field: str
 ) -> None:
-    """Other outputs than classes, a layer that is not there, and an operator without a derivative here are refused
-    before anything is learned, beside the field."""
+    """Outputs other than the classes, an unknown layer, and an operator without a derivative here are refused at the
+    field before anything is learned."""
     body = {
         "name": "m",
         "dataset_id": points()["id"],
@@ -142,7 +142,7 @@ def test_a_network_that_does_not_fit_is_refused(
 
 
 def test_a_network_of_another_width_is_refused(gateway: TestClient, points: Make, network: Make) -> None:
-    """A network that takes other numbers than the dataset has features is refused; so is one that nobody uploaded."""
+    """A network with another number of inputs than the dataset has features is refused; so is an unknown one."""
     made = torch.nn.Sequential(torch.nn.Unflatten(1, (2, 3)), torch.nn.Flatten(), torch.nn.Linear(6, 3))
     body = {"name": "m", "dataset_id": points()["id"], "tangent": {"network_id": "net_0", "layers": ["2.weight"]}}
     assert gateway.post("/v1/models", json=body).json()["code"] == "network_unknown"

@@ -1,4 +1,4 @@
-"""The linear model that a network is around its weights, held to closed forms and to automatic differentiation."""
+"""The linear model of a network around its weights, compared with closed forms and automatic differentiation."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def tangent(content: bytes, num_scores: int, dtype: torch.dtype = torch.float64,
     ("made", "num_features"), [(perceptron(5, 3), 5), (convolutions(3), 64), (convolutions(4, side=12), 144)]
 )
 def test_a_network_is_that_of_onnx(made, num_features):
-    """A network that torch wrote gives what onnxruntime gives, for any number of rows."""
+    """A network exported by torch returns onnxruntime's result, for any number of rows."""
     content, rows = exported(made, num_features), rows_of(7, num_features)
     graph = Graph(content)
     for some in (rows, rows[:1]):
@@ -99,7 +99,7 @@ class Attending(torch.nn.Module):
 
 
 def grouped() -> torch.nn.Sequential:
-    """A convolution in groups, whose Jacobian is computed row by row, before one whose is not."""
+    """A convolution in groups, whose Jacobian is computed row by row, before one whose Jacobian is not."""
     torch.manual_seed(4)
     first, second = torch.nn.Conv2d(2, 4, 2, groups=2), torch.nn.Conv2d(4, 3, 2, stride=2, padding=1, dilation=2)
     parts = (torch.nn.Unflatten(1, (2, 6, 6)), first, torch.nn.Tanh(), second, torch.nn.Flatten())
@@ -113,8 +113,8 @@ def grouped() -> torch.nn.Sequential:
 )
 @pytest.mark.parametrize("rank", [0, 2])
 def test_norms_are_those_of_the_jacobians(made, num_features, num_scores, rank):
-    """The norm by which a row is divided is that of its Jacobian, whichever way it was computed, in every weight of the
-    network."""
+    """The norm by which a row is divided is that of its Jacobian in every weight of the network, whichever way it was
+    computed."""
     content = exported(made, num_features)
     model = tangent(content, num_scores, layers=tuple(Graph(content).weights), rank=rank)
     rows = rows_of(9, num_features).double()
@@ -126,7 +126,7 @@ def test_norms_are_those_of_the_jacobians(made, num_features, num_scores, rank):
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("offset", [False, True])
 def test_scores_are_linear_in_the_parameters(rank, offset):
-    """Scores are those of the network and the Jacobian times the parameters, exactly: they are no approximation of the
+    """Scores are exactly those of the network plus the Jacobian times the parameters, and do not approximate the
     network elsewhere."""
     model = tangent(
         exported(convolutions(3), 64), 3, rank=rank, offset=offset, layers=("1.weight", "9.weight", "10.weight")
@@ -141,7 +141,7 @@ def test_scores_are_linear_in_the_parameters(rank, offset):
 
 
 def test_the_gradient_is_the_derivative_of_the_loss():
-    """The gradient over several blocks of rows is that of the sum of their cross-entropies."""
+    """The gradient over several blocks of rows equals that of the sum of their cross-entropies."""
     model = tangent(exported(perceptron(4, 3), 4), 3)
     rows, labels = rows_of(600, 4).double(), torch.arange(600) % 3
     scales = model.scales(rows).double()
@@ -160,7 +160,7 @@ def test_the_gradient_is_the_derivative_of_the_loss():
 
 
 def test_two_outputs_are_one_score():
-    """Of a network of two outputs the score is how far the second is above the first."""
+    """The score of a network with two outputs is the difference of the second and the first."""
     content, rows = exported(perceptron(4, 2), 4), rows_of(3, 4).double()
     model = tangent(content, 1)
     graph = Graph(content).to(torch.device("cpu"), torch.float64)
@@ -170,7 +170,7 @@ def test_two_outputs_are_one_score():
 
 
 def test_a_rank_moves_less_and_draws_the_same_factors():
-    """A rank leaves vectors whole, and matrices of fewer columns; the factors are those of the seed, everywhere."""
+    """A rank leaves vectors, and matrices of fewer columns, whole; the factors depend only on the seed."""
     content, rows = exported(perceptron(4, 3), 4), rows_of(3, 4).double()
     whole, some, same, other = (
         tangent(content, 3, rank=rank, seed=seed) for rank, seed in ((0, 0), (2, 5), (2, 5), (2, 6))
@@ -186,6 +186,6 @@ def test_a_rank_moves_less_and_draws_the_same_factors():
 
 @pytest.mark.parametrize(("num_scores", "layers"), [(4, ALL), (1, ALL), (3, ("0.weight", "nowhere"))])
 def test_what_does_not_fit_is_refused(num_scores, layers):
-    """Outputs that are not the scores, and layers that the network has not, are refused."""
+    """Outputs that are not the scores, and unknown layers, are refused."""
     with pytest.raises(ValueError, match="Expected"):
         tangent(exported(perceptron(4, 3), 4), num_scores, layers=layers)

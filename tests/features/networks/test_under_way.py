@@ -1,4 +1,4 @@
-"""How far an upload is whose rows go through a network, while its sender waits."""
+"""Progress of an upload whose rows go through a network."""
 
 import json
 import os
@@ -31,8 +31,8 @@ def listed(gateway: TestClient) -> Any:
 
 @pytest.mark.parametrize("kind", ["csv", "npz"])
 def test_an_upload_says_how_far_it_is(gateway: TestClient, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """While an upload goes through a network, any other call sees how many of its rows have, of how many; afterwards
-    nothing of it is listed or left, and a call without a network is never listed."""
+    """While an upload goes through a network, any other call sees how many of its rows are encoded, and the total;
+    afterwards nothing of it is listed or left, and an upload without a network is never listed."""
     monkeypatch.setattr(under_way, "_RENEWED_SECONDS", 0.0)
     network = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.slow(150))}).json()["id"]
     columns = NUMBERS | {"y": {"role": "label", "values": ["0", "1"]}}
@@ -61,7 +61,7 @@ def test_an_upload_says_how_far_it_is(gateway: TestClient, monkeypatch: pytest.M
 
 
 def test_an_upload_goes_on_where_it_cannot_be_shown(gateway: TestClient, installation: Installation) -> None:
-    """Where how far it is cannot be written down an upload goes on; what another release wrote down is left out."""
+    """An upload continues if its progress cannot be written; progress of another release is left out."""
     settings = installation.settings
     folder = settings.data_dir / "encoding"
     given: dict[str, Any] = {"tenant_id": DEFAULT_TENANT, "name": "people", "network_id": "net_1", "num_bytes": 7}
@@ -76,8 +76,7 @@ def test_an_upload_goes_on_where_it_cannot_be_shown(gateway: TestClient, install
 
 
 def test_what_a_gateway_left_is_not_shown(gateway: TestClient, installation: Installation) -> None:
-    """An upload is shown to its tenant alone; what is not renewed any more is taken away; a refused upload leaves
-    nothing."""
+    """An upload is listed only for its tenant; a stale one is removed; a refused one leaves nothing."""
     settings = installation.settings
     given: dict[str, Any] = {"name": "people", "network_id": "net_1", "num_bytes": 7}
     with (

@@ -1,4 +1,4 @@
-"""Hostile npz files, through the real endpoint: archives and arrays that are not what they say."""
+"""Hostile npz files, through the real endpoint: archives and arrays with false claims."""
 
 import io
 import stat
@@ -34,7 +34,7 @@ def array(values: Any) -> bytes:
 def archive(
     replaced: dict[str, bytes] | None = None, *, more: list[tuple[str, bytes]] | None = None, method: int = 0
 ) -> bytes:
-    """An npz file of raw members, `more` behind the three that belong there."""
+    """Return an npz file of raw members, with `more` after the three valid ones."""
     members = {"x.npy": array(np.array([[1.0, 2.0], [3.0, 4.0]])), "y.npy": array(np.array([0, 1]))}
     members |= {"subject.npy": array(np.array(PEOPLE))} | (replaced or {})
     buffer = io.BytesIO()
@@ -47,7 +47,7 @@ def archive(
 
 
 def with_entry(content: bytes, offset: int, packed: bytes, *, name: bytes = b"x.npy") -> bytes:
-    """The archive with some bytes of a member's central entry overwritten."""
+    """Return the archive with some bytes of a member's central entry overwritten."""
     entry = content.index(b"PK\x01\x02")
     while content[entry + 46 : entry + 46 + len(name)] != name:
         entry = content.index(b"PK\x01\x02", entry + 4)
@@ -60,7 +60,7 @@ def twice(name: str) -> bytes:
 
 
 def short_of_its_size() -> bytes:
-    """An archive whose x is declared longer, in the archive and in the array, than what unpacks from it."""
+    """Return an archive whose x is declared longer, in the archive and in the array, than what unpacks from it."""
     rows, there = 1000, 10
     whole = array(np.ones((rows, 2)))
     content = archive(
@@ -75,7 +75,7 @@ def short_of_its_size() -> bytes:
 
 
 def zip64_lie() -> bytes:
-    """An archive whose x says, in a zip64 field, that it has 2**62 bytes."""
+    """Return an archive whose x claims, in a zip64 field, to have 2**62 bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as target:
         for name in ("x", "y", "subject"):
@@ -117,7 +117,7 @@ ARCHIVES: dict[str, tuple[bytes, str]] = {
 
 @each("case", ARCHIVES)
 def test_a_hostile_archive_is_refused(refused: Callable[..., list[str]], case: str) -> None:
-    """An npz file has three plain members that are what they say, whatever else a zip file could hold."""
+    """An npz file is refused unless it has three plain members that match their headers."""
     content, code = ARCHIVES[case]
     refused(code, content, "rows.npz")
 
@@ -163,14 +163,14 @@ NPYS: dict[str, tuple[dict[str, bytes], str]] = {
 
 @each("case", NPYS)
 def test_a_hostile_array_is_refused(refused: Callable[..., list[str]], case: str) -> None:
-    """Nothing is unpickled or evaluated, and an array that is not what it should be is refused by its name."""
+    """Nothing is unpickled or evaluated, and an invalid array is refused by its name."""
     members, place = NPYS[case]
     code = "row_invalid" if place.startswith("line") else "input_invalid"
     assert refused(code, archive(members), "rows.npz") == ([place] if place else [])
 
 
 def test_the_layout_of_an_array_does_not_matter(send: Callable[..., httpx.Response], client: TestClient) -> None:
-    """Column order, either byte order, and deflated members make the same rows."""
+    """Column order, either byte order, and deflated members give the same rows."""
     plain = rows_sent(client, send(npz(), "rows.npz"))
     swapped = npz(x=np.asfortranarray(X.astype(">f4")), y=np.array([0, 1], ">i2"), subject=np.array(PEOPLE, ">U8"))
     assert {rows_sent(client, send(content, "rows.npz")) for content in (swapped, DEFLATED)} == {plain}

@@ -19,14 +19,14 @@ from tests.app.rows.written import SCHEMA, everything, npz_file, read, refused
 
 
 def test_the_kind_is_told_by_the_file_name() -> None:
-    """A name that ends in .npz in any case tells the kind."""
+    """A name that ends in .npz in any case determines the kind."""
     assert ingest.kind_of("C.NPZ") == "npz"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 4), (1, 5), (5, 1), (0, 2), (9000, 3), (40, 60_000)])
 def test_an_array_may_be_stored_by_rows_or_by_columns(tmp_path: Path, shape: tuple[int, int]) -> None:
-    """The same rows are read whichever way the writer's memory ran, in any byte order, stored or deflated."""
+    """The same rows are read from either memory order, in any byte order, stored or deflated."""
     x = np.random.default_rng(shape[0]).normal(size=shape).astype("<f4")
     others = {"y": np.arange(shape[0]) % 2, "subject": np.array([f"p{row}" for row in range(shape[0])], "<U8")}
     read_from = {}
@@ -43,7 +43,7 @@ def test_an_array_may_be_stored_by_rows_or_by_columns(tmp_path: Path, shape: tup
 
 
 def test_files_are_read_in_batches(tmp_path: Path) -> None:
-    """More rows than a batch holds come in several batches, in order."""
+    """A file with more rows than a batch holds is read in several batches, in order."""
     count = 2 * BATCH_ROWS + 5
     names = [f"p{number}" for number in range(count)]
     npz = npz_file(tmp_path, x=np.ones((count, 1)), y=np.zeros(count, int), subject=np.array(names))
@@ -97,7 +97,8 @@ def test_a_column_of_floats_holds_no_ids(tmp_path: Path, dtype: type[np.floating
     ],
 )
 def test_a_bad_npz_file_is_refused_by_place(tmp_path: Path, arrays: dict[str, Any], place: str) -> None:
-    """An array of another type or shape, and a value that is no feature, class or subject, is refused at its place."""
+    """An array of another type or shape, and a value that is not a feature, class or subject, is refused at its
+    place."""
     assert refused(npz_file(tmp_path, **arrays), "npz", InputInvalid, None) == [place]
 
 
@@ -110,8 +111,8 @@ def test_an_npz_with_pickles_or_other_arrays_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["weight", "sample_weight"])
 def test_weights_beside_vectors_want_a_schema(tmp_path: Path, name: str) -> None:
-    """An npz file without a schema that has weights is refused, never read without them, and told what states their
-    bound."""
+    """An npz file with weights and without a schema is refused, with advice on how to state their bound, and never read
+    without them."""
     with pytest.raises(InputInvalid) as weighted:
         [*read(npz_file(tmp_path, **{name: np.ones(2)}), "npz", None)]
     [fault] = weighted.value.errors
@@ -119,7 +120,7 @@ def test_weights_beside_vectors_want_a_schema(tmp_path: Path, name: str) -> None
 
 
 def test_declared_sizes_are_checked_before_memory_is_given(tmp_path: Path) -> None:
-    """A file that unpacks to more than it may is refused by what it declares, and so is one that lies about it."""
+    """A file that unpacks to more than permitted is refused by its declared sizes, and so is one with false sizes."""
     bomb = npz_file(tmp_path, x=np.zeros((2, 500_000)))
     assert bomb.stat().st_size < 100_000
     with pytest.raises(UploadTooLarge):
@@ -140,7 +141,7 @@ def test_the_arrays_of_a_table_are_its_columns(tmp_path: Path) -> None:
 @in_one_folder
 @given(st.data())
 def test_a_hostile_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    """Random bytes, cut files and files with some bytes overwritten raise nothing but named conditions."""
+    """Random bytes, truncated files and files with some bytes overwritten raise only named conditions."""
     path = npz_file(tmp_path)
     path.write_bytes(data.draw(damaged(path.read_bytes())))
     with suppress(Problem):

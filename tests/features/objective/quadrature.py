@@ -14,7 +14,8 @@ Record = tuple[Floats, int]
 
 
 def mechanism(**changed) -> ObjectivePerturbation:
-    """Two classes, one column, Lambda = 1, sigma = 2, and a solver so exact that it does not count."""
+    """Return a mechanism of two classes, one column, Lambda = 1, sigma = 2, and a solver so exact that it does not
+    count."""
     settings = {
         "objective": Objective.LOGISTIC_REGRESSION,
         "num_slots": 1,
@@ -42,7 +43,7 @@ class Law:
 def laws(
     first: list[Record], second: list[Record], *, classes: int, strength: float, noise_scale: float, cells: int = 201
 ) -> tuple[Law, Law]:
-    """The laws of the minimiser on two data sets, on one grid that holds both."""
+    """Return the laws of the minimiser on two data sets, on one grid that contains both."""
     sizes = [float(np.linalg.norm(x)) for x, _ in first + second]
     reach = (9 * noise_scale + math.sqrt(2) * sum(sizes)) / strength
     settings = {"classes": classes, "strength": strength, "noise_scale": noise_scale}
@@ -54,9 +55,10 @@ def laws(
 def _law(
     records: list[Record], axis: Floats, dimensions: int, *, classes: int, strength: float, noise_scale: float
 ) -> Law:
-    """The density phi(F(theta)) det F'(theta), F the gradient without its random term. For two classes the minimiser
-    has the coordinates of a row; for three classes and one column those orthogonal to (1, 1, 1): the third is a normal
-    number over Lambda, whatever the data."""
+    """Return the density phi(F(theta)) det F'(theta), where F is the gradient without its random term.
+
+    For two classes the minimiser has the coordinates of a row; for three classes and one column those orthogonal to (1,
+    1, 1): the third is a normal number over Lambda, whatever the data."""
     basis = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])
     theta = np.stack(np.meshgrid(*[axis] * dimensions, indexing="ij"), axis=-1).reshape(-1, dimensions)
     slope, hessian = strength * theta, np.zeros((len(theta), dimensions, dimensions)) + strength * np.eye(dimensions)
@@ -78,5 +80,5 @@ def _law(
 
 
 def hockey_stick(one: Law, other: Law, epsilon: float) -> float:
-    """E(1 - e^epsilon dQ/dP)_+ under P = `one` against Q = `other`, both on the same grid."""
+    """Return E(1 - e^epsilon dQ/dP)_+ under P = `one` against Q = `other`, both on the same grid."""
     return float(np.maximum(one.density - math.exp(epsilon) * other.density, 0).sum() * one.volume)

@@ -1,4 +1,4 @@
-"""The accountant of objective perturbation: closed forms, laws, and refusals."""
+"""The accountant of objective perturbation: closed forms, invariants, and refusals."""
 
 import json
 import math
@@ -30,7 +30,8 @@ def adaptive(made: ObjectivePerturbation, versions: int, delta: float = 1e-5, re
 
 @pytest.mark.parametrize(("strength", "noise_scale", "epsilon"), [(8.0, 4.0, 1.0), (0.5, 1.0, 2.0), (100.0, 10.0, 0.3)])
 def test_delta_of_two_classes_is_the_gaussian_shifted_by_kappa(strength, noise_scale, epsilon):
-    """One version has delta_Gauss(1 / sigma; epsilon - log(1 + 1 / (4 Lambda))) to forty digits, with the solver's."""
+    """The delta of one version is delta_Gauss(1 / sigma; epsilon - log(1 + 1 / (4 Lambda))) to forty digits, apart from
+    the solver's share."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     with mpmath.workdps(40):
         mu, inner = 1 / mpmath.mpf(noise_scale), epsilon - mpmath.log(1 + 1 / (4 * mpmath.mpf(strength)))
@@ -93,7 +94,7 @@ def test_gaussian_envelope_lies_above_the_convolution(strength, noise_scale, ver
 @settings(max_examples=8, deadline=None)
 @given(strength=strengths, noise_scale=noises, delta=st.floats(1e-9, 0.1))
 def test_epsilon_inverts_delta(strength, noise_scale, delta):
-    """At the returned epsilon, delta is at most what was asked for; a little below, it is more."""
+    """Delta is at most the requested one at the returned epsilon, and larger slightly below it."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     epsilon = accountant.epsilon(made, delta=delta)
     assert accountant.delta(made, epsilon=epsilon) <= delta * (1 + 1e-9)
@@ -110,13 +111,13 @@ def test_other_mechanisms_compose_with_versions():
 
 
 def test_labels_are_versions_of_their_own():
-    """C labels cost what C versions of two classes cost."""
+    """The cost of C labels is that of C versions of two classes."""
     labels = mechanism(objective=Objective.MULTILABEL_LOGISTIC_REGRESSION, num_classes=5)
     assert accountant.epsilon(labels, delta=1e-5) == pytest.approx(adaptive(mechanism(), 5), rel=1e-4)
 
 
 def test_solver_counts_in_every_notion():
-    """A coarser tolerance costs in deletion, release and adaptive, and is refused where it would be felt."""
+    """A coarser tolerance increases deletion, release and adaptive, and is refused if it would matter."""
     fine, coarse = (mechanism(tolerance=tolerance) for tolerance in (1e-7, 0.05))
     assert accountant.deletion_mu(coarse) == pytest.approx(0.1, rel=1e-6)
     assert accountant.deletion_mu(fine) < 1e-6
@@ -130,7 +131,7 @@ def test_solver_counts_in_every_notion():
 
 
 def test_nothing_published_costs_nothing():
-    """Before the first version, epsilon is 0."""
+    """Epsilon is 0 before the first version."""
     assert accountant.adaptive_epsilon([], delta=1e-5) == 0
     assert adaptive(mechanism(), 0) == 0
 
@@ -167,7 +168,7 @@ def test_chosen_mechanism_meets_its_target(classes):
 
 
 def test_documents_of_another_form_are_refused():
-    """A stated mechanism has every field, no other, and real numbers as such."""
+    """A mechanism document must have every field, no other, and numbers as such."""
     stated = mechanism().to_json()
     for changed in ({"l2": 1}, {"sigma": 1.0}, {"objective": "probit"}):
         with pytest.raises(PreconditionError, match="mechanism_of_format"):

@@ -1,4 +1,4 @@
-"""Attacks on released versions: what an attacker proves is below what is certified, unless the solver is sabotaged."""
+"""Attacks on released versions prove less than is certified, unless the solver is sabotaged."""
 
 import math
 from collections.abc import Callable
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.slow
 GAMES = 300
 DELTA = 0.01
 FALSE_ALARM = 1e-6
-"""Probability that a sound mechanism fails a test here, for each."""
+"""Probability that a sound mechanism fails a test here, for each test."""
 SETTINGS = mechanism(num_slots=21, num_columns=2, l2=1.0 / 21, noise_scale=2.0, tolerance=1e-6, output_noise=2.0**-7)
 PERSON = 20
 
 
 def table(held: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Twenty rows of one class, and a person of the other whom they contradict, or a null row."""
+    """Return twenty rows of one class, and a person of the other whom they contradict, or a null row."""
     features = np.tile(np.array([0.6, 0.6], dtype=np.float32), (21, 1))
     labels = np.zeros(21, dtype=np.int32)
     features[PERSON], labels[PERSON] = (0.7, -0.7), 1
@@ -42,7 +42,7 @@ def version(held: bool, noise: SystemNoise) -> np.ndarray:
 
 
 class ReusedNoise(SystemNoise):
-    """Sabotage: the perturbation of the first version is drawn once and used for every later one."""
+    """Sabotaged noise: the perturbation of the first version is drawn once and reused for every later one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class ReusedNoise(SystemNoise):
 
 
 class PulledNoise(SystemNoise):
-    """Sabotage: the perturbation holds the last version, as of a solver that starts there and stops early."""
+    """Sabotaged noise: the perturbation includes the last version, like a solver that starts there and stops early."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,8 +75,8 @@ class PulledNoise(SystemNoise):
 
 
 def proved_epsilon(scores: tuple[np.ndarray, np.ndarray]) -> float:
-    """A lower bound on epsilon at `DELTA` from the scores of games with and without the person, at any of eight
-    thresholds, with the probability `FALSE_ALARM` of too large a bound (Clopper and Pearson 1934)."""
+    """Return a lower bound on epsilon at `DELTA` from the scores of games with and without the person, at any of eight
+    thresholds, with probability `FALSE_ALARM` of too large a bound (Clopper and Pearson 1934)."""
     proved, games = 0.0, len(scores[0])
     share = FALSE_ALARM / 32
     thresholds = np.quantile(np.concatenate([games_[: games // 2] for games_ in scores]), np.linspace(0.1, 0.9, 8))
@@ -97,7 +97,7 @@ def played(game: Callable[[bool], float]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lean(parameters: np.ndarray) -> float:
-    """How far a model leans to the person's side."""
+    """Return how far a model leans to the person's side."""
     return float(parameters @ np.array([0.7, -0.7]))
 
 
@@ -109,8 +109,8 @@ def test_attack_on_one_version_stays_below_its_certificate():
 
 @pytest.mark.parametrize(("sabotaged", "caught"), [(SystemNoise, False), (ReusedNoise, True)])
 def test_attack_on_two_versions_catches_a_reused_perturbation(sabotaged, caught):
-    """The person is deleted between two versions. Their difference proves less than `adaptive` certifies, and more
-    where both have the same perturbation."""
+    """If the person is deleted between two versions, the difference proves less than `adaptive` certifies, and more if
+    both have the same perturbation."""
 
     def game(held: bool) -> float:
         noise = sabotaged()

@@ -1,4 +1,4 @@
-"""Laws of privacy losses: the hull of a bound, its convolution, and their rounding outward."""
+"""Privacy loss distributions: the hull of a bound, its convolution, and outward rounding."""
 
 import math
 
@@ -15,8 +15,8 @@ MUS = (0.02, 0.25, 1.5)
 
 
 def exact(mu: float, kappa: float, epsilon: float, *, back: bool) -> float:
-    """delta of the pair that dominates a single score, in closed form: the loss is L below 0, 0 up to t, and L + kappa
-    above t, where t makes the masses sum to 1."""
+    """Return the closed-form delta of the pair that dominates a single score: the loss is L below 0, 0 up to t, and L +
+    kappa above t, where t makes the masses sum to 1."""
     with mpmath.workdps(40):
         m, k, e = mpmath.mpf(mu), mpmath.mpf(kappa), mpmath.mpf(epsilon)
 
@@ -49,7 +49,8 @@ def test_hull_is_the_pair_in_closed_form(mu, kappa):
 @pytest.mark.parametrize("mu", MUS)
 @pytest.mark.parametrize("versions", [1, 2, 3, 10, 100])
 def test_convolution_of_gaussians_is_a_gaussian(mu, versions):
-    """Without a shift, versions compose like Gaussians of sqrt(versions) mu: never less, and little more."""
+    """If there is no shift, versions compose like Gaussians of sqrt(versions) mu: delta is never below theirs, and at
+    most 0.5 % above."""
     law, total = of_gaussian(mu).times(versions), math.sqrt(versions) * mu
     for delta in (0.1, 1e-3, 1e-6, 1e-9):
         epsilon = gdp_epsilon(mu=total, delta=delta)
@@ -58,7 +59,7 @@ def test_convolution_of_gaussians_is_a_gaussian(mu, versions):
 
 
 def test_versions_that_differ_compose():
-    """Laws on different grids add like their Gaussians."""
+    """Distributions on different grids compose like their Gaussians."""
     law = of_gaussian(0.3).times(4).plus(of_gaussian(0.8))
     total = math.hypot(2 * 0.3, 0.8)
     epsilon = gdp_epsilon(mu=total, delta=1e-6)
@@ -68,7 +69,7 @@ def test_versions_that_differ_compose():
 @settings(max_examples=15, deadline=None)
 @given(mu=st.floats(0.01, 3), kappa=st.floats(0, 0.5), factor=st.floats(1.0, 3.7))
 def test_coarser_grids_only_raise_delta(mu, kappa, factor):
-    """Moving a law to a coarser grid never lowers delta, whatever the ratio of the widths."""
+    """Moving a distribution to a coarser grid never lowers delta, whatever the ratio of the widths."""
     law = Tail(((0.0, mu), (1.0, 0.7 * mu)), kappa, 0.0).loss()
     coarse = law.on(law.width * factor)
     for epsilon in (0.0, 0.1, 0.5, 2.0, 5.0):
@@ -79,7 +80,7 @@ def test_coarser_grids_only_raise_delta(mu, kappa, factor):
 @settings(max_examples=15, deadline=None)
 @given(mu=st.floats(0.01, 3), count=st.integers(1, 50), kappa=st.floats(0, 0.5), back=st.floats(0, 0.5))
 def test_hull_lies_above_no_bound_and_below_none_of_its_pairs(mu, count, kappa, back):
-    """The curve of the law stays below the bound that it was made of, and its masses are those of a probability."""
+    """The curve of the distribution stays below its bound, and its masses are those of a probability."""
     bound = Tail(((math.log(count), mu),), kappa, back)
     law = bound.loss()
     assert law.masses.min() >= 0

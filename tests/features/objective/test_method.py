@@ -1,4 +1,4 @@
-"""The method as certificates state it: numbers of a statement, and what a verifier refuses."""
+"""Certificates by objective perturbation: the numbers of a statement, and refusals of a verifier."""
 
 import copy
 import functools
@@ -20,8 +20,8 @@ DELTA = 1e-4
 
 @functools.cache
 def mechanism() -> Perturbed:
-    """Return a mechanism, calibrated by the first test that asks for it: at import it would take every process that
-    collects tests a second."""
+    """Return a mechanism, calibrated on first use: at import it would take every process that collects tests a
+    second."""
     return calibrate(
         ModelSettings(epsilon=1.0, delta=DELTA),
         num_slots=1000,
@@ -32,12 +32,12 @@ def mechanism() -> Perturbed:
 
 
 def exposure(count: int, **further: int) -> Exposure:
-    """Return what one record is exposed to by this number of versions."""
+    """Return the exposure of one record to this number of versions."""
     return Exposure(mechanism=mechanism(), records=1, releases=((mechanism().learn_steps, count),), **further)
 
 
 def statement(**changed: Any) -> dict[str, Any]:
-    """A statement about a person with one row, who was in three versions."""
+    """Return a statement about a person with one row, who was in three versions."""
     evidence: Any = {
         "mechanism": mechanism(),
         "history": (Run(steps=mechanism().learn_steps, records=1),),
@@ -61,7 +61,7 @@ def statement(**changed: Any) -> dict[str, Any]:
 
 
 def test_a_statement_is_recomputed() -> None:
-    """Deletion and unlearning are 0 but for the counted tolerance, and adaptive is added up by convolution."""
+    """Deletion and unlearning are 0 except for the counted tolerance, and adaptive is added up by convolution."""
     document = statement()
     unlearning, deletion, adaptive, release = certificate.check(document)
     assert (unlearning.epsilon, deletion.epsilon) == (0, 0)
@@ -90,7 +90,7 @@ def test_a_statement_is_recomputed() -> None:
     ],
 )
 def test_an_altered_statement_is_refused(path: tuple[Any, ...], value: Any, named: str) -> None:
-    """Every part of a statement that is not what follows from its evidence is refused by name."""
+    """A statement with any part that does not follow from its evidence is refused by name."""
     document = copy.deepcopy(statement())
     *way, last = path
     place = document
@@ -103,7 +103,8 @@ def test_an_altered_statement_is_refused(path: tuple[Any, ...], value: Any, name
 
 
 def test_rows_that_became_null_since_the_version_count() -> None:
-    """Until the next version the bound is that of the records still in it, and afterwards that of the solver alone."""
+    """The bound includes the records still in the version until the next version is made, and afterwards only the
+    solver's share."""
     chain = methods.replay(mechanism(), [Run(steps=mechanism().learn_steps)])
     still = METHOD.unlearning_mu(chain, records=2)
     assert METHOD.unlearning_mu(accountant.erased(chain, records=2)) == still > 2 / mechanism().noise_scale
@@ -112,7 +113,7 @@ def test_rows_that_became_null_since_the_version_count() -> None:
 
 
 def test_exposures_of_two_methods_compose() -> None:
-    """mu^2 of versions by both methods add up, and no convolution is used for the mixture."""
+    """The mu^2 of versions by both methods add up, and no convolution is used for the mixture."""
     exposures = [exposure(count) for count in (1, 3, 4)]
     one, three, four = (methods.adaptive_mu([exposure]) for exposure in exposures)
     assert methods.adaptive_mu(exposures[:2]) == pytest.approx(four)

@@ -21,7 +21,7 @@ Work = Callable[[], int]
 
 @pytest.fixture
 def model(new_dataset: Make, new_model: Make, work: Work) -> dict[str, Any]:
-    """A model by this method that has learned."""
+    """Return a model by this method that has learned."""
     created = new_model(new_dataset()["id"], method=NAME)
     assert work() == 1
     return created
@@ -39,7 +39,7 @@ def by_notion(guarantees: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def test_a_person_is_forgotten_and_the_certificate_verifies(
     gateway: TestClient, model: dict[str, Any], forget: Make, work: Work, get: Get
 ) -> None:
-    """A request leads to a version learned from scratch, whose certificate says its method and verifies offline."""
+    """A request leads to a version learned from scratch, whose certificate names its method and verifies offline."""
     assert (model["method"], model["audit"]["lanes"]) == (NAME, 0)
     assert model["mechanism"]["settings"].keys() == {"num_columns", "tolerance", "output_noise", "max_iterations"}
     assert "step_size" not in model["mechanism"]
@@ -63,8 +63,8 @@ def test_a_person_is_forgotten_and_the_certificate_verifies(
 def test_requests_together_share_a_version_and_each_is_certified(
     gateway: TestClient, model: dict[str, Any], new_model: Make, forget: Make, work: Work, get: Get
 ) -> None:
-    """Several people, one with two rows, are forgotten in one run; beside a Langevin model of the same rows the joint
-    guarantee composes both methods, and file and ledger verify offline."""
+    """Several people, one of them with two rows, are forgotten in one run. With a Langevin model of the same rows the
+    joint guarantee composes both methods, and file and ledger verify offline."""
     new_model(model["dataset_id"], audit={"lanes": 0})
     work()
     requests = [forget(subject) for subject in ("p1", "p2", "p3")]
@@ -120,7 +120,7 @@ def test_a_run_that_died_is_repeated_and_counts_once(
     ],
 )
 def test_what_the_method_cannot_do_is_refused(gateway: TestClient, dataset: str, asked: dict[str, Any]) -> None:
-    """A loss without proof, and every setting that the method does not have, is refused before anything is stored."""
+    """A loss without a proof, and every setting that the method lacks, is refused before anything is stored."""
     body = {"name": "model", "dataset_id": dataset, "method": NAME} | asked
     answer = gateway.post("/v1/models", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "precondition_failed"), answer.text
@@ -128,7 +128,8 @@ def test_what_the_method_cannot_do_is_refused(gateway: TestClient, dataset: str,
 
 
 def test_what_is_for_gradient_steps_is_refused(gateway: TestClient, model: dict[str, Any]) -> None:
-    """Remedies, rehearsals, canary tests and previews of given steps are refused by name for such a model."""
+    """Remedies, rehearsals, canary tests and previews of given steps are refused by name for a model by objective
+    perturbation."""
     path = f"/v1/models/{model['id']}"
     preview = {"model_id": model["id"], "num_records": 1}
     assert gateway.post("/v1/accounting/preview", json=preview).status_code == 200
@@ -149,7 +150,7 @@ def test_an_unknown_method_is_refused(gateway: TestClient, dataset: str) -> None
 
 
 def test_the_plan_compares_both_methods(dataset: str, get: Get) -> None:
-    """The plan of a dataset states passes and guarantees of each method, and which it takes by its rule."""
+    """The plan of a dataset states passes and guarantees of each method, and the one it chooses by its rule."""
     plan = get(f"/accounting/datasets/{dataset}/plan")
     langevin, objective = plan["methods"]
     assert (langevin["method"], objective["method"]) == ("langevin", NAME)

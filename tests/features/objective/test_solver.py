@@ -1,4 +1,4 @@
-"""The solver: its gradient, the certificate of its tolerance, and what it releases."""
+"""The solver: its gradient, the certificate of its tolerance, and its output."""
 
 import mpmath
 import numpy as np
@@ -25,7 +25,7 @@ KINDS = [
 
 
 class OnlyPerturbed(ReplayableNoise):
-    """Noise of a test in which the output has none: the second draw is zero."""
+    """Test noise whose second draw, that of the output, is zero."""
 
     def rounded_normal(self, size: int, spread: float) -> torch.Tensor:
         drawn = super().rounded_normal(size, spread)
@@ -49,7 +49,7 @@ def rows(objective: Objective, classes: int, weighted: bool = False) -> tuple[np
 
 
 def exact_gradient(theta, features, labels, objective: Objective, *, strength: float, perturbation, factors):
-    """The gradient of the perturbed objective, to fifty digits, from the definition of the loss."""
+    """Return the gradient of the perturbed objective, to fifty digits, from the definition of the loss."""
     with mpmath.workdps(50):
         total = [[strength * mpmath.mpf(float(w)) + mpmath.mpf(float(b)) for w, b in zip(*pair, strict=True)]
                  for pair in zip(theta, perturbation, strict=True)]  # fmt: skip
@@ -72,8 +72,8 @@ def exact_gradient(theta, features, labels, objective: Objective, *, strength: f
 @pytest.mark.parametrize("newton", [0, 512])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_minimiser_has_no_gradient_in_fifty_digits(objective, classes, newton, weighted, monkeypatch):
-    """Newton and L-BFGS end where the exact gradient of the perturbed objective is within the tolerance, with weights
-    of classes and of rows too."""
+    """Newton and L-BFGS end where the exact gradient of the perturbed objective is within the tolerance, with class and
+    row weights too."""
     monkeypatch.setattr(solver, "NEWTON_PARAMETERS", newton)
     of_classes = (0.5, *(1.0,) * (classes - 1)) if weighted and objective is Objective.LOGISTIC_REGRESSION else None
     settings = made(objective, classes, class_weights=of_classes, weight_bound=1.0 if weighted else None)
@@ -103,7 +103,7 @@ def test_minimiser_has_no_gradient_in_fifty_digits(objective, classes, newton, w
 
 @pytest.mark.parametrize(("objective", "classes"), KINDS)
 def test_certificate_bounds_the_exact_gradient(objective, classes):
-    """Near and far from the minimiser, the certified norm is above the exact norm, by no more than its rounding."""
+    """The certified norm is above the exact norm by at most its rounding, near and far from the minimiser."""
     features, labels = rows(objective, classes)
     shape = made(objective, classes).shape
     rng = np.random.default_rng(3)
@@ -124,7 +124,7 @@ def test_certificate_bounds_the_exact_gradient(objective, classes):
 
 
 def test_solver_that_stops_early_is_refused():
-    """A cap that is too low ends without a version, and the message holds no number."""
+    """A solver that reaches too low a cap ends without a version, and the message contains no number."""
     features, labels = rows(Objective.LOGISTIC_REGRESSION, 2)
     with pytest.raises(NotConverged, match=r"^The solver did not reach its tolerance\.$"):
         minimise(

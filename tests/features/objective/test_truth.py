@@ -1,4 +1,4 @@
-"""The certified delta against the true hockey stick of random data sets, by quadrature."""
+"""The certified delta, compared with the true hockey stick of random data sets by quadrature."""
 
 import math
 
@@ -19,7 +19,7 @@ QUADRATURE = 1e-5
 
 
 def records(rng: np.random.Generator, count: int, columns: int, classes: int = 2) -> list[Record]:
-    """Rows of norm at most 1, half of them of norm 1."""
+    """Return rows of norm at most 1, half of them of norm 1."""
     rows = rng.standard_normal((count, columns))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True) * np.where(rng.random((count, 1)) < 0.5, 1, 1 + rng.random())
     return [(row, int(label)) for row, label in zip(rows, rng.integers(classes, size=count), strict=True)]
@@ -37,7 +37,8 @@ def records(rng: np.random.Generator, count: int, columns: int, classes: int = 2
     epsilon=st.floats(0, 4),
 )
 def test_no_data_set_of_one_column_exceeds_the_bound(seed, others, groups, strength, noise_scale, epsilon):
-    """In both directions, of records against null and against other records, no true delta exceeds the certified."""
+    """No true delta exceeds the certified one, in both directions, of records against null and against other
+    records."""
     rng = np.random.default_rng(seed)
     rest, person, other = records(rng, others, 1), records(rng, groups, 1), records(rng, groups, 1)
     made = mechanism(l2=strength, noise_scale=noise_scale)
@@ -52,7 +53,8 @@ def test_no_data_set_of_one_column_exceeds_the_bound(seed, others, groups, stren
 @pytest.mark.parametrize(("columns", "classes"), [(2, 2), (1, 3)])
 @pytest.mark.parametrize("seed", range(2))
 def test_no_data_set_in_two_dimensions_exceeds_the_bound(columns, classes, seed):
-    """Two columns, or three classes of one: no true delta exceeds the certified, at any of several epsilon."""
+    """No true delta of two columns, or of three classes of one column, exceeds the certified one at any of several
+    epsilon."""
     rng = np.random.default_rng(seed)
     rest, person, other = (records(rng, count, columns, classes) for count in (6 * seed, 1, 1))
     strength, noise_scale = float(rng.uniform(0.3, 4)), float(rng.uniform(0.7, 3))
@@ -83,7 +85,7 @@ def test_two_versions_together_do_not_exceed_the_convolution(seed):
 
 
 def test_bound_is_nearly_attained():
-    """For a record that the others contradict, delta beyond kappa is less than three times the truth."""
+    """Delta beyond kappa is less than three times the true delta for a record that the others contradict."""
     rest, person = [(np.array([1.0]), 0)] * 30, [(np.array([1.0]), 1)]
     made = mechanism(l2=2.0, noise_scale=2.0)
     held, gone = laws(rest + person, rest, classes=2, strength=2.0, noise_scale=2.0)

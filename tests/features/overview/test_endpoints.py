@@ -1,4 +1,4 @@
-"""`/overview`: the numbers of a tenant, and of no other."""
+"""`/overview`: the numbers of one tenant."""
 
 import datetime
 import os
@@ -23,7 +23,7 @@ Forget = Callable[..., dict[str, Any]]
 def test_numbers_follow_the_requests(
     gateway: TestClient, live: dict[str, Any], forget: Forget, get: Callable[[str], Any], work: Callable[[], int]
 ) -> None:
-    """What waits, is in review or has ended is counted by status, and what is overdue by its clock."""
+    """The overview counts open and ended requests by status, and overdue ones by their clock."""
     forget("p0")
     forget("p1", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
     forget("stranger")
@@ -47,7 +47,7 @@ def test_a_batch_that_fills_up_waits_for_no_worker(
     work: Callable[[], int],
     get: Callable[[str], Any],
 ) -> None:
-    """A request that its models collect makes the queue no older, unless another dataset of the person is ready."""
+    """A request that waits for a batch does not age the queue, unless another dataset of the person is ready."""
     collecting, _ = new_dataset()["id"], new_dataset()
     new_model(collecting, batching={"max_wait_seconds": 3600})
     work()
@@ -65,7 +65,7 @@ def test_an_app_sees_no_numbers(
 
 
 def test_tenants_have_numbers_of_their_own(gateway: TestClient, forget: Forget) -> None:
-    """What one tenant's people ask is not counted for another."""
+    """The overview of a tenant does not count the requests of another."""
     forget("p0", identity_verified=False)
     made = gateway.post("/v1/tenants", json={"name": "other"}).json()
     answer = gateway.get("/v1/overview", headers={"Authorization": f"Bearer {made['admin_key']}"})
@@ -73,7 +73,7 @@ def test_tenants_have_numbers_of_their_own(gateway: TestClient, forget: Forget) 
 
 
 def test_open_requests_by_deadline(gateway: TestClient, forget: Forget, get: Callable[[str], Any]) -> None:
-    """In the order of their deadlines, page by page, only open requests are listed."""
+    """Open requests are listed in the order of their deadlines, page by page."""
     dates = ["2026-11-20", "2026-11-02", "2026-11-11", "2026-11-08"]
     made = {date: forget(f"q{date}", identity_verified=False, submitted_at=f"{date}T00:00:00Z") for date in dates}
     forget("stranger")
@@ -85,8 +85,8 @@ def test_open_requests_by_deadline(gateway: TestClient, forget: Forget, get: Cal
 def test_orders_and_their_reverse(
     gateway: TestClient, forget: Forget, get: Callable[[str], Any], key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """Requests are listed page by page from either end: by when they came in, by their deadline, and by when they were
-    completed, which those that are open or were rejected are not among; also for an app, by what it is shown."""
+    """Requests are listed page by page in either direction: by receipt, by deadline, and by completion, which excludes
+    open and rejected ones; an app's order follows what it is shown."""
     dates = ["2026-11-20", "2026-11-02", "2026-11-11"]
     waiting = [forget(f"q{one}", identity_verified=False, submitted_at=f"{one}T00:00:00Z")["id"] for one in dates]
     done = [forget(name)["id"] for name in ("stranger", "somebody", "nobody")]
@@ -118,7 +118,7 @@ def test_orders_and_their_reverse(
 def test_the_oldest_of_models_and_runs(
     live: dict[str, Any], new_model: Forget, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """Models and runs are listed from either end, too, the models in some danger among them."""
+    """Models, including those in danger, and runs are listed in either direction too."""
     new_model(live["dataset_id"])
     work()
     for path in ("/models?", "/runs?", "/models?danger=waiting&"):
@@ -128,13 +128,13 @@ def test_the_oldest_of_models_and_runs(
 
 
 def test_runs_by_status(live: dict[str, Any], get: Callable[[str], Any]) -> None:
-    """Runs are listed by what became of them."""
+    """Runs are filtered by their status."""
     assert [run["status"] for run in get("/runs?status=published")["items"]] == ["published"]
     assert get("/runs?status=running")["items"] == []
 
 
 def test_hosts_and_their_signs_of_life(settings: Settings, gateway: TestClient, get: Callable[[str], Any]) -> None:
-    """Each host whose workers share the data folder is listed, alive or silent by its last sign."""
+    """Each host whose workers share the data folder is listed as alive or silent by its last sign of life."""
     assert get("/overview")["hosts"] == []
     folder = settings.data_dir / "workers"
     folder.mkdir(exist_ok=True)
@@ -147,7 +147,7 @@ def test_hosts_and_their_signs_of_life(settings: Settings, gateway: TestClient, 
 
 
 def test_requests_by_their_clock(forget: Forget, get: Callable[[str], Any]) -> None:
-    """What is overdue, due soon or paused is listed as the overview counts it."""
+    """The filters for overdue, at-risk and paused requests list as many as the overview counts."""
     forget("p1", identity_verified=False)
     forget("p2", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
     soon = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=42)
@@ -168,8 +168,8 @@ def test_models_in_danger(
     get: Callable[[str], Any],
     work: Callable[[], int],
 ) -> None:
-    """Models are ranked by the deadline of who waits for them, then by epsilon for their target; all are counted, the
-    retired aside, and each count is of the list that its filter gives."""
+    """Models are ranked by the deadline of their waiting requests, then by epsilon relative to their target; all except
+    retired ones are counted, and each count matches the list of its filter."""
     calm, loaded, retired = (new_model(new_dataset(rows=rows)["id"], audit={"lanes": 0}) for rows in (7, 8, 9))
     late = new_model(new_dataset(rows=60)["id"])
     work()
@@ -201,7 +201,8 @@ def test_models_in_danger(
 def test_dangers_of_models_are_not_for_every_key(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """Who may not learn whether anything is held cannot have models ranked by it; nor is a page from nowhere shown."""
+    """A key that may not learn whether anything is held cannot rank or filter models by danger; an unknown cursor is
+    refused."""
     for query in ("order=risk", "danger=waiting"):
         answer = gateway.get(f"/v1/models?{query}", headers=key_with(Scope.MODELS_READ))
         refused(answer, 403, "scope_missing")
@@ -212,7 +213,7 @@ def test_dangers_of_models_are_not_for_every_key(
 def test_runs_that_were_not_made_good(
     installation: Installation, live: dict[str, Any], forget: Forget, get: Callable[[str], Any], work: Callable[[], int]
 ) -> None:
-    """A run that failed counts by its reason until one of the same model ends well, or the model is retired."""
+    """A failed run counts under its reason until a run of the same model succeeds or the model is retired."""
     assert get("/overview")["failed_runs"] == {}
     forget("p1")
     with installation.database.writing() as session:

@@ -1,4 +1,4 @@
-"""Types of Arrow in a parquet file: each is read as the value it holds, or refused by its column and type."""
+"""Arrow types in a parquet file: each is read as its value, or refused by column and type."""
 
 import datetime
 import io
@@ -67,14 +67,14 @@ READ: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", READ)
 def test_a_type_is_read_as_its_values(send: Callable[..., httpx.Response], kind: str) -> None:
-    """Rows of the type are accepted, and are the rows of plain numbers, texts and lists."""
+    """Rows of the type are accepted, and equal the rows of plain numbers, texts and lists."""
     answer = send(**READ[kind])
     assert answer.status_code == 201, answer.text
     assert answer.json()["num_records"] == 2
 
 
 def test_times_of_every_type_are_the_same_seconds() -> None:
-    """Times are seconds since 1970 in UTC in whatever unit, zone and year they are kept; what is missing is NaN."""
+    """Times are seconds since 1970 in UTC in whatever unit, zone and year they are stored; missing ones are NaN."""
     plain = seconds(["2010-01-02T03:04:05.123456", None])
     ticks = [1262401445123456, None]
     for zone in (None, "Europe/Berlin", "US/Pacific-New", "+02:00"):
@@ -88,7 +88,7 @@ def test_times_of_every_type_are_the_same_seconds() -> None:
 
 
 def test_a_time_after_the_year_9999_is_beyond_the_range(send: Callable[..., httpx.Response]) -> None:
-    """A time that no calendar of Python has is clipped like another time beyond the range."""
+    """A time beyond Python's calendar is clipped like another time beyond the range."""
     assert send(since=pa.array([2**62, 0], pa.timestamp("us"))).status_code == 201
 
 
@@ -126,7 +126,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_another_type_is_refused_by_column(send: Callable[..., httpx.Response], kind: str) -> None:
-    """The refusal names the column and what it has, and never calls a whole file damaged."""
+    """The refusal names the column and its type, and never calls a valid file damaged."""
     sent, code, fault = REFUSED[kind]
     problem = send(**sent).json()
     assert problem["code"] == code

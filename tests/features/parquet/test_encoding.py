@@ -1,4 +1,4 @@
-"""Labels, targets and weights of parquet files are those of the same records in csv."""
+"""Labels, targets and weights of parquet files equal those of the same records in csv."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.lethe.encoding.test_weights import read
 
 
 def test_labels_are_a_bit_each(tmp_path: Path) -> None:
-    """The labels of a cell are a set; a cell that is empty or null has none, and one of integers has their texts."""
+    """The labels of a cell are a set; an empty or null cell has none, and integers have their texts."""
     cells = ["a", "7|a", "a | b c|a", None, "b c", "7"]
     pq.write_table(pa.table({"age": [1] * 6, "tags": cells}), tmp_path / "a.parquet")
     assert labels_of(tmp_path / "a.parquet", schema=SEVERAL) == [1, 5, 3, 0, 2, 4]
@@ -21,7 +21,7 @@ def test_labels_are_a_bit_each(tmp_path: Path) -> None:
 
 
 def test_a_file_has_targets(tmp_path: Path) -> None:
-    """Numbers are read as they are, and outside of the range they are moved to its end where the schema says so."""
+    """Numbers are read unchanged, and moved to the end of the range if the schema permits it."""
     table = {"age": [1, 2, 3, 4, 5], "cost": [0.0, 150.0, 100.0, 250.0, -1.0]}
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
     assert labels_of(tmp_path / "a.parquet", schema=CLIPPED) == [-UNIT, UNIT // 2, 0, UNIT, -UNIT]

@@ -1,4 +1,4 @@
-"""Hostile parquet files, through the real endpoint: claims that the pages do not keep, and types that do not belong."""
+"""Hostile parquet files, through the real endpoint: false claims about pages, and invalid types."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.tables import each
 
 
 def encrypted() -> bytes:
-    """A parquet file whose footer is encrypted."""
+    """Return a parquet file whose footer is encrypted."""
 
     class Plain(encryption.KmsClient):  # type: ignore[misc]
         def wrap_key(self, key: bytes, _master: str) -> str:
@@ -88,7 +88,7 @@ PARQUETS: dict[str, tuple[Callable[[], bytes], str, str]] = {
 
 @each("case", PARQUETS)
 def test_a_hostile_parquet_file_is_refused(refused: Callable[..., list[str]], case: str) -> None:
-    """Claims that the pages do not keep, types that are neither text nor numbers, and missing values are refused."""
+    """False claims about pages, types that are neither text nor numbers, and missing values are refused."""
     make, code, place = PARQUETS[case]
     assert refused(code, make(), "rows.parquet")[:1] == ([place] if place else [])
 
@@ -98,7 +98,7 @@ def test_a_hostile_parquet_file_is_refused(refused: Callable[..., list[str]], ca
 def test_what_writers_write_is_read(
     send: Callable[..., httpx.Response], client: TestClient, version: str, codec: str
 ) -> None:
-    """Pages of both versions, every compression, dictionaries and split floats make the same rows."""
+    """Pages of both versions, every compression, dictionaries and split floats give the same rows."""
     options = {"data_page_version": version, "compression": codec, "write_page_checksum": True, "row_group_size": 1}
     plain = rows_sent(client, send(CSV.encode(), "rows.csv"))
     split = {"use_dictionary": False, "column_encoding": {"age": "BYTE_STREAM_SPLIT"}}
@@ -107,7 +107,7 @@ def test_what_writers_write_is_read(
 
 
 def test_a_read_column_and_its_dotted_neighbour_are_told_apart(refused: Callable[..., list[str]]) -> None:
-    """Arrow would read `age.x` with `age`, unasked and unbounded: a column that is not used may not be called so."""
+    """An unused column may not be called `age.x` if `age` is used, as Arrow would read it too, unbounded."""
     schema = {"columns": SCHEMA["columns"] | {"age.x": {"role": "ignored"}}}
     content = parquet(**{"age.x": ["secret-4242", ""]})
     assert refused("schema_invalid", content, "rows.parquet", json.dumps(schema)) == ["column 6"]

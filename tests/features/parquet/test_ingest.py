@@ -1,4 +1,4 @@
-"""Rows of parquet files: those of the same records in csv and npz, and each fault at its place."""
+"""Rows of parquet files equal those of the same records in csv and npz, and each fault is reported at its place."""
 
 import datetime
 import json
@@ -37,7 +37,7 @@ def parquet_file(folder: Path, **columns: object) -> Path:
 
 
 def test_a_name_in_any_case_tells_the_kind() -> None:
-    """A known ending in any case tells the kind."""
+    """A known suffix in any case determines the kind."""
     assert ingest.kind_of("b.v2.Parquet") == "parquet"
 
 
@@ -87,19 +87,19 @@ def test_all_formats_agree(tmp_path: Path, records: list[tuple[float, float, int
 def test_a_bad_parquet_file_is_refused_by_place(
     tmp_path: Path, columns: dict[str, object], error: type[InputInvalid], place: str
 ) -> None:
-    """A value, a type or a column that the schema does not admit is refused at its row and column."""
+    """A value, a type or a column that the schema does not permit is refused at its row and column."""
     assert place in refused(parquet_file(tmp_path, **columns), "parquet", error)
 
 
 def test_text_that_is_not_utf8_in_parquet_is_refused(tmp_path: Path) -> None:
-    """A string column whose bytes are no UTF-8 is refused like any damage."""
+    """A string column whose bytes are not UTF-8 is refused like any damage."""
     ill = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], "<i4")), pa.py_buffer(b"\xff"))
     one = {"age": [1], "work": ["some"], "note": [0], "income": ["low"]}
     refused(parquet_file(tmp_path, person=ill, **one), "parquet", InputInvalid)
 
 
 def test_files_are_read_in_batches(tmp_path: Path) -> None:
-    """More rows than a batch holds come in several batches, in order."""
+    """A file with more rows than a batch holds is read in several batches, in order."""
     count = 2 * BATCH_ROWS + 5
     names = [f"p{number}" for number in range(count)]
     columns = {"age": [1] * count, "work": ["some"] * count, "note": [0] * count, "income": ["low"] * count}
@@ -126,7 +126,7 @@ def test_a_column_of_floats_holds_no_ids(tmp_path: Path, dtype: type[np.floating
 
 
 def test_declared_sizes_are_checked_before_memory_is_given(tmp_path: Path) -> None:
-    """A file that unpacks to more than it may is refused by what it declares."""
+    """A file that unpacks to more than permitted is refused by its declared sizes."""
     with pytest.raises(UploadTooLarge):
         list(read(parquet_file(tmp_path), "parquet", max_bytes=100))
 
@@ -139,7 +139,7 @@ def test_a_file_needs_a_schema(tmp_path: Path) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_hostile_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    """Random bytes, cut files and files with some bytes overwritten raise nothing but named conditions."""
+    """Random bytes, truncated files and files with some bytes overwritten raise only named conditions."""
     path = parquet_file(tmp_path)
     whole = path.read_bytes()
     cut = st.integers(0, len(whole)).map(lambda end: whole[:end])
@@ -193,13 +193,13 @@ def test_vectors_and_times_agree_in_all_formats(tmp_path: Path) -> None:
     ],
 )
 def test_lists_that_are_no_vectors_are_refused(tmp_path: Path, columns: Any, error: type[InputInvalid]) -> None:
-    """A list of another length, with a gap, of texts or of lists, and what is no list, is refused."""
+    """A list of another length, with a gap, of texts or of lists, and a value that is not a list, is refused."""
     with pytest.raises(error):
         list(read(embedded(tmp_path, **columns), "parquet", EMBEDDED))
 
 
 def test_a_kind_without_its_feature_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A parquet file is refused by its name where nothing reads it."""
+    """A parquet file is refused by its name if no installed feature reads it."""
     monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
     with pytest.raises(InputInvalid):
         ingest.kind_of("a.parquet")

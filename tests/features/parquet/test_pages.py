@@ -1,4 +1,4 @@
-"""The sizes that a parquet file's own headers tell."""
+"""Sizes in the headers of a parquet file."""
 
 import io
 import struct
@@ -39,7 +39,7 @@ def footer_of(path: Path) -> Any:
 def test_the_pages_are_as_long_as_an_honest_footer_says(
     tmp_path: Path, version: str, codec: str, dictionary: bool
 ) -> None:
-    """Without their headers, of less than 100 bytes each, the pages unpack to what the writer noted."""
+    """The pages unpack to the size that the writer recorded, minus their headers of less than 100 bytes each."""
     path = written(tmp_path, data_page_version=version, compression=codec, use_dictionary=dictionary)
     metadata = pq.read_metadata(path)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -57,7 +57,7 @@ def test_the_pages_are_as_long_as_an_honest_footer_says(
     ids=lambda number: f"{number}",
 )
 def test_a_chunk_that_is_not_as_described_is_an_error(tmp_path: Path, field: int, value: int) -> None:
-    """Another number of values (5), another length (7) or another place (9) does not pass."""
+    """A chunk with another number of values (5), another length (7) or another place (9) is refused."""
     path = written(tmp_path, use_dictionary=False)
     footer = footer_of(path)
     footer[4][1][1][1][3][field] = value
@@ -66,7 +66,7 @@ def test_a_chunk_that_is_not_as_described_is_an_error(tmp_path: Path, field: int
 
 
 def test_chunks_share_no_bytes(tmp_path: Path) -> None:
-    """A footer that has one chunk read a hundred times is an error: the file is not that long."""
+    """A footer that has one chunk read a hundred times is an error, as the file is not that long."""
     path = written(tmp_path)
     footer = footer_of(path)
     footer[4] = footer[4][:1] * 100
@@ -76,7 +76,7 @@ def test_chunks_share_no_bytes(tmp_path: Path) -> None:
 
 
 def test_every_row_is_in_a_group(tmp_path: Path) -> None:
-    """The groups have as many rows as the file says it has."""
+    """The row groups have as many rows as the file claims."""
     path = written(tmp_path)
     footer = footer_of(path)
     footer[3] += 1
@@ -85,7 +85,7 @@ def test_every_row_is_in_a_group(tmp_path: Path) -> None:
 
 
 def test_a_footer_is_found_encrypted_or_not_there(tmp_path: Path) -> None:
-    """An encrypted footer is none to read, one that is too long is refused by its length, and others are errors."""
+    """An encrypted footer cannot be read, one that is too long is refused by its length, and others are errors."""
     path = written(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-4] + b"PARE")
@@ -100,7 +100,7 @@ def test_a_footer_is_found_encrypted_or_not_there(tmp_path: Path) -> None:
 
 
 def test_a_field_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
-    """Readers differ on which of two counts, so neither does."""
+    """A repeated field is an error, as readers differ on which value counts."""
     path = written(tmp_path)
     old = b"\x16" + bombs.varint(3000) + b"\x19\x3c"  # the number of rows, then the groups
     path.write_bytes(bombs.with_footer(path.read_bytes(), old, old[:-2] + b"\x06\x06\x02" + old[-2:]))

@@ -1,4 +1,4 @@
-"""A real identity provider, in a process of its own (oidc-provider-mock), and somebody's browser there."""
+"""A real identity provider in its own process (oidc-provider-mock), and a user's browser there."""
 
 import json
 import re
@@ -16,12 +16,12 @@ import httpx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """`issuer`: as it calls itself."""
+    """An identity provider; `issuer` is its name for itself."""
 
     issuer: str
 
     def returns(self, address: str, subject: str) -> str:
-        """Log in there as `subject`; the path and query that the browser is led back to."""
+        """Log in there as `subject`, and return the path and query that the browser is redirected to."""
         answer = httpx.post(address, data={"sub": subject})
         assert answer.status_code == 302, answer.text
         return re.sub(r"^https?://[^/]+", "", answer.headers["location"])
@@ -29,7 +29,7 @@ class Provider:
 
 @contextmanager
 def running(*people: dict[str, Any]) -> Iterator[Provider]:
-    """A provider that knows these people, by their claims."""
+    """Start a provider that knows these people, by their claims."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

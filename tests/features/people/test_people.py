@@ -1,4 +1,4 @@
-"""People: invited by a link that is shown once, logged in with password and code, seen by name, and let in no more."""
+"""Users: invited by a link that is shown once, logged in with password and code, shown by name, and disabled."""
 
 import datetime
 import html
@@ -42,7 +42,7 @@ MAY: dict[Scope, set[Role]] = {
     Scope.METRICS_READ: {Role.OPERATOR},
     Scope.OPERATOR: {Role.OPERATOR},
 }
-"""The roles that may do what needs a scope, spelled out."""
+"""Roles that have each scope, spelled out."""
 TITLES = {
     "Inbox Overview Calendar Accounting Ledger Calculator Requests Suppressions Deliveries": READERS,
     "Models Datasets Networks Runs Systems Identities": READERS,
@@ -53,7 +53,7 @@ TITLES = {
 PAGES = {title: roles for titles, roles in TITLES.items() for title in titles.split()}
 PAGES |= dict.fromkeys(("Trainers", "Attested trainers"), PAGES["Models"])
 PAGES |= {"Leaving reasons": READERS, "Audit log": {Role.ADMINISTRATOR, Role.OFFICER}}
-"""The roles that see a page of the menu."""
+"""Roles that see each page of the menu."""
 
 
 def beside(gateway: TestClient) -> Browser:
@@ -64,14 +64,14 @@ def beside(gateway: TestClient) -> Browser:
 
 
 def invitation_of(officer: Browser, **asked: str) -> str:
-    """The path of the invitation that the page shows once."""
+    """Return the path of the invitation that the page shows once."""
     answer = officer.post("/admin/people", **({"name": "Maria Lopez", "email": EMAIL, "role": "officer"} | asked))
     assert answer.status_code == 201, answer.text
     return str(re.findall(r'data-copy="http://testserver(/admin/welcome\?invitation=[\w-]+)"', answer.text)[0])
 
 
 def welcomed(browser: Browser, invitation: str, *, password: str = PASSWORD, with_app: bool = False) -> str:
-    """Accept an invitation; returns the secret of the app."""
+    """Accept an invitation and return the secret of the app."""
     page = browser.get(invitation).text
     assert re.search(r'<svg [^>]*viewBox="0 0 (\d+) \1"', page)  # all of it is seen, at whatever size
     form = hidden(page)
@@ -82,13 +82,13 @@ def welcomed(browser: Browser, invitation: str, *, password: str = PASSWORD, wit
 
 
 def later(secret: str) -> str:
-    """The code of the next step, for where the present one was accepted."""
+    """Return the code of the next step, for use after the present one was accepted."""
     return pyotp.TOTP(secret).at(datetime.datetime.now() + datetime.timedelta(seconds=30))  # noqa: DTZ005  pyotp wants local time
 
 
 def test_a_person_decides_by_name(officer: Browser, gateway: TestClient, forget: Callable[..., Any], get: Get) -> None:
-    """Somebody is invited, chooses a password, enrols an app, logs in with a code, and approves a request: events and
-    audit log say the name beside the id, also once they are disabled and logged out by that."""
+    """An invited user chooses a password, enrols an app, logs in with a code and approves a request: events and audit
+    log record the name next to the id, even after the user is disabled, which logs them out."""
     request = forget("p1", identity_verified=False)["id"]
     maria = beside(gateway)
     invitation = invitation_of(officer)
@@ -117,7 +117,7 @@ def test_a_person_decides_by_name(officer: Browser, gateway: TestClient, forget:
 
 
 def test_what_is_wrong_is_not_said(officer: Browser, gateway: TestClient) -> None:
-    """A wrong password, an unknown address and a wrong code get one answer, which repeats no password."""
+    """A wrong password, an unknown address and a wrong code get the same answer, which repeats no password."""
     maria = beside(gateway)
     welcomed(maria, invitation_of(officer), with_app=True)
     maria.post("/admin/logout")
@@ -136,8 +136,8 @@ def test_what_is_wrong_is_not_said(officer: Browser, gateway: TestClient) -> Non
 def test_no_session_outlives_another_password(
     officer: Browser, gateway: TestClient, installation: Installation, by: Actor
 ) -> None:
-    """A login whose password was right opens its session where it is compared again: it ends with a change that comes
-    then, and begins none after one that came before."""
+    """A login whose password was right opens its session only after a second comparison: a later password change ends
+    the session, and an earlier one prevents it."""
     welcomed(beside(gateway), invitation_of(officer))
     with installation.database.reading() as session:
         user = users.checked(session, email=EMAIL, password=PASSWORD)
@@ -154,7 +154,7 @@ def test_no_session_outlives_another_password(
 
 
 def test_the_second_step_is_of_this_browser(officer: Browser, gateway: TestClient) -> None:
-    """What the first step gave is worth nothing in another browser, nor after some minutes."""
+    """The token of the first login step is refused in another browser and after some minutes."""
     maria, thief = beside(gateway), beside(gateway)
     secret = welcomed(maria, invitation_of(officer), with_app=True)
     maria.post("/admin/logout")
@@ -167,7 +167,7 @@ def test_the_second_step_is_of_this_browser(officer: Browser, gateway: TestClien
 
 
 def test_guessing_a_password_is_limited(settings: Settings, admin_key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After ten wrong passwords in a clock minute the account takes none, whether the person exists or not."""
+    """After ten wrong passwords in a clock minute the account accepts none, whether the person exists or not."""
     # Eleven slow hashes may take longer than what is left of the minute.
     monkeypatch.setattr(rates, "_present", lambda: 1000)
     many = settings.model_copy(update={"failed_calls_per_minute": 100})
@@ -179,7 +179,7 @@ def test_guessing_a_password_is_limited(settings: Settings, admin_key: str, monk
 
 
 def test_apps_can_be_asked_of_everybody(settings: Settings, admin_key: str) -> None:
-    """With LETHE_REQUIRE_TOTP nobody accepts an invitation, or logs in, without a code."""
+    """If LETHE_REQUIRE_TOTP is set, an invitation or a login without a code is refused."""
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         admin = Browser(client=client, key=admin_key)
         admin.log_in()
@@ -200,7 +200,8 @@ def test_apps_can_be_asked_of_everybody(settings: Settings, admin_key: str) -> N
 
 
 def test_ones_own_account(officer: Browser, gateway: TestClient) -> None:
-    """With the present password one chooses another, which ends the other sessions, and enrols and removes an app."""
+    """A user with the current password can change it, which ends the other sessions, and can enrol and remove an
+    app."""
     maria, elsewhere = beside(gateway), beside(gateway)
     welcomed(maria, invitation_of(officer))
     elsewhere.log_in_as(EMAIL, PASSWORD)
@@ -222,7 +223,7 @@ def test_ones_own_account(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_the_page_of_a_person(officer: Browser, get: Get) -> None:
-    """An administrator changes name and role, invites again, and is told what is wrong with what they wrote."""
+    """An administrator changes name and role, invites again, and sees the faults of invalid input."""
     invitation_of(officer)
     [user] = get("/users")["items"]
     path = f"/admin/people/{user['id']}"
@@ -241,7 +242,7 @@ def test_the_page_of_a_person(officer: Browser, get: Get) -> None:
 def test_roles_as_a_matrix(
     gateway: TestClient, installation: Installation, by: Actor, admin_key: str, role: Role
 ) -> None:
-    """Each role sees the pages of the menu that it is to see, and may call the operations that it is to call."""
+    """Each role sees exactly its pages of the menu, and may call exactly its operations."""
     assert PAGES.keys() == {entry.title for entry in entries()}
     assert MAY.keys() == set(Scope)
     browser, token = beside(gateway), sessions.new_token()

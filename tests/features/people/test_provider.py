@@ -1,4 +1,4 @@
-"""Logging in by an identity provider: a real one that the tests start, and everything that is wrong with an answer."""
+"""Logging in by an identity provider: a real one, and every fault of an answer."""
 
 import time
 import urllib.parse
@@ -57,14 +57,14 @@ def browser(company: Settings, admin_key: str) -> Iterator[Browser]:
 
 
 def begun(browser: Browser, **changed: str) -> str:
-    """The address at the provider, with some of its parameters changed."""
+    """Return the address at the provider, with some of its parameters changed."""
     address = browser.get("/admin/oidc?next=/admin/models").headers["location"]
     path, _, query = address.partition("?")
     return f"{path}?{urllib.parse.urlencode(dict(urllib.parse.parse_qsl(query)) | changed)}"
 
 
 def refused(browser: Browser, path: str) -> str:
-    """The page that refuses an answer of the provider; nobody is logged in by it."""
+    """Return the page that refuses an answer of the provider, and check that no user is logged in."""
     answer = browser.get(path)
     assert answer.status_code == 403, answer.text
     assert 'data-code="identity_refused"' in answer.text
@@ -73,8 +73,8 @@ def refused(browser: Browser, path: str) -> str:
 
 
 def test_somebody_who_was_invited_comes_in(browser: Browser, provider: Provider) -> None:
-    """The login page leads to the provider, by PKCE; its answer leads on to where somebody wanted to go, once. From
-    then on it is the provider's own id that counts: somebody else with the same address does not come in."""
+    """The login page leads to the provider, by PKCE, and its answer returns once to the requested page. From then on
+    the provider's own id counts: another user with the same address is refused."""
     page = browser.get("/admin/login?next=/admin/models").text
     assert "Log in with Example Ltd" in page
     assert "/admin/oidc?next=%2Fadmin%2Fmodels" in page
@@ -106,14 +106,14 @@ def test_a_provider_may_verify_an_address_in_words(browser: Browser, provider: P
     "subject", ["unverified", "unverified in words", "unverified by a number", "unmentioned", "stranger"]
 )
 def test_nobody_else_comes_in(browser: Browser, provider: Provider, subject: str) -> None:
-    """Neither an address that the provider has not verified lets somebody in, nor one that was not invited."""
+    """The login is refused if the provider has not verified the address or the address was not invited."""
     page = refused(browser, provider.returns(begun(browser), subject))
     assert ("has not verified" in page) == (subject != "stranger")
 
 
 def test_a_kelvin_sign_is_no_k(browser: Browser, provider: Provider) -> None:
-    """An address whose lower case is another person's, because of a compatibility character, lets nobody in, and nobody
-    is invited under one."""
+    """An address whose lower case is another person's, because of a compatibility character, is refused for logins and
+    for invitations."""
     headers = {"Authorization": f"Bearer {browser.key}"}
     karl = {"name": "Karl", "email": "karl@example.com", "role": "administrator"}
     assert browser.client.post("/v1/users", json=karl, headers=headers).status_code == 201
@@ -124,7 +124,7 @@ def test_a_kelvin_sign_is_no_k(browser: Browser, provider: Provider) -> None:
 
 
 def test_answers_to_other_logins(browser: Browser, provider: Provider) -> None:
-    """Another nonce, another state, no cookie, a refusal at the provider and a made-up code let nobody in."""
+    """Another nonce, another state, no cookie, a refusal at the provider and an invented code are refused."""
     refused(browser, provider.returns(begun(browser, nonce="another"), "maria-1"))
     refused(browser, provider.returns(begun(browser, state="another"), "maria-1"))
     begun(browser)
@@ -137,7 +137,7 @@ def test_answers_to_other_logins(browser: Browser, provider: Provider) -> None:
 
 
 def test_a_login_that_was_begun_long_ago(browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten minutes after it was begun a login is over, though a browser kept its cookie."""
+    """A login ends ten minutes after it began, even if a browser kept its cookie."""
     back = provider.returns(begun(browser), "maria-1")
     later = time.time() + 601
     with monkeypatch.context() as patched:
@@ -146,7 +146,8 @@ def test_a_login_that_was_begun_long_ago(browser: Browser, provider: Provider, m
 
 
 def test_a_provider_that_is_another_or_away(settings: Settings, provider: Provider) -> None:
-    """Who calls itself otherwise is refused; who does not answer is said to be away, by a page with 503."""
+    """A provider with another issuer name is refused; one that does not answer is reported as unavailable on a page
+    with status 503."""
     for issuer, status in ((f"{provider.issuer}/", 403), ("http://127.0.0.1:9", 503)):
         other = settings.model_copy(update={"oidc_issuer": issuer, "oidc_client_id": "lethe"})
         with TestClient(create_app(other), raise_server_exceptions=False) as client:
@@ -156,7 +157,8 @@ def test_a_provider_that_is_another_or_away(settings: Settings, provider: Provid
 
 
 def test_what_a_provider_publishes_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For five minutes its addresses are those that it has said, though it is away; then it is asked again."""
+    """The addresses that a provider publishes are cached for five minutes, even if it is away; then they are fetched
+    again."""
     with running(MARIA) as own:
         company = Settings(oidc_issuer=own.issuer, oidc_client_id="lethe")
         address, _ = oidc.start(company, redirect_uri="http://testserver/admin/oidc/return")
@@ -170,7 +172,7 @@ def test_what_a_provider_publishes_is_asked_seldom(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("changed", [{"exp": -30}, {"iat": 30}, {"nbf": 30}])
 def test_the_provider_s_clock_may_differ_by_a_minute(changed: dict[str, int]) -> None:
-    """A token that expired half a minute ago, or is from half a minute ahead, is believed."""
+    """A token that expired half a minute ago, or is from half a minute ahead, is accepted."""
     key, at = RSAKey.generate_key(2048, auto_kid=True), int(time.time())
     settings = Settings(oidc_issuer="https://login.example", oidc_client_id="lethe")
     claims = {"iss": settings.oidc_issuer, "aud": "lethe", "sub": "1", "nonce": "n", "iat": at, "exp": at + 600}
@@ -195,7 +197,7 @@ def test_the_provider_s_clock_may_differ_by_a_minute(changed: dict[str, int]) ->
     ],
 )
 def test_id_tokens_are_for_this_login(changed: dict[str, Any]) -> None:
-    """A token with another issuer, audience or nonce, without a subject, or that has expired, is not believed."""
+    """A token with another issuer, audience or nonce, without a subject, or that has expired, is refused."""
     key = RSAKey.generate_key(2048, auto_kid=True)
     settings = Settings(oidc_issuer="https://login.example", oidc_client_id="lethe")
     at = int(time.time())
@@ -214,7 +216,7 @@ def test_id_tokens_are_for_this_login(changed: dict[str, Any]) -> None:
 
 
 def test_settings_belong_together() -> None:
-    """An issuer without a client, or one that is not reached by https, is no setting."""
+    """An issuer without a client, or without https, is an invalid setting."""
     for wrong in ({"oidc_issuer": "https://login.example"}, {"oidc_issuer": "http://a.example", "oidc_client_id": "l"}):
         with pytest.raises(ValueError, match=r"oidc|OIDC"):
             Settings(**wrong)

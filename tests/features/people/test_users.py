@@ -1,4 +1,4 @@
-"""People who log in: invitations, passwords, codes, roles, and the last one who may administer."""
+"""Users who log in: invitations, passwords, codes, roles, and the last administrator."""
 
 import dataclasses
 import datetime
@@ -58,7 +58,7 @@ def invited(installation: Installation, by: Actor, admin: Caller) -> Invited:
 
 
 def logged_in(installation: Installation, user_id: str) -> str:
-    """The token of a session of theirs."""
+    """Return the token of a session of the user."""
     token = sessions.new_token()
     with installation.database.reading() as session:
         caller = users.caller_as(session, session.get_one(User, user_id))
@@ -78,7 +78,7 @@ def is_open(installation: Installation, token: str) -> bool:
 
 @pytest.mark.usefixtures("costly_passwords")
 def test_passwords() -> None:
-    """A password is kept as an argon2id hash, which matches it alone; nobody has none."""
+    """A password is kept as an argon2id hash, which matches only it; without a hash no password matches."""
     kept = credentials.hash_of(PASSWORD)
     assert kept.startswith("$argon2id$")
     assert credentials.matches(PASSWORD, kept)
@@ -91,14 +91,15 @@ def test_passwords() -> None:
 
 @each("password", ["", "eleven char", "x" * 1025, "a surrogate \ud800 alone"])
 def test_passwords_are_long_enough(password: str) -> None:
-    """Only the length is ruled; white space and any script may stand in them."""
+    """Passwords only need a minimum length; white space and any script are allowed."""
     with pytest.raises(InputInvalid):
         credentials.hash_of(password)
     assert credentials.hash_of("пароль из слов")
 
 
 def test_codes() -> None:
-    """A code is good for its step and those beside it, and not once a code of its step or a later one was accepted."""
+    """A code is valid for its step and the adjacent ones, and not after a code of its step or a later one was
+    accepted."""
     secret = credentials.new_secret()
     step = int(AT.timestamp()) // credentials.SECONDS
     for offset, accepted in ((-2, None), (-1, step - 1), (0, step), (1, step + 1), (2, None)):
@@ -112,8 +113,8 @@ def test_codes() -> None:
 
 
 def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited: Invited) -> None:
-    """A replayed code is refused, and after twenty wrong ones nobody gets in as this person, not with a right one, for
-    an hour; then it is counted anew."""
+    """A replayed code is refused, and after twenty wrong codes the user is locked out for an hour, even with a right
+    code; then the count restarts."""
     user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)
@@ -137,7 +138,7 @@ def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited:
 
 
 def test_the_secret_is_sealed(installation: Installation, by: Actor, invited: Invited) -> None:
-    """In the database the secret of an app is sealed; without the keys of the installation it opens nothing."""
+    """The secret of an app is sealed in the database; without the keys of the installation it cannot be opened."""
     user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         users.get(session, user_id).totp = Authenticator(secret=secret)
@@ -149,8 +150,8 @@ def test_the_secret_is_sealed(installation: Installation, by: Actor, invited: In
 
 
 def test_logging_in(installation: Installation, by: Actor, admin: Caller, invited: Invited) -> None:
-    """The address in whatever case and the password let somebody in; a wrong one, an unknown address and an
-    invitation that was not accepted do not."""
+    """The address in any case and the password log a user in; a wrong password, an unknown address and an invitation
+    that was not accepted do not."""
     user_id = invited()
     with installation.database.writing(by=by) as session:
         users.create(session, name="New", email="new@example.com", role=Role.VIEWER, by=admin)
@@ -162,7 +163,7 @@ def test_logging_in(installation: Installation, by: Actor, admin: Caller, invite
 
 
 def test_a_stronger_hash_at_a_login(installation: Installation, by: Actor, invited: Invited) -> None:
-    """A hash of weaker parameters is made anew when its person logs in."""
+    """A hash of weaker parameters is replaced when its user logs in."""
     weak, user_id = credentials.PasswordHasher(time_cost=1, memory_cost=64).hash(PASSWORD), invited()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)
@@ -176,8 +177,8 @@ def test_a_stronger_hash_at_a_login(installation: Installation, by: Actor, invit
 def test_an_invitation_is_good_once_and_for_a_week(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """It is over once it was used, a week later, when another one was made, and when its person is disabled; the
-    periodic job forgets what has expired."""
+    """An invitation ends when it is used, after a week, when another is made, and when its user is disabled; the
+    periodic job deletes expired ones."""
     with installation.database.writing(by=by) as session:
         user, first = users.create(session, name="Ann", email="ann@example.com", role=Role.VIEWER, by=admin)
     with installation.database.writing(by=by) as session:
@@ -199,8 +200,8 @@ def test_an_invitation_is_good_once_and_for_a_week(
 
 @pytest.mark.parametrize("end", ["disabled", "role", "password", "invited"])
 def test_sessions_end_at_once(installation: Installation, by: Actor, admin: Caller, invited: Invited, end: str) -> None:
-    """Who is disabled, invited again, or gets another role or password is logged out everywhere, and nobody else is;
-    of somebody who is disabled nothing is kept that they logged in with."""
+    """A user who is disabled, invited again, or given another role or password is logged out everywhere, and other
+    users are not; no credentials of a disabled user are kept."""
     secret = credentials.new_secret()
     user_id, other = invited(), invited(email="other@example.com")
     token, kept = logged_in(installation, user_id), logged_in(installation, other)
@@ -230,7 +231,8 @@ def test_sessions_end_at_once(installation: Installation, by: Actor, admin: Call
 def test_a_damaged_authenticator_lets_nobody_in(
     installation: Installation, by: Actor, admin: Caller, invited: Invited, gateway: TestClient
 ) -> None:
-    """Without the secret of an app no code is right, and the person still has one, until their logins are forgotten."""
+    """If the secret of an app is damaged, every code is refused, and the user still counts as having an app until their
+    credentials are reset."""
     user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)
@@ -249,8 +251,8 @@ def test_a_damaged_authenticator_lets_nobody_in(
 def test_a_provider_lets_in_who_was_invited(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """An identity's address lets a person in while their invitation is open, or if they have a password; not
-    after it has expired, and not while wrong codes lock them out."""
+    """A user logs in by an identity's address while their invitation is open, or if they have a password, but not after
+    the invitation expired, nor while wrong codes lock them out."""
     here = OidcIdentity(issuer="https://login.example", subject="1", email="ann@example.com")
     with installation.database.writing(by=by) as session:
         ann, _ = users.create(session, name="Ann", email="ann@example.com", role=Role.VIEWER, by=admin)
@@ -272,7 +274,7 @@ def test_a_provider_lets_in_who_was_invited(
 
 
 def test_a_session_is_of_a_key_or_of_a_person(installation: Installation) -> None:
-    """The database takes no session that is of neither."""
+    """The database refuses a session of neither a key nor a user."""
     at = AT
     with pytest.raises(sa.exc.IntegrityError), installation.database.writing() as session:
         session.add(DashboardSession(token_hash="0" * 64, opened_at=at, seen_at=at, expires_at=at))
@@ -289,8 +291,8 @@ def test_addresses_are_unique(installation: Installation, by: Actor, admin: Call
 
 
 def test_the_last_administrator_stays(installation: Installation, by: Actor, admin: Caller, invited: Invited) -> None:
-    """With an administrator who has a password the last key may go, and then the last such person must stay; somebody
-    who is locked out by wrong codes is not another one."""
+    """The last administrator key may be revoked if an administrator has a password; the last such administrator must
+    then stay. An administrator locked out by wrong codes does not count."""
     user_id = invited(Role.ADMINISTRATOR)
     operator = invited(Role.OPERATOR, "olga@example.com")
     with installation.database.writing(by=by) as session:
@@ -318,7 +320,7 @@ def test_the_last_administrator_stays(installation: Installation, by: Actor, adm
 def test_nobody_gives_more_than_they_have(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """An administrator makes and touches no operator, whose scope is above the tenant."""
+    """An administrator can neither create nor change an operator, whose scope is above the tenant."""
     operator = invited(Role.OPERATOR, "olga@example.com")
     with installation.database.reading() as session:
         maria = users.caller_as(session, session.get_one(User, invited(Role.ADMINISTRATOR)))
@@ -334,7 +336,7 @@ def test_nobody_gives_more_than_they_have(
 
 
 def test_roles() -> None:
-    """Each role has scopes; a viewer changes nothing, and nobody below an administrator reaches the keys."""
+    """Each role has scopes; a viewer changes nothing, and only administrators reach the keys."""
     assert SCOPES_OF.keys() == set(Role)
     assert all(scope.value.endswith(":read") for scope in SCOPES_OF[Role.VIEWER])
     assert not any({Scope.ADMIN, Scope.OPERATOR} & SCOPES_OF[role] for role in (Role.OFFICER, Role.ENGINEER))

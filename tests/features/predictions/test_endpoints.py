@@ -38,7 +38,8 @@ def test_predictions_for_vectors(gateway: TestClient, live: dict[str, Any], refu
 def test_predictions_for_records(
     gateway: TestClient, new_model: Make, upload: Callable[..., Any], work: Work, refused: Refused
 ) -> None:
-    """Where the dataset has a schema, records are objects of its columns; a wrong one is named, and not repeated."""
+    """Records are objects of the schema's columns if the dataset has one; a fault is named without repeating the
+    value."""
     dataset = upload(TABLE.encode(), filename="t.csv", schema=json.dumps(SCHEMA)).json()
     model = new_model(dataset["id"], l2=0.5, noise_scale=1e-3)
     place = f"/v1/models/{model['id']}/predictions"
@@ -58,7 +59,7 @@ def test_predictions_for_records(
 
 
 def test_predictions_follow_the_weights(gateway: TestClient, live: dict[str, Any]) -> None:
-    """What the gateway predicts is what the published weights say of the encoded record."""
+    """The gateway's predictions follow from the published weights and the encoded record."""
     weights = load(gateway.get(f"/v1/models/{live['id']}/versions/1/weights").content)["parameters"]
     record = np.array([0.5, -1.0, 2.0, 1.0])  # the bias comes last
     score = weights[0] @ (record / np.linalg.norm(record))

@@ -1,4 +1,4 @@
-"""Authorised agents of the Data Rights Protocol, which believe no answer that is not as the protocol has it."""
+"""Authorised agents of the Data Rights Protocol, which reject answers that violate the protocol."""
 
 import base64
 import datetime
@@ -59,7 +59,7 @@ STATUS = {
         },
     ],
 }
-"""Sections 3.02 and 3.03 of the protocol."""
+"""Schema of a status: sections 3.02 and 3.03 of the protocol."""
 ERROR = {
     "type": "object",
     "required": ["code", "message"],
@@ -70,7 +70,7 @@ ERROR = {
         "fatal": {"const": True},
     },
 }
-"""Section 3.06."""
+"""Schema of an error: section 3.06."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,7 +139,7 @@ class Agent:
 
 
 def status(answer: httpx.Response) -> dict[str, Any]:
-    """The status object of a successful answer."""
+    """Return the status object of a successful answer."""
     assert answer.status_code == 200, answer.text
     document: dict[str, Any] = answer.json()
     jsonschema_rs.validator_for(STATUS).validate(document)
@@ -147,7 +147,7 @@ def status(answer: httpx.Response) -> dict[str, Any]:
 
 
 def refusal(answer: httpx.Response, code: int) -> dict[str, Any]:
-    """The error object of a refusal."""
+    """Return the error object of a refusal."""
     document: dict[str, Any] = answer.json()
     assert (answer.status_code, document["code"]) == (code, str(code)), answer.text
     jsonschema_rs.validator_for(ERROR).validate(document)

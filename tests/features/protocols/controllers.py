@@ -1,4 +1,4 @@
-"""Controllers of OpenDSR, which believe nothing that is not signed, and what they ask for."""
+"""Controllers of OpenDSR, which reject unsigned answers, and their requests."""
 
 import base64
 import datetime
@@ -19,7 +19,7 @@ SUBMITTED = (datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)).
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """A controller, which sends requests and believes nothing that is not signed."""
+    """A controller, which sends requests and rejects unsigned answers."""
 
     gateway: TestClient
     headers: dict[str, str]
@@ -38,7 +38,7 @@ class Controller:
         return self.signed(self.call("GET", f"/requests/{subject_request_id}"), 200)
 
     def signed(self, answer: httpx.Response, status: int) -> dict[str, Any]:
-        """The JSON of an answer with this status, if the served certificate vouches for it."""
+        """Return the JSON of an answer with this status, if it is signed under the served certificate."""
         assert answer.status_code == status, answer.text
         self.verify(answer.headers, answer.content)
         document: dict[str, Any] = answer.json()
@@ -57,7 +57,7 @@ class Controller:
 
 
 def request(**changed: Any) -> dict[str, Any]:
-    """An erasure request about `p1`; None leaves a field out."""
+    """Return an erasure request about `p1`; None omits a field."""
     asked = {
         "subject_request_id": str(uuid.uuid4()),
         "regulation": "gdpr",
@@ -74,7 +74,7 @@ def identity(value: str, kind: str = "controller_customer_id", form: str = "raw"
 
 
 def refusal(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
-    """The specification's error object (7.6)."""
+    """Return the specification's error object (7.6)."""
     assert answer.status_code == status, answer.text
     error: dict[str, Any] = answer.json()["error"]
     assert error.keys() == {"code", "message", "errors"}

@@ -20,14 +20,14 @@ POLICY = {
     "opendsr_identities": ["controller_customer_id"],
     "report_seconds": 0,
 }
-"""Of the tenant that is asked; whoever asks is told at once."""
+"""Policy of the tenant under test, which reports to callers at once."""
 
 
 _DELETION = {"exercise": "deletion", "regime": "ccpa"}
 
 
 class Controller:
-    """Sends one subject request: by an id, by its hash, and by another id, which nobody here knows."""
+    """Sends one subject request: by an id, by its hash, and by another, unknown id."""
 
     PATH = "/opendsr/v2/requests"
 
@@ -52,7 +52,7 @@ class Controller:
         return json.dumps(asked).encode()
 
     def ask(self, *, callback_url: str) -> None:
-        """Twice, as after a lost answer; what is answered is the same."""
+        """Request the deletion twice, as after a lost answer, and check that both answers are the same."""
         content = self.message(callback_url=callback_url)
         answers = [self._client.post(self.PATH, content=content) for _ in range(2)]
         assert [answer.status_code for answer in answers] == [201, 201], answers[0].text
@@ -64,7 +64,7 @@ class Controller:
 
 
 class Agent:
-    """Signs what it sends."""
+    """An agent that signs its messages."""
 
     PATH = "/drp/v1/data-rights-request"
 

@@ -1,4 +1,4 @@
-"""The endpoints below `/v1/agents`: whose signatures a tenant believes."""
+"""The endpoints below `/v1/agents`: the agents whose signatures a tenant accepts."""
 
 import base64
 from collections.abc import Callable
@@ -12,7 +12,7 @@ AGENT = {"agent_id": "AGENT_ONE", "name": "An agent", "verify_key": base64.b64en
 
 
 def test_an_agent_is_registered_listed_and_removed(gateway: TestClient, refused: Refused) -> None:
-    """It is shown with its key and, as long as it has asked for none, without a token."""
+    """A new agent is listed with its key, and without a token until it has requested one."""
     answer = gateway.post("/v1/agents", json=AGENT)
     made = answer.json()
     assert (answer.status_code, answer.headers["Location"]) == (201, f"/v1/agents/{made['id']}")
@@ -24,7 +24,7 @@ def test_an_agent_is_registered_listed_and_removed(gateway: TestClient, refused:
 
 
 def test_a_repeated_call_registers_nothing_twice(gateway: TestClient, refused: Refused) -> None:
-    """With an Idempotency-Key it gets the first answer; without one the agent is there already."""
+    """A repeated call with an Idempotency-Key gets the first answer; without one the agent already exists."""
     headers = {"Idempotency-Key": "1"}
     first, again = (gateway.post("/v1/agents", json=AGENT, headers=headers) for _ in range(2))
     assert (first.status_code, first.json()) == (again.status_code, again.json())
@@ -47,6 +47,6 @@ def test_a_repeated_call_registers_nothing_twice(gateway: TestClient, refused: R
 def test_an_agent_that_could_not_sign_is_not_registered(
     gateway: TestClient, refused: Refused, changed: dict[str, Any]
 ) -> None:
-    """Its key is checked when it is registered, and so are its id and its name."""
+    """An agent with an invalid key, id or name is refused on registration."""
     refused(gateway.post("/v1/agents", json=AGENT | changed), 422, "input_invalid")
     assert gateway.get("/v1/agents").json()["items"] == []

@@ -1,4 +1,4 @@
-"""The certificate that OpenDSR answers are signed under: given, or made."""
+"""The certificate that OpenDSR answers are signed under, given or generated."""
 
 import base64
 import datetime
@@ -22,7 +22,7 @@ DOMAIN = "privacy.example.com"
 
 @functools.cache
 def key_of(name: str) -> RSAPrivateKey:
-    """Return the RSA key of this name, made by the first test that asks for it."""
+    """Return the RSA key of this name, made on first use."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
@@ -44,7 +44,7 @@ def issued(key: RSAPrivateKey, *domains: str) -> str:
 
 
 def given(folder: Path, certificates: str | None, key: str | None) -> Settings:
-    """Settings with these files."""
+    """Return settings with these files."""
     settings = Settings(data_dir=folder, opendsr_domain=DOMAIN)
     if certificates is not None:
         settings.opendsr_certificate_file = folder / "given.pem"
@@ -57,7 +57,8 @@ def given(folder: Path, certificates: str | None, key: str | None) -> Settings:
 
 @pytest.mark.parametrize("domain", [DOMAIN, "127.0.0.1"])
 def test_without_settings_one_is_made_once(tmp_path: Path, domain: str) -> None:
-    """It is for the domain, can sign and nothing else, and is the same for every process; its key is nobody's else."""
+    """The generated certificate is for the domain, can only sign, and is the same for every process; only the owner can
+    read its key."""
     settings = Settings(data_dir=tmp_path, host=domain)
     signer = opendsr.signer(settings)
     opendsr._signer.cache_clear()
@@ -73,7 +74,7 @@ def test_without_settings_one_is_made_once(tmp_path: Path, domain: str) -> None:
 
 
 def test_a_signature_verifies_under_the_certificate(tmp_path: Path) -> None:
-    """The headers carry the domain, and RSA over SHA-256 of exactly the body."""
+    """The headers contain the domain, and an RSA signature over SHA-256 of exactly the body."""
     signer = opendsr.signer(Settings(data_dir=tmp_path, host=DOMAIN))
     headers = signer.headers(b"body")
     assert headers["X-OpenDSR-Processor-Domain"] == DOMAIN
@@ -84,7 +85,7 @@ def test_a_signature_verifies_under_the_certificate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [DOMAIN, "*.example.com"])
 def test_a_given_certificate_is_used(tmp_path: Path, name: str) -> None:
-    """With those that vouch for it, and the key beside it; a wildcard covers the domain."""
+    """A given certificate is used with its chain and key; a wildcard covers the domain."""
     chain = issued(key_of("ours"), "other.example.org", name) + issued(key_of("another"))
     signer = opendsr.signer(given(tmp_path, chain, pem(key_of("ours"))))
     assert (signer.certificate, signer.key.private_numbers()) == (chain, key_of("ours").private_numbers())
@@ -105,6 +106,6 @@ def test_a_given_certificate_is_used(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_what_does_not_fit_is_not_used(tmp_path: Path, certificates: str | None, key: str | None) -> None:
-    """Rather than sign what nobody can verify, nothing is signed."""
+    """A certificate and key that do not fit are refused, so nothing is signed that cannot be verified."""
     with pytest.raises(SigningUnusable):
         opendsr.signer(given(tmp_path, certificates, key))

@@ -36,7 +36,7 @@ RAISED: dict[str, tuple[Exception, int, list[str]]] = {
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
-    """Client of an application that answers in these words."""
+    """Return a client of an application that answers in this format."""
     router = APIRouter(route_class=speaking(words))
 
     @router.get("/raised/{name}")

@@ -1,4 +1,4 @@
-"""The messages of the Data Rights Protocol: opened, believed for ten minutes, and answered in its words."""
+"""The messages of the Data Rights Protocol: opened, valid for ten minutes, and answered in its terms."""
 
 import base64
 import dataclasses
@@ -27,7 +27,7 @@ VERIFY_KEY = base64.b64encode(SECRET.public_key().public_bytes_raw()).decode()
 
 
 def message(**changed: Any) -> bytes:
-    """What an agent would sign; a name with `_` stands for one with `-`, and None leaves it out."""
+    """Return a message as an agent would sign it; `_` in a name stands for `-`, and None omits the field."""
     said = {
         "agent-id": "AGENT",
         "business-id": "BUSINESS",
@@ -70,8 +70,8 @@ def plus(one: Point, other: Point) -> Point:
 
 
 def test_keys_of_small_order_are_refused() -> None:
-    """With such a key every message could carry a valid signature. The list has the eight points whose multiple by
-    eight is the neutral element, in all encodings."""
+    """Keys of small order are refused, because every message could carry a valid signature with one. The list has the
+    eight points whose multiple by eight is the neutral element, in all encodings."""
     ys = set()
     for encoded in drp.SMALL_ORDER:
         y = int.from_bytes(encoded, "little") % P
@@ -192,13 +192,13 @@ def test_the_subject_is_the_claim_that_the_policy_names(
 
 @pytest.mark.parametrize("flag", ["yes", "", 1, ["true"], {}])
 def test_a_verification_that_is_neither_true_nor_false_is_malformed(flag: object) -> None:
-    """The claim that a person was verified is a boolean, or one of the texts "true" and "false"."""
+    """The claim that a person was verified must be a boolean, or one of the texts "true" and "false"."""
     with pytest.raises(InputInvalid):
         exercise(email_verified=flag)
 
 
 def test_nothing_about_the_person_is_kept() -> None:
-    """Of a message a request retains the agent, the agent's id of the request, and whether the person was verified."""
+    """A request keeps of a message only the agent, the agent's request id, and whether the person was verified."""
     asked = exercise(**{"agent-request-id": "r1", "name": "Jo Doe", "address": "Main Street"})
     kept = drp.retained_metadata(asked, drp.subject(asked, claim="email"))
     assert kept == {"agent_id": "AGENT", "agent_request_id": "r1", "identity": "verified"}

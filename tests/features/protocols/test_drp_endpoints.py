@@ -1,4 +1,4 @@
-"""Endpoints of `/drp`: conformance to the Data Rights Protocol 1.0, the course of requests, and tokens of agents."""
+"""Endpoints of `/drp`: conformance to the Data Rights Protocol 1.0, the life of requests, and tokens of agents."""
 
 import datetime
 import json
@@ -151,7 +151,7 @@ def test_a_person_is_forgotten(
     new_dataset: Callable[..., Any],
     work: Callable[[], int],
 ) -> None:
-    """An exercise becomes a deletion request under the CCPA, which is done like any other."""
+    """An exercise becomes a deletion request under the CCPA, which is processed like any other."""
     policy(grace_seconds=0, report_seconds=0)
     new_dataset()
     request_id = agent.exercised()["request_id"]
@@ -168,7 +168,7 @@ def test_a_person_is_forgotten(
 def test_an_agent_does_not_learn_who_is_in_the_data(
     agent: Agent, policy: Callable[..., None], new_dataset: Callable[..., Any], work: Callable[[], int]
 ) -> None:
-    """Answers about somebody who is held and about somebody who is not are the same, verified or not."""
+    """Answers about a held person and about a stranger are the same, verified or not."""
     policy(grace_seconds=0, report_seconds=3600)
     new_dataset()
 
@@ -192,7 +192,8 @@ def test_an_agent_does_not_learn_who_is_in_the_data(
 
 
 def test_an_agent_is_told_of_every_change(settings: Settings, request: pytest.FixtureRequest) -> None:
-    """The status object is sent to its `status_callback`, without a signature: the protocol has none for it."""
+    """The status of a request is sent to its `status_callback` on each change, without a signature, as the protocol has
+    none."""
     settings.webhook_allowed_networks = "127.0.0.0/8"
     agent: Agent = request.getfixturevalue("agent")
     with serving(answering(200)) as receiver:
@@ -207,7 +208,7 @@ def test_an_agent_is_told_of_every_change(settings: Settings, request: pytest.Fi
 
 
 def test_the_same_message_again_is_the_same_request(agent: Agent, gateway: TestClient) -> None:
-    """A repetition makes nothing new, be it of the message or, newly signed, of the agent's own id for it."""
+    """A repetition creates nothing new, whether of the message or, newly signed, of the agent's own id for it."""
     for message in (agent.asked(email="p1"), agent.asked(email="p2", **{"agent-request-id": "mine"})):
         signed = agent.sign(message)
         first, again = (status(agent.call("POST", "/data-rights-request", signed)) for _ in range(2))
@@ -218,13 +219,13 @@ def test_the_same_message_again_is_the_same_request(agent: Agent, gateway: TestC
 
 @pytest.mark.parametrize("changed", [{"email": "p2"}, {"regime": "voluntary"}])
 def test_another_request_under_the_agents_id_is_a_conflict(agent: Agent, changed: dict[str, Any]) -> None:
-    """The agent's id for a request stands for one request."""
+    """Another request under the same agent's id is a conflict."""
     agent.exercised(**{"agent-request-id": "mine"})
     refusal(agent.exercise(**{"agent-request-id": "mine"} | changed), 409)
 
 
 def test_two_agents_may_use_the_same_id(agent: Agent) -> None:
-    """An agent's ids are its own."""
+    """Two agents may use the same id for different requests."""
     other = Agent(gateway=agent.gateway, agent_id="AGENT_TWO")
     other.register()
     other.set_up()
@@ -235,7 +236,8 @@ def test_two_agents_may_use_the_same_id(agent: Agent) -> None:
 def test_who_is_not_verified_waits_in_review(
     agent: Agent, gateway: TestClient, policy: Callable[..., None], get: Callable[[str], Any]
 ) -> None:
-    """The person is sent to the business's page; a privacy officer approves or rejects, and the agent is told why."""
+    """An unverified person is sent to the business's page; a privacy officer approves or rejects, and the agent gets
+    the reason."""
     policy(drp_verification_url="https://business.example.com/verify")
     told = agent.exercised(email_verified=False)
     request_id = told["request_id"]
@@ -254,7 +256,7 @@ def test_who_is_not_verified_waits_in_review(
 
 
 def test_an_extension_is_told_with_its_reason(agent: Agent, gateway: TestClient) -> None:
-    """`expected_by` moves, and `processing_details` says why."""
+    """An extension moves `expected_by`, and `processing_details` has the reason."""
     before = agent.exercised()
     answer = gateway.post(f"/v1/deletion-requests/{before['request_id']}/extend", json={"reason": "Many came."})
     assert answer.status_code == 200, answer.text
@@ -264,7 +266,8 @@ def test_an_extension_is_told_with_its_reason(agent: Agent, gateway: TestClient)
 
 
 def test_the_policy_names_the_claim(agent: Agent, gateway: TestClient, policy: Callable[..., None]) -> None:
-    """A business whose subject ids are its customers' numbers says so, and asks for that claim."""
+    """A business whose subject ids are customer numbers declares that claim, and requests by another claim are
+    refused."""
     policy(drp_claim="customer_id")
     refusal(agent.exercise(), 400)
     refusal(agent.exercise(email=None, phone_number="p1", phone_number_verified=True), 400)
@@ -304,20 +307,20 @@ def test_an_answered_set_up_cannot_be_answered_again(agent: Agent) -> None:
 
 
 def test_wrong_set_ups_are_counted_like_wrong_keys(agent: Agent) -> None:
-    """From one address only so many are heard in a minute."""
+    """Failed set-ups from one address are limited per minute."""
     codes = {agent.call("POST", "/agent/AGENT_ONE", b"AAAA", token="").status_code for _ in range(200)}
     assert codes == {403, 429}
 
 
 def test_a_tenant_that_is_not_in_the_network_serves_no_agent(gateway: TestClient) -> None:
-    """Without a business id in its policy."""
+    """A tenant whose policy has no business id refuses agents."""
     agent = Agent(gateway=gateway)
     agent.register()
     assert agent.set_up().status_code == 403
 
 
 def test_an_agent_may_serve_several_tenants(agent: Agent, gateway: TestClient) -> None:
-    """The business that a message is for decides where its token and its requests belong."""
+    """The business that a message names determines where its token and its requests belong."""
     policy = {"drp_business_id": "SECOND", "drp_claim": "email"}
     made = gateway.post("/v1/tenants", json={"name": "other", "policy": policy}).json()
     admin = dict(gateway.headers)
@@ -336,7 +339,7 @@ def test_an_agent_may_serve_several_tenants(agent: Agent, gateway: TestClient) -
 def test_what_agents_and_admins_do_is_in_the_audit_log(
     agent: Agent, gateway: TestClient, installation: Installation
 ) -> None:
-    """Registering, set-up, requests and removal, each with who did it."""
+    """Registration, set-up, requests and removal are in the audit log, each with its actor."""
     agent.exercised()
     [row] = gateway.get("/v1/agents").json()["items"]
     assert gateway.delete(f"/v1/agents/{row['id']}").status_code == 204
@@ -352,7 +355,7 @@ def test_what_agents_and_admins_do_is_in_the_audit_log(
 
 
 def test_a_removed_agent_does_nothing_more(agent: Agent, gateway: TestClient, refused: Refused) -> None:
-    """Its token opens nothing, its signature gives no new one, and its id can be registered again."""
+    """The token of a removed agent is refused, its signature gives no new one, and its id can be registered again."""
     [row] = gateway.get("/v1/agents").json()["items"]
     gateway.delete(f"/v1/agents/{row['id']}")
     refused(gateway.delete(f"/v1/agents/{row['id']}"), 404, "agent_unknown")
@@ -363,7 +366,7 @@ def test_a_removed_agent_does_nothing_more(agent: Agent, gateway: TestClient, re
 
 
 def test_a_key_that_an_admin_revoked_is_replaced_at_set_up(agent: Agent, gateway: TestClient) -> None:
-    """The agent can always ask for a token again."""
+    """An agent whose key was revoked gets a new token by another set-up."""
     [row] = gateway.get("/v1/agents").json()["items"]
     gateway.delete(f"/v1/api-keys/{row['api_key_id']}")
     refusal(agent.exercise(), 401)
@@ -382,7 +385,7 @@ def test_a_key_that_an_admin_revoked_is_replaced_at_set_up(agent: Agent, gateway
     ],
 )
 def test_who_may_call(agent: Agent, key_with: KeyWith, method: str, path: str) -> None:
-    """Only an agent's token opens the protocol, whatever else a key may do; without one the answer is 401."""
+    """Only an agent's token opens the protocol, whatever scopes another key has; a wrong token returns 401."""
     for scope in Scope:
         along = (Scope.ACCOUNTING_READ,) if scope is Scope.REQUESTS_REVIEW else ()
         token = key_with(scope, *along)["Authorization"].removeprefix("Bearer ")
@@ -391,6 +394,6 @@ def test_who_may_call(agent: Agent, key_with: KeyWith, method: str, path: str) -
 
 
 def test_a_token_opens_nothing_else(agent: Agent, gateway: TestClient, refused: Refused) -> None:
-    """An agent sees its own requests in its protocol, and nothing of the tenant's others."""
+    """An agent's token shows its own requests in its protocol, and nothing of the tenant's others."""
     for path in ("/v1/deletion-requests", "/v1/datasets", "/v1/agents", "/v1/api-keys", "/v1/audit-log"):
         refused(gateway.get(path, headers={"Authorization": f"Bearer {agent.token}"}), 403, "scope_missing")

@@ -45,7 +45,7 @@ def signed(alg: str = "ES256", *, key: Any = None, header: dict[str, Any] | None
 
 @pytest.fixture
 def check(installation: Installation) -> Callable[..., IdentityStatement]:
-    """Check a statement about `p1`, of an issuer that is registered."""
+    """Check a statement about `p1`, of a registered issuer."""
     with installation.database.writing(by=OFFICER) as session:
         identity.register(session, issuer=ISSUER, audience=AUDIENCE, jwks=JWKS)
 
@@ -58,7 +58,7 @@ def check(installation: Installation) -> Callable[..., IdentityStatement]:
 
 @each("alg", KEYS)
 def test_a_statement_holds(check: Callable[..., IdentityStatement], alg: str) -> None:
-    """A statement signed by a registered issuer about the subject, good for an hour at most, is believed."""
+    """A statement signed by a registered issuer about the subject, valid for at most an hour, is accepted."""
     found = check(signed(alg))
     left = found.expires_at - datetime.datetime.now(datetime.UTC)
     assert datetime.timedelta(0) < left <= datetime.timedelta(minutes=10)
@@ -97,14 +97,14 @@ WRONG: dict[str, Callable[[], str]] = {
 
 @each("case", WRONG)
 def test_a_statement_that_does_not_hold(check: Callable[..., IdentityStatement], case: str) -> None:
-    """Whatever is wrong with a statement, the refusal says the same."""
+    """The refusal of an invalid statement is the same for every fault."""
     with pytest.raises(IdentityStatementInvalid) as error:
         check(WRONG[case]())
     assert error.value.detail == identity.refusal().detail
 
 
 def test_a_statement_without_signature(check: Callable[..., IdentityStatement]) -> None:
-    """`none` is no algorithm."""
+    """A statement with the algorithm `none` is refused."""
     parts = signed().split(".")
     for header in ("eyJhbGciOiJub25lIn0", "eyJhbGciOiJOT05FIn0"):
         with pytest.raises(IdentityStatementInvalid):
@@ -114,8 +114,8 @@ def test_a_statement_without_signature(check: Callable[..., IdentityStatement]) 
 def test_a_statement_is_good_for_one_request(
     installation: Installation, check: Callable[..., IdentityStatement]
 ) -> None:
-    """Used in one request, it is believed in no other, also not in one that comes at the same time; a request that is
-    not made uses nothing."""
+    """A statement used in one request is refused in any other, even a concurrent one; a request that is refused does
+    not use it up."""
     statement = check(signed())
     with installation.database.writing() as session:
         with pytest.raises(InputInvalid):
@@ -130,7 +130,7 @@ def test_a_statement_is_good_for_one_request(
 
 
 def test_a_policy_may_ask_for_statements(installation: Installation) -> None:
-    """Where the tenant asks for statements nothing goes without; elsewhere one that does not hold is refused too."""
+    """A tenant that requires statements refuses requests without one; other tenants still refuse an invalid one."""
     with installation.database.writing() as session:
         with pytest.raises(IdentityStatementRequired) as error:
             people.ask(session, "sub_a", POLICY)
@@ -140,7 +140,7 @@ def test_a_policy_may_ask_for_statements(installation: Installation) -> None:
 
 
 def test_used_statements_are_forgotten(installation: Installation, check: Callable[..., IdentityStatement]) -> None:
-    """A used statement is remembered until nobody would believe it any more."""
+    """A used statement is remembered until it expires."""
     with installation.database.writing() as session:
         people.ask(session, "sub_a", POLICY, statement=check(signed()))
     with installation.database.writing() as session:
@@ -153,7 +153,7 @@ def test_used_statements_are_forgotten(installation: Installation, check: Callab
 def test_an_issuer_is_believed_until_it_is_deleted(
     installation: Installation, check: Callable[..., IdentityStatement]
 ) -> None:
-    """A name is registered once; after its deletion nothing it signed is believed, not even what was checked before."""
+    """A name is registered once; after its deletion nothing it signed is accepted, not even what was checked before."""
     statement = check(signed())
     with installation.database.writing(by=OFFICER) as session:
         with pytest.raises(IssuerExists):
@@ -182,7 +182,7 @@ def test_an_issuer_is_believed_until_it_is_deleted(
     ],
 )
 def test_keys_that_are_none(installation: Installation, jwks: dict[str, Any]) -> None:
-    """Keys that are secret, weak, or no keys, are refused before anything is signed with them."""
+    """Secret, weak and invalid keys are refused on registration."""
     with installation.database.writing(by=OFFICER) as session, pytest.raises(InputInvalid) as error:
         identity.register(session, issuer=ISSUER, audience=AUDIENCE, jwks=jwks)
     assert error.value.errors[0].path.startswith("jwks")
@@ -190,7 +190,7 @@ def test_keys_that_are_none(installation: Installation, jwks: dict[str, Any]) ->
 
 @pytest.mark.parametrize("place", [0, 1])
 def test_what_is_nested_too_deep_is_not_believed(check: Callable[..., IdentityStatement], place: int) -> None:
-    """A header or claims nested deeper than can be read are a statement that does not hold, and no fault of ours."""
+    """A header or claims nested too deep to be parsed make the statement invalid, and cause no server error."""
     parts = signed().split(".")
     parts[place] = base64.urlsafe_b64encode(b'{"iss":' + b"[" * 50_000).rstrip(b"=").decode()
     with pytest.raises(IdentityStatementInvalid):

@@ -27,7 +27,7 @@ def statement(subject_id: str, jti: str) -> str:
 
 @pytest.fixture(autouse=True)
 def strict(installation: Installation) -> None:
-    """Every request needs a statement."""
+    """Require a statement for every request."""
     with installation.database.writing() as session:
         people.obey(session, Policy(identity="statement"))
 
@@ -46,7 +46,7 @@ def test_issuers(gateway: TestClient, get: Get, refused: Refused) -> None:
 
 
 def test_a_request_with_a_statement(gateway: TestClient, refused: Refused) -> None:
-    """A statement about the subject makes a request, once; the same call made again has the same answer."""
+    """A statement about the subject makes a request, once; a repeated call gets the same answer."""
     gateway.post(PLACE, json=ISSUER)
     body = {"subject_id": "p1", "identity_statement": statement("p1", "one")}
     first = gateway.post(REQUESTS, json=body, headers={"Idempotency-Key": "k"})
@@ -56,7 +56,7 @@ def test_a_request_with_a_statement(gateway: TestClient, refused: Refused) -> No
 
 
 def test_a_request_without_one(gateway: TestClient, refused: Refused) -> None:
-    """None is a 422 that names the field; one that does not hold is a 403 that does not say why."""
+    """A request without a statement returns 422 with the field; an invalid one returns 403 without the reason."""
     gateway.post(PLACE, json=ISSUER)
     problem = refused(gateway.post(REQUESTS, json={"subject_id": "p1"}), 422, "identity_statement_required")
     assert [fault["path"] for fault in problem["errors"]] == ["identity_statement"]

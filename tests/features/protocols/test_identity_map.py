@@ -1,4 +1,4 @@
-"""Requests by protocols where the tenant has an identity map: their identifiers are looked up by kind."""
+"""Requests by protocols for a tenant with an identity map: their identifiers are looked up by kind."""
 
 import hashlib
 from collections.abc import Callable
@@ -19,14 +19,14 @@ MAIL, PHONE = "Ada@example.org", "+49 30 901820"
 
 @pytest.fixture
 def mapped(gateway: TestClient) -> None:
-    """The map knows that an e-mail address and a phone number are those of the customer p1."""
+    """Load a map that links an e-mail address and a phone number to the customer p1."""
     of_p1 = {"customer_id": "p1", "email": MAIL, "phone": PHONE}
     link = {"identifiers": [{"kind": kind, "id": text} for kind, text in of_p1.items()]}
     assert gateway.post("/v1/identities", json={"links": [link]}).status_code == 200
 
 
 def only(get: Get) -> dict[str, Any]:
-    """The deletion request that there is, as an officer sees it."""
+    """Return the only deletion request, as an officer sees it."""
     [request] = get("/deletion-requests")["items"]
     return get(f"/deletion-requests/{request['id']}")  # type: ignore[no-any-return]
 
@@ -89,8 +89,8 @@ def test_an_agent_reaches_the_rows_of_the_customer_number(
 def test_somebody_whom_the_map_does_not_have_is_of_unknown_identity(
     controller: Controller, agent: Agent, gateway: TestClient, policy: Callable[..., None], get: Get
 ) -> None:
-    """A person whom the map does not have is not said to have nothing held: the request stays open, of unknown
-    identity. Neither a controller nor an agent sees a difference from somebody whom the map has."""
+    """A person missing from the map does not count as not held: the request stays open with unknown identity. Neither a
+    controller nor an agent sees a difference from a person in the map."""
     policy(opendsr_identities=["email"], drp_business_id="BUSINESS", drp_claim="email", report_seconds=3600)
     seen = []
     for mail in (MAIL, "nobody@example.org"):
@@ -107,7 +107,7 @@ def test_somebody_whom_the_map_does_not_have_is_of_unknown_identity(
 def test_what_is_no_address_is_refused_without_repeating_it(
     controller: Controller, agent: Agent, policy: Callable[..., None]
 ) -> None:
-    """A text that no e-mail address or phone number can be is refused, because nobody would be found by it."""
+    """A text that cannot be an e-mail address or phone number is refused, because it would find no person."""
     policy(opendsr_identities=["email"], drp_business_id="BUSINESS", drp_claim="phone_number")
     error = refusal(controller.ask(subject_identities=[identity("secret", kind="email")]))
     assert "expected an e-mail address" in str(error)

@@ -1,4 +1,4 @@
-"""The messages of OpenDSR, and how deletion requests look in its words."""
+"""The messages of OpenDSR, and deletion requests in its terms."""
 
 import datetime
 import hashlib

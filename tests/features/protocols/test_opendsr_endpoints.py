@@ -1,4 +1,4 @@
-"""Endpoints of `/opendsr`: conformance to OpenDSR 2.0, permissions, and the course of requests."""
+"""Endpoints of `/opendsr`: conformance to OpenDSR 2.0, permissions, and the life of requests."""
 
 import base64
 import datetime
@@ -157,8 +157,9 @@ CLAUSES: dict[str, Callable[[Controller], None]] = {
 def test_a_tenant_states_the_identities_that_are_its_subject_ids(
     gateway: TestClient, key_with: KeyWith, policy: Callable[..., None], stated: str
 ) -> None:
-    """Until a tenant states which identities name its people, and by those that it does not state, controllers are
-    refused: nobody would be found by them, and the requests would be done with nothing held."""
+    """A tenant that has not stated which identities are its subject ids refuses controllers, and so it does for
+    identities that it does not state: no person would be found by them, and requests would complete with nothing
+    held."""
     controller = Controller(gateway=gateway, headers=key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
     asked = {"subject_identities": [identity("p1", kind=stated)]}
     assert controller.call("GET", "/discovery").json()["supported_identities"] == []
@@ -180,7 +181,7 @@ def test_conformance(controller: Controller, policy: Callable[..., None], clause
 
 
 def test_a_changed_answer_does_not_verify(controller: Controller) -> None:
-    """The signature is over every byte of the body."""
+    """A changed byte of the body invalidates the signature."""
     answer = controller.ask()
     with pytest.raises(InvalidSignature):
         controller.verify(answer.headers, answer.content + b" ")
@@ -189,7 +190,7 @@ def test_a_changed_answer_does_not_verify(controller: Controller) -> None:
 def test_a_certificate_is_found_behind_a_proxy(
     gateway: TestClient, controller: Controller, installation: Installation
 ) -> None:
-    """With a domain in the settings, discovery names it, whatever the server is called by who is in between."""
+    """Discovery names the domain of the settings, whatever host name a proxy uses."""
     gateway.app.state.installation.settings.opendsr_domain = "privacy.example.com"  # type: ignore[attr-defined]
     answer = controller.call("GET", "/discovery")
     assert answer.json()["processor_certificate"] == "https://privacy.example.com/opendsr/v2/certificate.pem"
@@ -207,7 +208,7 @@ def test_a_certificate_is_found_behind_a_proxy(
     ],
 )
 def test_who_may_call(gateway: TestClient, key_with: KeyWith, method: str, path: str, scope: Scope) -> None:
-    """Every endpoint needs one scope, and says so in the specification's words."""
+    """Every endpoint needs one scope, and its refusal has the specification's format."""
     for other in Scope:
         along = (Scope.ACCOUNTING_READ,) if other is Scope.REQUESTS_REVIEW else ()
         answer = gateway.request(method, f"/opendsr/v2{path}", headers=key_with(other, *along), content=b"")
@@ -221,14 +222,15 @@ def test_who_may_call(gateway: TestClient, key_with: KeyWith, method: str, path:
 
 
 def test_a_body_that_is_too_long_is_not_read(controller: Controller) -> None:
-    """A message has at most 64 KiB."""
+    """A message longer than 64 KiB is refused."""
     refusal(controller.call("POST", "/requests", content=b"x" * 65537), 413)
 
 
 def test_a_request_is_one_deletion_request_for_each_identity(
     controller: Controller, gateway: TestClient, new_dataset: Callable[..., Any], work: Callable[[], int]
 ) -> None:
-    """They share the controller's id and deadline, are done like any other, and are complete together."""
+    """Each identity of a request becomes a deletion request; they share the controller's id and deadline, are processed
+    like any other, and complete together."""
     new_dataset()
     named = controller.asked(subject_identities=[identity("p1"), identity("p2"), identity("p1")])["subject_request_id"]
     admin = Controller(gateway=gateway, headers=dict(gateway.headers))
@@ -252,7 +254,7 @@ def test_the_same_request_again_is_the_same_request(controller: Controller, gate
 
 
 def test_the_same_request_at_once_is_one_request(controller: Controller, gateway: TestClient) -> None:
-    """Callers that do not wait for each other make nothing twice."""
+    """Concurrent repetitions of a call create one request."""
     asked = request()
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda _: controller.ask(**asked), range(8)))
@@ -278,7 +280,7 @@ def test_another_request_under_the_same_id_is_a_conflict(controller: Controller,
 
 
 def test_all_of_a_request_is_made_or_nothing(controller: Controller, installation: Installation) -> None:
-    """Where one deletion request cannot be made, none is."""
+    """A subject request creates all of its deletion requests or none."""
     tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     refusal(controller.ask(subject_identities=[identity("p1"), identity("p2")], submitted_time=tomorrow.isoformat()))
     with installation.database.reading() as session:
@@ -288,7 +290,7 @@ def test_all_of_a_request_is_made_or_nothing(controller: Controller, installatio
 def test_who_asks_does_not_learn_who_is_in_the_data(
     controller: Controller, policy: Callable[..., None], new_dataset: Callable[..., Any], work: Callable[[], int]
 ) -> None:
-    """Answers about somebody who is held and about somebody who is not differ in nothing but the controller's id."""
+    """Answers about a held person and about a stranger differ only in the controller's id."""
     policy(report_seconds=3600)
     new_dataset()
 
@@ -305,7 +307,7 @@ def test_who_asks_does_not_learn_who_is_in_the_data(
 
 
 def test_nobody_else_sees_a_request(controller: Controller, gateway: TestClient) -> None:
-    """To another tenant a request does not exist, and its id is free."""
+    """A request does not exist for another tenant, which may use its id."""
     asked = request()
     controller.asked(**asked)
     policy = {"opendsr_identities": ["controller_customer_id"]}
@@ -319,7 +321,7 @@ def test_nobody_else_sees_a_request(controller: Controller, gateway: TestClient)
 def test_nothing_about_the_person_is_kept(
     controller: Controller, installation: Installation, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither the identity nor the body is in any table or log, and the audit log names who asked."""
+    """Neither the identity nor the body is in any table or log, and the audit log names the caller."""
     named = controller.asked(subject_identities=[identity("somebody")])["subject_request_id"]
     with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()
@@ -335,7 +337,7 @@ def test_nothing_about_the_person_is_kept(
 
 @pytest.fixture
 def receiver(settings: Settings) -> Iterator[Server]:
-    """A controller's server on this machine, which the gateway may call; ask for it before the gateway."""
+    """Start a controller's server on this machine, which the gateway may call; request it before the gateway."""
     settings.webhook_allowed_networks = "127.0.0.0/8"
     with serving(answering(200)) as server:
         yield server
@@ -348,7 +350,8 @@ def test_a_controller_is_told_of_every_change(
     new_dataset: Callable[..., Any],
     work: Callable[[], int],
 ) -> None:
-    """Once for each status of the whole request, with the fields of section 8.6, signed like an answer."""
+    """A controller gets a callback once for each status of the whole request, with the fields of section 8.6, signed
+    like an answer."""
     policy(report_seconds=1)
     new_dataset()
     url = f"http://127.0.0.1:{receiver.port}/callbacks"

@@ -1,4 +1,4 @@
-"""Agents, and requests that came by a protocol: found by their ids, and retained."""
+"""Agents, and requests that came by a protocol: look-up by their ids, and retention."""
 
 import base64
 import datetime
@@ -34,7 +34,7 @@ def verify_key(key: Ed25519PrivateKey = KEY) -> str:
 def message(
     installation: Installation, *, seconds_ago: int = 1, key: Ed25519PrivateKey = KEY, business_id: str = "ONE"
 ) -> bytes:
-    """A call for a token, which `key` signs."""
+    """Return a set-up message signed by `key`."""
     with installation.database.reading() as session:
         issued_at = now(session) - seconds_ago * SECOND
     said = {
@@ -50,7 +50,7 @@ def message(
 
 @pytest.fixture
 def one(installation: Installation, by: Actor) -> Actor:
-    """A tenant that is `ONE` in the network."""
+    """Create a tenant that is `ONE` in the network."""
     with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"drp_business_id": "ONE", "drp_claim": "email"})
     return by
@@ -58,7 +58,7 @@ def one(installation: Installation, by: Actor) -> Actor:
 
 @pytest.fixture
 def two(installation: Installation, by: Actor) -> Actor:
-    """Another, which is `TWO`."""
+    """Create another tenant, which is `TWO`."""
     with installation.database.writing(by=by) as session:
         policy = Policy(drp_business_id="TWO", drp_claim="email")
         made = tenants.create(session, name="two", policy=policy, admin_key=access.new_key())
@@ -79,7 +79,7 @@ def set_up(installation: Installation, sent: bytes) -> str:
 
 
 def test_a_message_is_for_the_business_that_it_names(installation: Installation, one: Actor, two: Actor) -> None:
-    """Of an agent's registrations it is the one whose tenant is that business, and whose key signed."""
+    """A message reaches the registration of its agent whose tenant is the named business and whose key signed it."""
     key = Ed25519PrivateKey.generate()
     in_one, in_two = register(installation, one), register(installation, two, key)
     with installation.database.reading() as session:
@@ -94,7 +94,7 @@ def test_a_message_is_for_the_business_that_it_names(installation: Installation,
 
 
 def test_a_token_is_a_key_for_the_protocol_alone(installation: Installation, one: Actor) -> None:
-    """It has the scope `agent` in the agent's tenant, and leads back to the agent."""
+    """A new token is a key with only the scope `agent` in the agent's tenant, and identifies the agent."""
     row_id = register(installation, one)
     token = set_up(installation, message(installation))
     with installation.database.reading() as session:
@@ -125,7 +125,7 @@ def test_a_set_up_is_answered_once(installation: Installation, one: Actor) -> No
 
 
 def test_another_tenant_neither_sees_nor_removes_an_agent(installation: Installation, one: Actor, two: Actor) -> None:
-    """To it there is no such agent, and the agent's id is free."""
+    """Another tenant neither sees nor can remove an agent, and can register one with the same id."""
     row_id = register(installation, one)
     with installation.database.writing(by=two) as session:
         assert service.agents(session, limit=10, cursor=None).items == []
@@ -162,7 +162,8 @@ NAMED = "theirs"
 
 @pytest.mark.parametrize("source", [opendsr.SOURCE, drp.SOURCE])
 def test_what_is_being_purged_is_not_found(installation: Installation, by: Actor, source: str) -> None:
-    """A request whose words can be read no more is nobody's, also while the reference to it is still there."""
+    """A request whose text can no longer be read is not found by its external id, even while the reference is still
+    stored."""
     with installation.database.writing(by=by) as session:
         people.ask(session, "sub_1", Policy(), source=source, external_id=NAMED)
         people.ask(session, "sub_1", Policy(), source="file", external_id=NAMED)
@@ -175,8 +176,8 @@ def test_what_is_being_purged_is_not_found(installation: Installation, by: Actor
 
 
 def test_the_identities_of_a_subject_request_go_together(installation: Installation) -> None:
-    """What came in one OpenDSR request is kept until the last of it has ended for so long: a part of it would be taken
-    for another request under its id. However few go at once, none stays behind."""
+    """The requests of one OpenDSR request are kept until the retention of the last of them has passed: the remaining
+    part would be taken for another request under its id. All are purged, however few go at once."""
     policy = Policy(retain_details_days=30, report_seconds=0)
     with installation.database.writing() as session:
         people.obey(session, policy)

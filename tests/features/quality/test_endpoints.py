@@ -1,4 +1,4 @@
-"""Quality gates over HTTP, with a real worker: what misses one is held back, and forgets all the same."""
+"""Quality gates over HTTP, with a real worker: a version that misses its gate is held, and still forgets."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,8 @@ RECORDS = {"records": [[0.1, 0.2, 0.3]]}
 
 @pytest.fixture
 def gated(new_dataset: Make, new_model: Make) -> Callable[[dict[str, Any] | None], str]:
-    """Ask for a model with a gate, measured on other people than it learns from; returns its id."""
+    """Return a function that creates a model with a gate, measured on other people than it learns from, and returns its
+    id."""
 
     def create(quality: dict[str, Any] | None) -> str:
         measured = new_dataset(name="measured", seed=1, first=1000)["id"]
@@ -47,10 +48,10 @@ def test_what_misses_its_gate_is_held_and_forgets(
     refused: Refused,
     work: Work,
 ) -> None:
-    """A held version hands out no predictions and no weights, while the people who asked are forgotten by it with
-    certificates, and the version before it is destroyed; released, it is served; the next one is judged anew. It is in
-    more danger than one that people wait for, and nobody is advised to draw its noise again, which certificates do not
-    cover."""
+    """A held version serves no predictions and no weights, while requests are completed by it with certificates and the
+    version before it is destroyed. Once released it is served; the next version is judged again. It ranks as more
+    endangered than a model that requests wait for, and the advice never suggests drawing its noise again, which
+    certificates do not cover."""
     model_id = gated(OUT_OF_REACH)
     awaited = new_model(new_dataset(rows=60)["id"])["id"]
     work()
@@ -117,8 +118,8 @@ def test_a_gate_is_changed_while_a_version_is_live(
 def test_what_was_not_measured_misses_the_gate(
     gateway: TestClient, gated: Callable[..., str], forget: Make, get: Get, refused: Refused, work: Work
 ) -> None:
-    """When somebody of the evaluation data is forgotten, what was measured is dropped, and a gate that is set then is
-    missed; a version that is measured anew meets it."""
+    """When a person of the evaluation data is forgotten, the metrics are dropped, and a gate that is set then is
+    missed; a version that is measured again meets it."""
     model_id = gated(None)
     work()
     forget("p1000")
@@ -135,7 +136,7 @@ def test_what_was_not_measured_misses_the_gate(
 def test_a_gate_that_could_never_be_met_or_told_is_refused(
     gateway: TestClient, live: dict[str, Any], gated: Callable[..., str], refused: Refused
 ) -> None:
-    """Thresholds are finite numbers, metrics those of the task, and there are data to measure on."""
+    """A gate is refused unless its threshold is finite, its metric is one of the task, and there is evaluation data."""
     place = f"/v1/models/{gated(None)}"
     refused(gateway.patch(place, json={"quality": OUT_OF_REACH | {"metric": "r_squared"}}), 422, "precondition_failed")
     infinite = json.dumps({"quality": OUT_OF_REACH | {"threshold": float("inf")}})
@@ -146,7 +147,7 @@ def test_a_gate_that_could_never_be_met_or_told_is_refused(
 
 
 def test_remedies_say_what_each_takes(gateway: TestClient, live: dict[str, Any], get: Get) -> None:
-    """Of a model there are remedies with their passes; of one that is retired, none."""
+    """A model has remedies with their passes; a retired model has none."""
     found = get(f"/models/{live['id']}/remedies")
     assert {one["kind"] for one in found["remedies"]} == {"relearn", "more_slots", "l2"}
     assert all(one["learn_passes"] >= one["request_passes"] > 0 for one in found["remedies"])
@@ -157,7 +158,7 @@ def test_remedies_say_what_each_takes(gateway: TestClient, live: dict[str, Any],
 def test_only_engineers_change_gates(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], refused: Refused
 ) -> None:
-    """A key that only reads models sets no gate, and releases nothing."""
+    """A key that only reads models can neither set a gate nor release a version."""
     key = key_with(Scope.MODELS_READ)
     place = f"/v1/models/{live['id']}"
     refused(gateway.patch(place, json={"quality": OUT_OF_REACH}, headers=key), 403, "scope_missing")

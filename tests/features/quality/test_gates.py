@@ -1,4 +1,4 @@
-"""What meets a gate, and what is a breach."""
+"""Gates of quality and their breaches."""
 
 import math
 from typing import Any
@@ -30,14 +30,14 @@ def gate(metric: Metric, threshold: float) -> Gate:
     ],
 )
 def test_the_threshold_itself_is_enough(metric: Metric, value: float, is_met: bool) -> None:
-    """A metric meets its gate at the threshold: from there up, or down where less is better."""
+    """A metric meets its gate at the threshold and above it, or below it if less is better."""
     assert gate(metric, 0.8).is_met({metric: value}) is is_met
 
 
 @pytest.mark.parametrize("metric", list(Metric))
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None, "0.9"])
 def test_what_is_no_number_is_a_breach(metric: Metric, value: Any) -> None:
-    """No number, or none at all, meets no gate, whichever way the metric goes."""
+    """A metric that is missing or not a number meets no gate, in either direction."""
     assert not gate(metric, 0.0).is_met({metric: value})
     assert not gate(metric, 0.0).is_met({})
 
@@ -58,7 +58,7 @@ def mechanism(objective: Objective, num_classes: int) -> Mechanism:
     ],
 )
 def test_a_gate_on_what_is_never_measured_is_refused(objective: Objective, num_classes: int, metric: Metric) -> None:
-    """A metric that the task has not is refused by name, and so is any without evaluation data."""
+    """A metric that the task does not have is refused by name, and so is any without evaluation data."""
     of_it = mechanism(objective, num_classes)
     with pytest.raises(PreconditionFailed, match=f"{metric} is not available") as caught:
         to_stored(QualityIn(metric=metric, threshold=0.5), of_it, True)

@@ -1,4 +1,4 @@
-"""The page about a model's quality: the gate is set, a version is held back, and released."""
+"""The page of a model's quality: setting a gate, and releasing a held version."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +11,8 @@ Make = Callable[..., dict[str, Any]]
 def test_a_gate_from_setting_it_to_releasing(
     officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A gate is set on the page, which says what is wrong with it; the version that misses it is a danger on the
-    overview until it is released or the gate is removed."""
+    """A gate is set on the page, which shows its faults; a version that misses it is a danger on the overview until it
+    is released or the gate is removed."""
     measured = new_dataset(name="measured", seed=1, first=1000)["id"]
     model_id = new_model(new_dataset()["id"], evaluation_dataset_id=measured)["id"]
     work()
@@ -36,7 +36,7 @@ def test_a_gate_from_setting_it_to_releasing(
 def test_without_evaluation_data_there_is_no_form(
     officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """Of a model that is not measured the page says why there can be no gate, and what would help even so."""
+    """The page of a model without evaluation data explains why it can have no gate, and still lists the remedies."""
     model_id = new_model(new_dataset()["id"])["id"]
     work()
     text = officer.get(f"/admin/models/{model_id}/quality").text

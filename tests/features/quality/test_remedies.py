@@ -1,4 +1,4 @@
-"""Remedies follow from public numbers: less noise where noise is felt, less regularisation where it is not."""
+"""Remedies follow from public numbers: less noise if noise matters, and less regularisation if it does not."""
 
 import pytest
 
@@ -10,8 +10,8 @@ EPSILON, DELTA = 1.0, 1e-5
 
 @pytest.mark.parametrize(("num_slots", "factor"), [(1000, 2.0), (10_000_000, 0.5)])
 def test_regularisation_goes_the_way_that_noise_says(num_slots: int, factor: float) -> None:
-    """Where few rows make noise felt, the remedy has twice the regularisation and less noise; where many hide each
-    other, half of it."""
+    """The remedy doubles the regularisation and lowers the noise if few rows make noise felt, and halves it if many
+    rows hide each other."""
     now = mechanism_for(ModelSettings(epsilon=EPSILON, delta=DELTA), num_slots=num_slots, num_classes=2)
     found = {one.kind: one for one in gates.remedies(now, epsilon=EPSILON, delta=DELTA)}
     assert gates.is_noise_felt(now) is (factor > 1)
@@ -24,7 +24,7 @@ def test_regularisation_goes_the_way_that_noise_says(num_slots: int, factor: flo
 
 
 def test_the_cheapest_to_learn_is_first() -> None:
-    """Remedies are in the order of the passes that learning takes, and a request never takes more than learning."""
+    """Remedies are ordered by the passes of learning, and a request never takes more than learning."""
     now = mechanism_for(ModelSettings(epsilon=EPSILON, delta=DELTA), num_slots=2000, num_classes=3)
     found = gates.remedies(now, epsilon=EPSILON, delta=DELTA)
     assert [one.learn_passes for one in found] == sorted(one.learn_passes for one in found)

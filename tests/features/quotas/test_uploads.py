@@ -1,4 +1,4 @@
-"""The bound on the bytes of a tenant, by uploads over HTTP."""
+"""The storage quota of a tenant, by uploads over HTTP."""
 
 import threading
 from collections.abc import Callable
@@ -25,26 +25,26 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Room for a hundred rows of three features."""
+    """Return settings with room for a hundred rows of three features."""
     return settings.model_copy(update={"max_tenant_bytes": 100 * ROW_BYTES})
 
 
 def upload(gateway: TestClient, rows: int, **headers: str) -> httpx.Response:
-    """Upload `rows` rows as a dataset, whatever comes of it."""
+    """Upload `rows` rows as a dataset and return the response."""
     files = {"file": ("people.npz", npz(rows=rows))}
     return gateway.post("/v1/datasets", data={"name": "people", "classes": CLASSES}, files=files, headers=headers)
 
 
 def blocks(settings: Settings) -> int:
-    """Return the number of files in which rows lie."""
+    """Return the number of files that contain rows."""
     return sum(path.suffix == ".sealed" for path in settings.data_dir.rglob("blocks/*"))
 
 
 def test_an_upload_beyond_the_bound_is_refused_before_its_rows_are_written(
     gateway: TestClient, refused: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dataset that would pass the bound is a 409 that states what is stored, the bound, and what to delete; no block
-    is written. One that just fits is stored."""
+    """A dataset that would exceed the quota returns 409 with the stored bytes, the quota, and what to delete, and no
+    block is written. A dataset that just fits is stored."""
     written: list[object] = []
     put = RowStore._put
     monkeypatch.setattr(RowStore, "_put", lambda *given: (written.append(given), put(*given))[1])
@@ -60,7 +60,7 @@ def test_an_upload_beyond_the_bound_is_refused_before_its_rows_are_written(
 def test_what_is_retired_makes_room(
     gateway: TestClient, refused: Make, get: Callable[[str], Any], new_dataset: Make, installation: Installation
 ) -> None:
-    """The overview states what a tenant stores, by kind, and its bound; both follow what is destroyed."""
+    """The overview shows a tenant's stored bytes by kind, and its quota; both follow retirements."""
     dataset = new_dataset(rows=100)
     overview = get("/overview")
     assert overview["stored_bytes"]["datasets"] == overview["max_stored_bytes"] == 100 * ROW_BYTES
@@ -74,8 +74,8 @@ def test_what_is_retired_makes_room(
 def test_two_uploads_at_once_do_not_pass_the_bound_together(
     gateway: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, get: Callable[[str], Any]
 ) -> None:
-    """Of two uploads that each fit and together do not, one is refused though both were read before either was stored,
-    and nothing of it stays on disk."""
+    """If two concurrent uploads fit only alone, one is refused although both were read before either was stored, and
+    nothing of it stays on disk."""
     both_read, encode = threading.Barrier(2), datasets.encode
 
     def encoded(*given: Any, **named: Any) -> Any:
@@ -96,7 +96,7 @@ def test_two_uploads_at_once_do_not_pass_the_bound_together(
 
 
 def test_a_repeated_call_is_answered_beyond_the_bound(gateway: TestClient) -> None:
-    """The repetition of an upload stores nothing and gets its first answer, however little room is left."""
+    """Repeating an upload stores nothing and gets its first answer, however little room is left."""
     first = upload(gateway, 100, **{"Idempotency-Key": "1"})
     again = upload(gateway, 100, **{"Idempotency-Key": "1"})
     assert (first.status_code, again.status_code) == (201, 201)
@@ -106,7 +106,7 @@ def test_a_repeated_call_is_answered_beyond_the_bound(gateway: TestClient) -> No
 def test_nobody_waits_to_be_forgotten_for_room(
     gateway: TestClient, settings: Settings, admin_key: str, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """Deletion requests are accepted and honoured by a tenant that stores more than it may by now, also in batches."""
+    """Deletion requests are accepted and completed for a tenant over its quota, also in batches."""
     new_model(new_dataset(rows=60)["id"])
     work()
     with TestClient(create_app(settings.model_copy(update={"max_tenant_bytes": 1}))) as full:
@@ -121,8 +121,7 @@ def test_nobody_waits_to_be_forgotten_for_room(
 
 
 def test_only_what_stores_is_refused(settings: Settings, admin_key: str, new_dataset: Make) -> None:
-    """A tenant that stores more than it may by now makes models and registers systems; a ledger, which is stored, is
-    refused."""
+    """A tenant over its quota can create models and register systems; a ledger, which is stored, is refused."""
     dataset = new_dataset(rows=60)["id"]
     with TestClient(create_app(settings.model_copy(update={"max_tenant_bytes": 1}))) as full:
         full.headers["Authorization"] = f"Bearer {admin_key}"
@@ -136,7 +135,7 @@ def test_only_what_stores_is_refused(settings: Settings, admin_key: str, new_dat
 
 
 def test_additions_count_and_are_refused(gateway: TestClient, refused: Make, new_dataset: Make, forget: Make) -> None:
-    """Rows that are added count until they are in their slots, and are refused beyond the bound."""
+    """Added rows count until they are in their slots, and are refused beyond the quota."""
     dataset = new_dataset(rows=100)
     forget("p0")
     files = {"file": ("row.npz", people("new"))}
@@ -147,8 +146,8 @@ def test_additions_count_and_are_refused(gateway: TestClient, refused: Make, new
 def test_everything_that_a_tenant_uploads_is_bounded(
     gateway: TestClient, refused: Make, get: Callable[[str], Any], forget: Make, new_dataset: Make
 ) -> None:
-    """Files of a case, training tables, identity maps, networks, hashes of people and trainers share the bound, and are
-    kept out entirely where they pass it."""
+    """Attachments, training tables, identity maps, networks, hashes of people and trainers share the quota, and are
+    refused completely if they would exceed it."""
     new_dataset(rows=90)
     request = forget("p0")["id"]
     csv = "subject,age\n" + "".join(f"q{number},{number}\n" for number in range(300))
@@ -168,7 +167,7 @@ def test_everything_that_a_tenant_uploads_is_bounded(
 
 
 def test_tenants_have_a_bound_each(gateway: TestClient, settings: Settings, new_dataset: Make, refused: Make) -> None:
-    """What one tenant stores leaves another its room."""
+    """The storage quota of one tenant is not used up by another."""
     new_dataset(rows=100)
     made = gateway.post("/v1/tenants", json={"name": "other"})
     own = {"Authorization": f"Bearer {made.json()['admin_key']}"}

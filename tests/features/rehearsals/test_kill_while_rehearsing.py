@@ -1,4 +1,4 @@
-"""A worker is killed (-9) in the middle of a rehearsal and started again."""
+"""A worker is killed (-9) during a rehearsal and restarted."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Numbers of a rehearsal: losses, shares that are right, and the attack."""
+"""Numbers of a rehearsal: losses, accuracies, and the attack."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ from worker.langevin.losses import LOGISTIC, Loss
 
 
 def measure_of(loss: Loss, num_classes: int) -> Measure:
-    """The measure of a model of this loss."""
+    """Return the measure of a model with this loss."""
     made = replace(
         mechanism_of(), objective=loss.objective, num_classes=num_classes, loss_width=loss.width, step_size=0.5
     )
@@ -38,7 +38,7 @@ def measure_of(loss: Loss, num_classes: int) -> Measure:
     [(LOGISTIC, 2), (LOGISTIC, 3), (HUBER, 1), (SQUARES, 1), (HINGE, 2), (LABELS, 3), (COUNTS, 1)],
 )
 def test_losses_are_those_whose_gradients_steps_take(loss: Loss, num_classes: int) -> None:
-    """The slope of the sum of the losses is the gradient that a step sums, of every objective."""
+    """The slope of the sum of the losses equals the gradient that a step sums, for every objective."""
     features, labels = labelled(loss, 50, 4)
     if loss is LOGISTIC:
         labels = np.arange(50, dtype=np.int32) % num_classes
@@ -59,7 +59,7 @@ def test_losses_are_those_whose_gradients_steps_take(loss: Loss, num_classes: in
 
 
 def test_shares_are_those_of_versions() -> None:
-    """Accuracy, loss and error are those that a version is measured by, of two digits."""
+    """Accuracy, loss and error equal those that a version is measured by, to two digits."""
     generator = np.random.default_rng(2)
     features = generator.standard_normal((40, 4)).astype(np.float32)
     for num_classes in (2, 3):
@@ -93,7 +93,7 @@ def test_shares_are_those_of_versions() -> None:
 
 
 def test_few_digits_are_told() -> None:
-    """Of a number of rows and of a loss there are two significant digits, of an accuracy whole per cents."""
+    """Numbers of rows and losses have two significant digits, and accuracies are whole per cents."""
     generator = np.random.default_rng(4)
     features = generator.standard_normal((5678, 4)).astype(np.float32)
     labels = (features[:, 0] > 0.3).astype(np.int32)

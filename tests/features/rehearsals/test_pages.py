@@ -1,4 +1,4 @@
-"""Pages of rehearsals: asked for on the model's page, read as tables and curves."""
+"""Pages of rehearsals: requested on the model's page, and read as tables and curves."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,8 +21,8 @@ def test_a_rehearsal_from_asking_to_reading(
     forget: Make,
     work: Work,
 ) -> None:
-    """The form says what is wrong; the page shows it waiting, running, with its tables and curves, and without a report
-    once somebody was erased."""
+    """The form shows its faults; the page shows the rehearsal waiting, running, with tables and curves, and without a
+    report once a measured person was erased."""
     test = new_dataset("others", rows=40, seed=3, first=1000)["id"]
     model = new_model(new_dataset()["id"], noise_scale=0.02, evaluation_dataset_id=test)["id"]
     place = f"/admin/models/{model}/rehearsals"
@@ -64,7 +64,7 @@ def test_a_rehearsal_from_asking_to_reading(
 def test_one_that_failed(
     officer: Browser, installation: Installation, new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """The page says that it failed, why, and that the model is as it was."""
+    """The page states that a rehearsal failed, the reason, and that the model is unchanged."""
     model = new_model(new_dataset()["id"])["id"]
     work()
     one = officer.post(f"/admin/models/{model}/rehearsals", people="10").headers["location"]
@@ -81,7 +81,7 @@ def test_one_that_failed(
 def test_who_may_not_read(
     somebody_with: Callable[..., Browser], new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """A key without accounting:read may ask, and is told so; it sees neither lists nor reports."""
+    """A key without accounting:read may request a rehearsal and sees its state, but neither lists nor reports."""
     model = new_model(new_dataset()["id"])["id"]
     work()
     engineer = somebody_with(Scope.MODELS_READ, Scope.MODELS_WRITE)

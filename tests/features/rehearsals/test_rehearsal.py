@@ -1,4 +1,4 @@
-"""Rehearsals: people drawn at random are forgotten on a scratch copy, and nothing else is changed by it."""
+"""Rehearsals: people drawn at random are forgotten on a scratch copy, which changes nothing else."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ TWO = {"second": 5, "third": 6}
 
 @pytest.fixture
 def model(new_dataset: Make, new_model: Make, work: Work) -> dict[str, Any]:
-    """A live model of 120 people with two rows each, measured on 80 others."""
+    """Return a live model of 120 people with two rows each, measured on 80 others."""
     test = new_dataset("others", rows=80, seed=3, first=1000)
     made = new_model(
         new_dataset(rows=240, rows_each=2)["id"],
@@ -47,7 +47,7 @@ def rehearse(gateway: TestClient, model: dict[str, Any], people: int = 12) -> di
 
 
 def state(installation: Installation, get: Get, model: dict[str, Any]) -> dict[str, Any]:
-    """Everything that a rehearsal must leave as it is."""
+    """Return everything that a rehearsal must leave unchanged."""
     with installation.database.reading() as session:
         digests = session.scalars(sa.select(Dataset.digest).order_by(Dataset.id)).all()
         whose = session.execute(sa.select(Record.__table__)).all()
@@ -60,8 +60,8 @@ def state(installation: Installation, get: Get, model: dict[str, Any]) -> dict[s
 def test_a_rehearsal(
     gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get, work: Work
 ) -> None:
-    """Its report has all three models on all three sets, the attack, what it took and the curve; the version, its
-    weights, the rows and the ledger are what they were."""
+    """A report has all three models on all three sets, the attack, the cost and the curve; the version, its weights,
+    the rows and the ledger are unchanged."""
     before = state(installation, get, model)
     asked = rehearse(gateway, model, people=40)
     assert work() == 1
@@ -105,8 +105,8 @@ def test_what_is_kept_names_nobody(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """Copies never see the rows of the people who were drawn, and neither who they were nor where their rows are is in
-    the database or in the log."""
+    """Copies never contain the rows of the drawn people, and neither the database nor the log contains who they were or
+    where their rows are."""
     drawn: list[rehearsals.Drawn] = []
     seen: list[int] = []
     draw, run = rehearsals.draw, isolated.run
@@ -146,7 +146,8 @@ def test_what_is_kept_names_nobody(
 
 
 def test_a_request_goes_first(gateway: TestClient, model: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """Where both wait, somebody is forgotten first; a report goes when somebody is erased afterwards."""
+    """If a request and a rehearsal both wait, the request runs first; a report is removed when a measured person is
+    erased later."""
     asked = rehearse(gateway, model)
     forget("p3")
     assert work() == 2
@@ -163,8 +164,8 @@ def test_a_request_goes_first(gateway: TestClient, model: dict[str, Any], forget
 def test_two_rehearsals_around_a_request(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """While somebody waits to be forgotten the same version has no second report that could be subtracted from the
-    first, not even once the first is gone; the version without them has one."""
+    """While a request waits, the same version gets no second report that could be subtracted from the first, even after
+    the first is gone; the version without the person gets one."""
     test = new_dataset("others", rows=40, seed=3, first=1000)
     batching = {"max_wait_seconds": 86400}
     model = new_model(new_dataset()["id"], noise_scale=0.02, batching=batching, evaluation_dataset_id=test["id"])
@@ -191,8 +192,8 @@ def test_two_rehearsals_around_a_request(
 def test_two_models_of_the_same_rows(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The same rows have one report, whichever of their models it is about and whatever becomes of that model; when
-    somebody's rows are erased there may be another."""
+    """The same rows have one report, whichever of their models it is about and whatever becomes of that model; after
+    rows are erased another is permitted."""
     dataset = new_dataset()["id"]
     first, second = (new_model(dataset, name=name, noise_scale=0.02) for name in ("first", "second"))
     assert work() == 2
@@ -249,7 +250,7 @@ def test_nobody_who_asked_is_drawn(
     work: Work,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """People who asked to be forgotten and wait for others are neither drawn nor measured on."""
+    """People whose requests wait are neither drawn nor measured on."""
     model = new_model(new_dataset(rows=40)["id"], noise_scale=0.02, batching={"max_wait_seconds": 86400})
     assert work() == 1
     for number in range(10):
@@ -270,8 +271,8 @@ def test_nobody_who_asked_is_drawn(
 def test_a_person_with_many_rows_counts_once(
     gateway: TestClient, installation: Installation, new_model: Make, work: Work
 ) -> None:
-    """Whoever has hundreds of rows is one of those who are measured at most, in each set, and who is left out is drawn
-    anew; rows without a person count each, and of too few people there is no test set."""
+    """A person with hundreds of rows counts as one of those measured at most in each set, and the people left out are
+    drawn again for each rehearsal; rows without a person count individually, and too few people make no test set."""
 
     def uploaded(*subjects: str) -> str:
         form, files = {"name": "people", "classes": '["0", "1"]'}, {"file": ("people.npz", people(*subjects))}
@@ -313,8 +314,8 @@ def test_one_that_comes_to_nothing(
     work: Work,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run that dies leaves nothing and is tried again, three times; then the rehearsal has failed, and the model
-    goes on as it was."""
+    """A run that dies leaves nothing and is repeated, up to three times; then the rehearsal has failed, and the model
+    is unchanged."""
     before = state(installation, get, model)
     asked = rehearse(gateway, model)
     again = gateway.post(f"/v1/models/{model['id']}/rehearsals", json={"people": 12})
@@ -335,7 +336,7 @@ def test_one_that_comes_to_nothing(
 def test_a_worker_that_dies(
     gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get, work: Work
 ) -> None:
-    """A rehearsal whose worker died amid it is made again."""
+    """A rehearsal whose worker died is repeated."""
     asked = rehearse(gateway, model)
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="dies", lease_seconds=30, max_requests=10)
@@ -373,7 +374,8 @@ def test_what_ends_one(gateway: TestClient, installation: Installation, model: d
 
 
 def test_what_is_refused(gateway: TestClient, new_dataset: Make, new_model: Make, work: Work) -> None:
-    """No rehearsal without a version, of more than half of the people or of too few, or of what is not there."""
+    """A rehearsal is refused without a version, for more than half of the people or too few, and for an unknown
+    model."""
     model = new_model(new_dataset()["id"])
     path = f"/v1/models/{model['id']}/rehearsals"
     assert gateway.post(path, json={"people": 30}).json()["code"] == "model_not_live"

@@ -27,7 +27,7 @@ New = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def configured(tmp_path: Path, new_system: New, system_key: dict[str, str]) -> Configuration:
-    """An agent with a folder of Chroma and a folder of documents."""
+    """Return an agent with a folder of Chroma and a folder of documents."""
     made = ghosts.people(1, **SMALL)
     ghosts.OfChroma(tmp_path, made)
     folder = tmp_path / "letters" / "people" / made.who[0]
@@ -57,7 +57,7 @@ def test_a_task_is_answered_by_a_search(
     client: Client, configured: Configuration, installation: Installation, settled: Callable[[], None], tmp_path: Path
 ) -> None:
     """The agent finds the person of a task by its external id, erases and searches, and the bundle grades the system as
-    searched; whatever is changed in the evidence is refused by name."""
+    searched; any change to the evidence is refused by name."""
     request = client.deletion_requests.create(subject_id="maria", external_id=PERSON)
     nobody = client.deletion_requests.create(subject_id="jim")
     outcomes = {outcome.task_id: outcome for outcome in agent.answer(client, configured)}
@@ -124,7 +124,7 @@ def test_a_report_that_is_not_the_signed_one_is_refused(
 
 
 def test_a_search_without_a_control_is_not_graded_as_searched() -> None:
-    """The grade needs a control of each kind, everything found before, nothing after, and every vector sought."""
+    """The grade needs a control of each kind, everything found before, nothing after, and every vector searched for."""
     one, none = {"sought": 1, "found": 1}, {"sought": 0, "found": 0}
     finding: dict[str, Any] = {
         "store": {"kind": "chroma", "version": "1.5.9"},

@@ -25,13 +25,13 @@ KINDS = ["chroma", "lancedb", POSTGRES, "documents"]
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest) -> str:
-    """The database of a test of pgvector; nothing for other stores."""
+    """Return the database of a test of pgvector, or nothing for other stores."""
     needs = "pgvector" in str(request.node.name) or request.node.get_closest_marker("postgres")
     return str(request.getfixturevalue("pgvector")) if needs else ""
 
 
 def built(kind: str, folder: Path, url: str = "", seed: int = 1) -> tuple[Any, str]:
-    """A store of small size, and a person in it."""
+    """Build a small store with a person in it."""
     made = ghosts.people(seed, **SMALL)
     return ghosts.STORES[kind](folder, url, made), made.who[0]
 
@@ -63,8 +63,8 @@ def assert_no_false_clean(kind: str, folder: Path, url: str, seed: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_plain_deletion_leaves_ghosts_and_ours_none(kind: str, url: str, tmp_path: Path) -> None:
-    """Each store keeps the vectors of a person who has 5 % of the records after its own deletion and clean-up; after
-    Lethe's, the files hold nothing of them, which is graded as searched."""
+    """Each store keeps the vectors of a person with 5 % of the records after its own deletion and clean-up; after
+    Lethe's, the files contain nothing of them, which is graded as searched."""
     assert_no_false_clean(kind, tmp_path, url, seed=0)
 
 
@@ -72,7 +72,8 @@ def test_plain_deletion_leaves_ghosts_and_ours_none(kind: str, url: str, tmp_pat
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_false_clean_in_twenty_runs(kind: str, url: str, tmp_path: Path) -> None:
-    """In twenty runs on other data, ghosts of plain deletion are found and Lethe's deletion leaves none."""
+    """Plain deletion leaves ghosts that are found and Lethe's deletion leaves none, in twenty runs on different
+    data."""
     for seed in range(1, 21):
         folder = tmp_path / str(seed)
         folder.mkdir()
@@ -82,7 +83,7 @@ def test_no_false_clean_in_twenty_runs(kind: str, url: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("kind", ["chroma", "lancedb", POSTGRES])
 def test_a_repetition_searches_for_the_same(kind: str, url: str, tmp_path: Path) -> None:
     """A call that is repeated before its finding was reported searches for what the store returned the first time, and
-    others keep their records."""
+    other people keep their records."""
     one, name = built(kind, tmp_path, url)
     first = erased(one, name, tmp_path)
     assert (tmp_path / "journal.json").stat().st_mode & 0o077 == 0
@@ -99,8 +100,8 @@ def test_a_repetition_searches_for_the_same(kind: str, url: str, tmp_path: Path)
 
 
 def test_people_are_erased_together(tmp_path: Path) -> None:
-    """Several people are erased by one rebuild, each with a finding of their own; a person of whom nothing is held has
-    a finding with the control alone."""
+    """Several people are erased by one rebuild, each with their own finding; a person of whom nothing is held has a
+    finding with only the control."""
     made = ghosts.people(2, **SMALL)
     one = ghosts.STORES["chroma"](tmp_path, "", made)
     people = [[made.who[0], made.who[40]], ["somebody-else@example.com"]]
@@ -132,7 +133,8 @@ def test_a_copy_is_a_ghost_until_it_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.postgres
 def test_a_blind_search_is_not_graded_as_searched(url: str, tmp_path: Path) -> None:
-    """Texts that the server compresses are not found while they are there, so the deletion counts as not searched."""
+    """Texts that the server compresses are not found even while they exist, so the deletion is not graded as
+    searched."""
     one, name = built("pgvector", tmp_path, url)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE people SET body = repeat(md5(body) || ' ', 400)")
@@ -203,7 +205,7 @@ def test_unusable_stores_are_refused_by_name(tmp_path: Path, monkeypatch: pytest
 
 
 def test_indices_of_lancedb_are_made_again(tmp_path: Path) -> None:
-    """A rebuilt table has the indices of the old one, and finds by them."""
+    """A rebuilt table has the indices of the old one, and uses them."""
     from lancedb.index import FTS, BTree, IvfPq
 
     one, name = built("lancedb", tmp_path)
@@ -222,8 +224,8 @@ def test_indices_of_lancedb_are_made_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("renamed", range(4))
 def test_a_swap_that_was_cut_short_is_finished(renamed: int, tmp_path: Path) -> None:
-    """Wherever a crash cuts a swap short, the folder is whole afterwards: the old one before the first rename, and the
-    new one after it; nothing else remains."""
+    """After a crash at any point of a swap the folder is whole: the old one before the first rename, and the new one
+    after it; nothing else remains."""
     folder, new, aside = (tmp_path / name for name in ("f", "f.lethe-new", "f.lethe-old"))
     for place, content in ((folder, "old"), (new, "new")):
         place.mkdir()

@@ -1,4 +1,4 @@
-"""The agent killed at each hop of a task: the next run answers it, and nothing of the person is left in a file."""
+"""The agent is killed at each hop of a task: the next run answers it, and no file contains anything of the person."""
 
 import signal
 import subprocess
@@ -33,11 +33,11 @@ setattr(owner, name, wrapped)
 with Client(address, key) as client:
     list(agent.answer(client, configuration.load(pathlib.Path(path))))
 """
-"""An agent that kills itself when it comes to the function `hop` for the time `call`."""
+"""An agent that kills itself when it reaches the function `hop` for the time `call`."""
 
 
 def _left_of_person(folder: Path) -> list[str]:
-    """The files and folders, of stores and of the agent, that name the person or quote their letter."""
+    """Return the files and folders, of stores and of the agent, that name the person or quote their letter."""
     return [
         str(path.relative_to(folder))
         for path in folder.rglob("*")
@@ -66,8 +66,8 @@ def test_agent_dies_at_a_hop(
     settled: Callable[[], None],
     tmp_path: Path,
 ) -> None:
-    """Wherever the agent is killed, the next run answers the task as searched, with what was sought before; the request
-    completes, and neither the stores nor the agent's own files have anything of the person."""
+    """An agent killed at any hop is succeeded by a run that answers the task as searched, for the same samples; the
+    request completes, and neither the stores nor the agent's own files have anything of the person."""
     with processes.gateway(settings) as (_, address), Client(address, admin_key) as client:
         request = client.deletion_requests.create(subject_id="maria", external_id=PERSON)
         dies = [sys.executable, "-c", AGENT, address, admin_key, str(tmp_path / "stores.toml"), hop, str(call)]

@@ -18,8 +18,8 @@ VECTOR = np.random.default_rng(7).normal(size=48)
     cut=st.integers(1, 60),
 )
 def test_a_vector_is_found_at_every_offset(before: bytes, after: bytes, form: str, scale: float, cut: int) -> None:
-    """A vector is found at every offset, in each format of numbers, as it is and at length one, however the bytes are
-    cut into chunks."""
+    """A vector is found at every offset, in each number format, as stored or normalised, however the bytes are cut into
+    chunks."""
     content = before + (VECTOR * scale).astype(form).tobytes() + after
     chunks = [content[place : place + cut] for place in range(0, len(content), cut)]
     hits = list(Searcher(needles([StoreRecord(id=None, vectors=(VECTOR,))], [])).hits(chunks))
@@ -28,8 +28,8 @@ def test_a_vector_is_found_at_every_offset(before: bytes, after: bytes, form: st
 
 @hypothesis.given(before=st.binary(max_size=70), text=st.text(min_size=8, max_size=200), cut=st.integers(1, 60))
 def test_a_text_is_found_at_every_offset(before: bytes, text: str, cut: int) -> None:
-    """A text that can be told from others is found at every offset, however the bytes are cut into chunks; no sample of
-    it is found where it is not."""
+    """A distinctive text is found at every offset, however the bytes are cut into chunks, and none of its samples is
+    found elsewhere."""
     found = needles([StoreRecord(id=text)], [])
     content = before + text.encode()
     chunks = [content[place : place + cut] for place in range(0, len(content), cut)]
@@ -50,7 +50,7 @@ def test_other_vectors_are_not_found() -> None:
 
 
 def test_what_cannot_be_told_from_others_is_not_sought() -> None:
-    """A vector of zeros, a short id and a text of one letter have no samples, and say why."""
+    """A vector of zeros, a short id and a text of one character have no samples, with the reason."""
     found = needles([StoreRecord(id="42", vectors=(np.zeros(64),), texts=("aaaaaaaaaaaa",))], [])
     assert [(one.kind, one.why) for one in found] == [
         ("id", "too_short"),

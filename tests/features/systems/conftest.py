@@ -1,4 +1,4 @@
-"""Fixtures: systems outside of Lethe, whose servers are called and who acknowledge."""
+"""Fixtures: systems outside of Lethe, whose servers are called and acknowledge."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,13 +26,13 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def system_key() -> dict[str, str]:
-    """The private Ed25519 key of a system, as a JWK."""
+    """Return the private Ed25519 key of a system, as a JWK."""
     return {name: str(value) for name, value in OKPKey.generate_key("Ed25519").as_dict(private=True).items()}
 
 
 @pytest.fixture
 def new_system(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Register a system; returns it."""
+    """Return a function that registers a system and returns it."""
 
     def create(name: str = "Recommender", **given: Any) -> dict[str, Any]:
         body = {"name": name, "contact": "its team", "webhook_url": URL} | given
@@ -46,7 +46,7 @@ def new_system(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def task_of(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """The only task of a request."""
+    """Return the only task of a request."""
 
     def find(request_id: str) -> dict[str, Any]:
         answer = gateway.get("/v1/system-tasks", params={"request_id": request_id})
@@ -60,7 +60,7 @@ def task_of(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def settled(installation: Installation) -> Callable[[], None]:
-    """Complete the requests that wait for nothing, as a worker does each second."""
+    """Complete requests that wait for nothing, as a worker does each second."""
 
     def do() -> None:
         settle(installation)

@@ -1,4 +1,4 @@
-"""The bundle of a request: what it states, and what its verification refuses."""
+"""The bundle of a request: its statement, and refusals of its verification."""
 
 import copy
 import json
@@ -35,7 +35,8 @@ def ended(
     work: Callable[[], int],
     get: Callable[[str], Any],
 ) -> dict[str, Any]:
-    """The bundle of a request that two models have forgotten, and that a system has acknowledged with its key."""
+    """Return the bundle of a request that two models have forgotten, and that a system has acknowledged with its
+    key."""
     dataset = new_dataset()
     new_model(dataset["id"], name="churn")
     new_model(dataset["id"], name="risk")
@@ -57,12 +58,12 @@ def ended(
 
 @pytest.fixture
 def resigned(installation: Installation) -> Callable[[dict[str, Any]], str]:
-    """Sign a statement as the installation does, whatever it states."""
+    """Sign any statement with the installation's key."""
     return lambda statement: signing.sign(installation.keys, json.dumps(statement).encode(), kind=bundle.TYPE)
 
 
 def refusal(text: str, jwks: dict[str, Any]) -> str:
-    """The name of the failed check."""
+    """Return the name of the failed check."""
     with pytest.raises(CertificateInvalid) as refused:
         bundle.verify(text, jwks)
     return str(refused.value).partition(":")[0]
@@ -76,8 +77,8 @@ def test_a_bundle_is_recomputed_offline(
     lethe: Lethe,
     tmp_path: Path,
 ) -> None:
-    """A bundle verifies with the public keys alone; whatever is changed in it is refused by the name of the check, even
-    if the installation's own key signed the change."""
+    """A bundle verifies with only the public keys; any change is refused by the name of the check, even if the
+    installation's own key signed it."""
     jwks, text, whole = signing.public_keys(installation.keys), json.dumps(ended), ended["statement"]
     assert [line["grade"] for line in whole["lines"]] == ["acknowledged", "proved", "proved"]
     assert whole["headline"]["grade"] == ended["grade"] == "acknowledged"
@@ -157,7 +158,8 @@ def test_a_bundle_is_recomputed_offline(
 def test_proved_models_alone_have_a_proved_headline(
     new_dataset: New, new_model: New, forget: New, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """Without other systems a request ends as before, and the headline of its bundle is that it is proved."""
+    """If there are no other systems, a request ends as before, and the headline of its bundle is that the deletion is
+    proved."""
     new_model(new_dataset()["id"])
     work()
     request = forget("p0")

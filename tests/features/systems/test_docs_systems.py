@@ -1,4 +1,4 @@
-"""The story of docs/systems.md: a system that is told by a real call, and a bundle that verifies offline."""
+"""The example of docs/systems.md: a system that is notified by a real call, and a bundle that verifies offline."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "systems.md"
 
 @pytest.fixture
 def handle() -> Callable[..., Any]:
-    """The handler of the page."""
+    """Return the handler of the page."""
     [example] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     names: dict[str, Any] = {}
     exec(example, names)
@@ -42,7 +42,7 @@ def test_one_request_reaches_a_system(
     system_key: dict[str, str],
 ) -> None:
     """A system gets a signed webhook that names the case and not the person, and acknowledges with the handler of the
-    page; the request ends, and its bundle verifies with the public keys alone."""
+    page; the request ends, and its bundle verifies with only the public keys."""
     erased: list[str] = []
 
     def erase(external_id: str) -> str:

@@ -1,8 +1,7 @@
 """Gateways and workers killed at each hop of a system's task and of an attested retraining.
 
-Each is a process of its own, killed by SIGKILL where it comes to the hop, and followed by another. Nothing is lost,
-nothing is applied twice, and the request completes.
-"""
+Each is a separate process, killed by SIGKILL when it reaches the hop, and followed by another. Nothing is lost, nothing
+is applied twice, and the request completes."""
 
 import contextlib
 import hashlib
@@ -30,7 +29,7 @@ Receiving = Callable[..., AbstractContextManager[Receiver]]
 
 @contextlib.contextmanager
 def _gateway(settings: Settings, admin_key: str, *, hop: str | None = None) -> Iterator[httpx.Client]:
-    """A client of a gateway, and where it is to die at a hop, its death by SIGKILL."""
+    """Yield a client of a gateway, and check that it died by SIGKILL if it has a hop."""
     with processes.gateway(settings, hop=hop) as (child, address):
         with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {admin_key}"}, timeout=120) as client:
             yield client
@@ -52,18 +51,18 @@ def _get(client: httpx.Client, path: str, **query: str) -> dict[str, Any]:
 
 
 def _lost(client: httpx.Client, path: str, **body: Any) -> None:
-    """A call whose gateway dies before it answers."""
+    """Make a call whose gateway dies before it answers."""
     with pytest.raises(httpx.TransportError):
         client.post(f"/v1{path}", json=body)
 
 
 def _entries(client: httpx.Client) -> Counter[str]:
-    """How often the audit log has each action."""
+    """Count the audit log's entries by action."""
     return Counter(entry["action"] for entry in _get(client, "/audit-log", limit="200")["items"])
 
 
 def _completed(settings: Settings, client: httpx.Client, request: dict[str, Any]) -> None:
-    """A worker completes the request, once."""
+    """Check that a worker completes the request, once."""
     path = f"/deletion-requests/{request['id']}"
     with processes.worker(settings):
         wait_until(lambda: _get(client, path)["status"] == "completed")
@@ -107,8 +106,8 @@ def test_gateway_dies_with_an_acknowledgement(
 def test_gateway_dies_with_an_acceptance(
     hop: str, settings: Settings, admin_key: str, system_key: dict[str, str], receiving: Receiving
 ) -> None:
-    """A request whose gateway is killed when its tasks are opened has all of its tasks or does not exist; repeated
-    under its key it is one request with one task, of which the system is told."""
+    """A request whose gateway is killed while its tasks are opened has all of its tasks or does not exist; repeated
+    under its key it is one request with one task, of which the system is notified."""
     keyed = {"Idempotency-Key": "ticket 7"}
     with receiving() as receiver:
         with _gateway(settings, admin_key, hop=f"app.features.systems.service._open, {hop}") as client:
@@ -136,8 +135,8 @@ def test_gateway_dies_with_an_acceptance(
 def test_gateway_dies_with_a_manifest(
     hop: str, settings: Settings, admin_key: str, system_key: dict[str, str], receiving: Receiving
 ) -> None:
-    """A manifest whose gateway is killed between its arrival and its commit, or after it, is sent again, and serves
-    everybody who waited once; before it, no artefact of it may be served."""
+    """A manifest whose gateway is killed between its arrival and its commit, or after it, is sent again, and serves all
+    waiting requests once; before it, none of its artefacts may be served."""
     artefact = hashlib.sha256(b"weights").hexdigest()
     with receiving() as receiver:
         with _gateway(settings, admin_key, hop=f"app.features.attested.service.accept, {hop}") as client:
@@ -172,8 +171,8 @@ def test_worker_dies_when_it_announces_a_retraining(
     receiving: Receiving,
     deliveries: Callable[[], list[WebhookDelivery]],
 ) -> None:
-    """A worker that is killed while it tells a trainer of its next retraining, before or after the commit, is followed
-    by one that tells it as much, once; the trainer's manifest then completes the request."""
+    """A worker that is killed while it announces the next retraining to a trainer, before or after the commit, is
+    followed by one whose announcement is sent once; the trainer's manifest then completes the request."""
     with receiving() as receiver, _gateway(settings, admin_key) as client:
         trainer, [request] = _trainer_with_requests(client, system_key, receiver.url, "ada")
         with processes.worker(settings, hop=f"app.features.attested.service.announce, {hop}") as victim:
@@ -194,7 +193,7 @@ def test_worker_dies_when_it_announces_a_retraining(
 def _trainer_with_requests(
     client: httpx.Client, key: dict[str, str], url: str, *people: str
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A registered trainer, and a request about each of the people."""
+    """Register a trainer, and submit a request about each of the people."""
     trainer = _post(
         client, "/attested-trainers", 201, name="Churn", contact="its team", webhook_url=url, public_key=key["x"]
     )
@@ -202,7 +201,7 @@ def _trainer_with_requests(
 
 
 def _manifest(client: httpx.Client, trainer: dict[str, Any], key: dict[str, str], artefact: str) -> dict[str, Any]:
-    """The signed manifest of an artefact that was trained without the people who are to be forgotten."""
+    """Return the signed manifest of an artefact that was trained without the people to be forgotten."""
     read = _post(client, f"/attested-trainers/{trainer['id']}/identifiers", ids=["ada", "eve"])
     assert read["digests"][0] is None
     return manifests.sign(

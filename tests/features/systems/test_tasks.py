@@ -27,13 +27,13 @@ DAY = datetime.timedelta(days=1)
 
 
 def told(deliveries: Callable[[], list[WebhookDelivery]]) -> list[tuple[str, str]]:
-    """The event and the task of each webhook that is sent or will be."""
+    """Return the event and the task of each webhook that is sent or planned."""
     rows = [row for row in deliveries() if row.event.startswith("system_task.")]
     return [(row.event.removeprefix("system_task."), json.loads(row.letter.body)["data"]["id"]) for row in rows]
 
 
 def shift(installation: Installation, request_id: str, **times: datetime.timedelta) -> None:
-    """Move times of a request, counted from now."""
+    """Move times of a request relative to now."""
     with installation.database.writing() as session:
         request = session.get_one(DeletionRequest, request_id)
         for name, until in times.items():
@@ -49,7 +49,8 @@ def test_a_request_about_anybody_waits_for_every_system(
     settled: Callable[[], None],
     get: Get,
 ) -> None:
-    """A request about a person of whom Lethe holds nothing completes when the system has acknowledged, not before."""
+    """A request about a person of whom Lethe holds nothing completes when the system has acknowledged, and not
+    before."""
     system = new_system(public_key=system_key["x"])
     request = forget("a@example.com")
     assert request["status"] == "accepted"
@@ -110,8 +111,8 @@ def test_a_task_is_sent_when_the_grace_period_is_over(
     task_of: New,
     deliveries: Callable[[], list[WebhookDelivery]],
 ) -> None:
-    """A webhook is planned for the end of the grace period; a request that is cancelled before sends nothing, one that
-    is cancelled after it tells the system so."""
+    """A webhook is planned for the end of the grace period; a request cancelled before it sends nothing, and one
+    cancelled after it notifies the system."""
     policy(grace_seconds=3600)
     new_system()
     request = forget("a", external_id="case 7")
@@ -141,7 +142,7 @@ def test_the_decision_about_a_request_opens_its_tasks(
     gateway: TestClient, policy: Callable[..., None], new_system: New, forget: New, get: Get
 ) -> None:
     """A request in review has no tasks; approval opens them, once; rejection opens none. Systems that are registered
-    later are asked by later requests alone."""
+    later get tasks only from later requests."""
     policy(auto_accept=False)
     new_system()
     approved, rejected = forget("a"), forget("b")
@@ -164,7 +165,7 @@ def test_a_system_is_reminded_once_before_and_once_after_the_deadline(
     deliveries: Callable[[], list[WebhookDelivery]],
     get: Get,
 ) -> None:
-    """Reminders are sent once when the deadline is near and once when it has passed, however often the job runs; an
+    """A reminder is sent once when the deadline is near and once when it has passed, however often the job runs; an
     officer can close the task, whose system counts as not reached."""
     new_system()
     request = forget("a")
@@ -190,8 +191,8 @@ def test_a_system_is_reminded_once_before_and_once_after_the_deadline(
 def test_a_request_reaches_the_systems_of_its_datasets_and_what_was_derived_from_them(
     gateway: TestClient, new_dataset: New, new_model: New, new_system: New, forget: New, get: Get, refused: Any
 ) -> None:
-    """A request restricted to a dataset asks the systems that depend on it, and those derived from them or from its
-    models; parents that form a cycle are refused, and a retired system is asked no more."""
+    """A request restricted to a dataset opens tasks for the systems that depend on it and those derived from them or
+    from its models; parents that form a cycle are refused, and a retired system gets no tasks."""
     here, there = (new_dataset(name)["id"] for name in ("here", "there"))
     model = new_model(here)["id"]
     feeds = new_system("feeds", dataset_ids=[here])
@@ -231,7 +232,7 @@ def test_a_caller_who_may_not_know_learns_nothing_of_tasks(
 def test_notes_are_erased_with_the_details_of_a_request(
     installation: Installation, gateway: TestClient, new_system: New, forget: New, task_of: New, get: Get
 ) -> None:
-    """The note of a task goes with the details of its request; who acknowledged, and the bundle, remain."""
+    """The note of a task is deleted with the details of its request; the acknowledging key and the bundle remain."""
     new_system()
     request = forget("a")
     task = task_of(request["id"])
@@ -248,7 +249,7 @@ def test_notes_are_erased_with_the_details_of_a_request(
 def test_a_task_is_part_of_the_transaction_of_its_request(
     gateway: TestClient, monkeypatch: pytest.MonkeyPatch, new_system: New, forget: New, task_of: New, get: Get
 ) -> None:
-    """Whatever fails while tasks are opened or end, leaves everything as it was, and the call can be repeated."""
+    """A failure while tasks are opened or ended changes nothing, and the call can be repeated."""
     new_system()
 
     def fail(*_arguments: Any, **_named: Any) -> None:
@@ -285,8 +286,8 @@ def test_whatever_happens_in_whatever_order(
     grace: bool,
     steps: list[str],
 ) -> None:
-    """A request is completed if and only if its grace period is over and none of its tasks is open, and each system is
-    told at most once of each thing, in whatever order things happen and however often."""
+    """A request completes if and only if its grace period is over and none of its tasks is open, and each system gets
+    each notification at most once, in any order of events and with any repetitions."""
     if not get("/systems")["items"]:
         new_system("first", public_key=system_key["x"])
         new_system("second", public_key=system_key["x"])

@@ -1,4 +1,4 @@
-"""Commands about tables on this machine, of which nothing is sent anywhere."""
+"""Commands about tables on this machine, which send nothing."""
 
 import hashlib
 import json
@@ -15,7 +15,8 @@ from tests.features.tables.encoded import SCHEMA, table
 
 @pytest.mark.slow
 def test_a_schema_is_proposed_and_a_table_tried_out(lethe: Lethe, tmp_path: Path) -> None:
-    """A schema is proposed only of what is confirmed to be public; with it, a preview is a table or JSON."""
+    """A schema is proposed only for what is confirmed to be public; with it, a preview is printed as a table or
+    JSON."""
     path, schema = tmp_path / "wine.csv", tmp_path / "schema.json"
     load_wine(as_frame=True).frame.to_csv(path, index=False)
     asked = ("dataset", "infer", str(path), "--label", "target")
@@ -46,15 +47,15 @@ def test_a_schema_is_proposed_and_a_table_tried_out(lethe: Lethe, tmp_path: Path
 
 @pytest.mark.parametrize("values", [[0.5, 0.7], [0.01, 0.7], [-3.0, 0.7], [-3.0, -2.0]])
 def test_bars_tell_the_lowest_from_the_highest(values: list[float]) -> None:
-    """The bar of the highest value is full, and that of the lowest short, but there; also of values below 0."""
+    """The bar of the highest value is full, and that of the lowest short but visible, even for values below 0."""
     low, high = plans._ends(values)
     assert plans.bar_of(max(values), low, high) == "█" * 12
     assert 1 <= len(plans.bar_of(min(values), low, high)) <= 2
 
 
 def test_a_schema_is_made_of_what_is_stated(lethe: Lethe, tmp_path: Path) -> None:
-    """With ranges and values of every column, nothing has to be public; a column that is left out, or a range that is
-    none, is refused by name; what is ignored is told."""
+    """No column needs to be public if ranges or values of all are stated; a missing column or an invalid range is
+    refused by name, and ignored columns are reported."""
     path = tmp_path / "rows.csv"
     path.write_text("age,since,city,rent,who\n31,2020-01-02,Bonn,700,p1\n")
     asked = ("dataset", "infer", str(path), "--target", "rent", "--subject", "who", "--range", "rent=0..4000")
@@ -74,7 +75,7 @@ def test_a_schema_is_made_of_what_is_stated(lethe: Lethe, tmp_path: Path) -> Non
 
 
 def test_a_preview_without_a_schema_that_is_one(lethe: Lethe, tmp_path: Path) -> None:
-    """A schema that is not JSON ends in one line."""
+    """A schema that is not JSON is refused in one line."""
     (tmp_path / "rows.csv").write_text("x,y\n1,a\n")
     (tmp_path / "schema.json").write_text("{")
     tried = ("dataset", "preview", str(tmp_path / "rows.csv"), "--schema", str(tmp_path / "schema.json"))
@@ -83,8 +84,8 @@ def test_a_preview_without_a_schema_that_is_one(lethe: Lethe, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_file_is_tried_out_on_the_command_line(lethe: Lethe, tmp_path: Path) -> None:
-    """`lethe dataset preview` and `lethe model plan` take a network's file, within the limits that a gateway's
-    environment would set; an id is no file."""
+    """`lethe dataset preview` and `lethe model plan` accept a network's file, within the limits that a gateway's
+    environment would set; an id is not accepted as a file."""
     network = tmp_path / "net.onnx"
     network.write_bytes(nets.linear())
     table().to_csv(tmp_path / "rows.csv", index=False)

@@ -1,4 +1,4 @@
-"""Metrics of a dry run, beside those that workers measure."""
+"""Metrics of a dry run, compared with those of workers."""
 
 import math
 
@@ -28,8 +28,8 @@ MEASURED = [
 
 @pytest.mark.parametrize(("objective", "num_classes", "target"), MEASURED)
 def test_metrics_are_those_of_the_gateway(objective: Objective, num_classes: int, target: TargetColumn | None) -> None:
-    """Each metric of a dry run is what a worker measures of the same rows and weights; to say the same of all rows
-    is never worse by it than a score of 0; one that is not available for the objective is refused."""
+    """Each metric of a dry run equals what a worker measures of the same rows and weights; a constant prediction is
+    never worse by it than a score of 0; a metric that is not available for the objective is refused."""
     random = np.random.default_rng(3)
     several = objective is Objective.MULTILABEL_LOGISTIC_REGRESSION
     mechanism = calibration.mechanism_for(
@@ -63,7 +63,7 @@ def test_metrics_are_those_of_the_gateway(objective: Objective, num_classes: int
 
 def test_plans_count_the_rounding_of_each_parameter() -> None:
     """A plan is that of the gateway's own mechanism, whose steps round all parameters: a target below what rounding
-    tells is out of reach."""
+    reveals is out of reach."""
     random = np.random.default_rng(5)
     labels = random.integers(0, 3, 200).astype(np.int32)
     learned = Learned.of(Objective.LOGISTIC_REGRESSION, labels, 3)

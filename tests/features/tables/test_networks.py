@@ -1,4 +1,4 @@
-"""A dry run of rows that are a network's features: by the file on this machine, as the gateway would make them."""
+"""A dry run of rows that are a network's features, from the file on this machine, as the gateway would make them."""
 
 import hashlib
 import json
@@ -39,8 +39,8 @@ def network(tmp_path: Path) -> Path:
 
 
 def test_rows_are_those_that_the_gateway_would_store(gateway: TestClient, network: Path, tmp_path: Path) -> None:
-    """A dry run by the network's file has bit by bit the rows of an upload by the registered network, says which
-    network that was and how far it is, and measures models of its features."""
+    """A dry run with the network's file has bit by bit the rows of an upload with the registered network, names the
+    network and its progress, and measures models of its features."""
     told: list[tuple[str, int, int | None]] = []
     digest = hashlib.sha256(nets.linear()).hexdigest()
     found = preview(table(), network=NetworkFile(network, digest), progress=lambda *said: told.append(said), **ONE)
@@ -97,8 +97,8 @@ def test_rows_are_those_that_the_gateway_would_store(gateway: TestClient, networ
 def test_what_a_gateway_would_not_run_is_refused(
     content: bytes | None, given: dict[str, Any], error: type[Problem], said: str, tmp_path: Path
 ) -> None:
-    """A file that is not there, is another one (which is not run), is no network, is too large or too slow, does not
-    fit the schema, or makes numbers that are not finite is refused by a text that says what to do, and quotes no
+    """A network file that is missing, differs from the expected one (and is not run), is not a network, is too large or
+    too slow, does not fit the schema, or computes numbers that are not finite is refused with advice that quotes no
     row."""
     path, far = tmp_path / "net.onnx", X.copy()
     far[36] = -1000.0 * np.sign(nets.WEIGHTS[:, 0])
@@ -113,7 +113,7 @@ def test_what_a_gateway_would_not_run_is_refused(
 
 
 def test_a_network_is_run_on_linux_alone(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a system that shuts no process in, a file is refused before it is looked at."""
+    """A file is refused unread on a system that cannot sandbox a process."""
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(NetworkFailed, match="needs Linux"):
         networks.opened(network, parse_schema(SCHEMA))

@@ -1,4 +1,4 @@
-"""The models of scikit-learn that a dry run is compared with."""
+"""The scikit-learn models that a dry run is compared with."""
 
 import numpy as np
 import pytest
@@ -24,8 +24,8 @@ from lethe.proof.losses import Objective
 def test_a_rival_is_chosen_by_the_metric_it_is_judged_by(
     objective: Objective, metric: Metric, name: str, num_train: int
 ) -> None:
-    """Of a line of counts with outliers on one side, least squares has the best r squared and Huber's loss the least
-    error; of a deviance the rival is a model of rates, of a few rows too."""
+    """On a line of counts with outliers on one side, least squares has the best r squared and Huber's loss the smallest
+    error; for a deviance the rival is a model of rates, even for a few rows."""
     random = np.random.default_rng(2)
     x = random.uniform(-1, 1, size=(300, 2))
     counts = np.where(random.uniform(size=300) < 0.25, 40, np.rint(10 + 5 * x[:, 0]))

@@ -1,4 +1,5 @@
-"""Tables on the caller's machine: frames and files are one and the same, schemas are proposed, dry runs come true."""
+"""Tables on the caller's machine: frames and files are equivalent, schemas are proposed, and dry runs match the
+gateway."""
 
 import datetime
 import json
@@ -72,7 +73,7 @@ def test_frames_are_sent_as_the_gateway_reads_them(tmp_path: Path, kind: str) ->
 
 
 def test_files_are_read_as_the_gateway_reads_them(tmp_path: Path) -> None:
-    """The same rows from csv, parquet and npz are encoded alike; a file of another kind is refused."""
+    """The same rows from csv, parquet and npz are encoded the same; a file of another kind is refused."""
     pq.write_table(pa.table(ROWS), tmp_path / "rows.parquet")
     text = pd.DataFrame(ROWS | {"e": [json.dumps(one) for one in ROWS["e"]]})
     text.to_csv(tmp_path / "rows.csv", index=False)
@@ -87,7 +88,7 @@ def test_files_are_read_as_the_gateway_reads_them(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    """An empty file, one of another kind, cut or ragged, is refused by name, and nothing of it is quoted."""
+    """A file that is empty, of another kind, truncated or ragged is refused by name, and nothing of it is quoted."""
     np.savez_compressed(tmp_path / "whole.npz", x=np.arange(1000))
     whole = (tmp_path / "whole.npz").read_bytes()
     for name, content in (
@@ -110,7 +111,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     [(b"age;y\n7319;a\n", "has semicolons"), ("age,y\n7319,a\n".encode("utf-16"), "is in UTF-16")],
 )
 def test_a_csv_file_of_a_spreadsheet_is_refused_as_the_gateway_does(tmp_path: Path, content: bytes, fault: str) -> None:
-    """A file with other separators or in another encoding is refused by what it is, with how to save it."""
+    """A file with other separators or in another encoding is refused with its format and how to save it."""
     (tmp_path / "rows.csv").write_bytes(content)
     with pytest.raises(InputInvalid, match=f"{fault}.*; save it as CSV in UTF-8") as refusal:
         columns_of(tmp_path / "rows.csv")
@@ -118,8 +119,8 @@ def test_a_csv_file_of_a_spreadsheet_is_refused_as_the_gateway_does(tmp_path: Pa
 
 
 def test_a_schema_is_proposed() -> None:
-    """Numbers are standardized by two digits, few whole numbers and texts listed, prose hashed by its words; what has
-    one value is ignored, and what is a date, a vector or often missing is found to be so."""
+    """Numbers are standardized by two digits, few whole numbers and texts listed, and prose hashed by its words; a
+    constant column is ignored, and dates, vectors and columns with many gaps are recognised."""
     random = np.random.default_rng(0)
     rows = 200
     table = pd.DataFrame(
@@ -157,8 +158,8 @@ def test_a_schema_is_proposed() -> None:
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_types_of_frames_are_found(library: Callable[..., Frame]) -> None:
-    """Dates, times, decimals and lists are found to be what they are in any library, with values missing too; what no
-    schema takes is ignored."""
+    """Dates, times, decimals and lists of any library are recognised, even with missing values; types that no schema
+    accepts are ignored."""
     days = [datetime.date(2020, 1, 1 + place) for place in range(30)]
     moments = [datetime.datetime.combine(day, datetime.time(5, 6, 7, 8)) for day in days]
     rows = {
@@ -188,8 +189,8 @@ def test_types_of_frames_are_found(library: Callable[..., Frame]) -> None:
 
 
 def test_what_is_learned_is_proposed_too() -> None:
-    """Several labels are listed one by one; a range is that of the sample, rounded outwards; a column without names, or
-    a target with gaps, is refused, and so is more than one of them."""
+    """Several labels are listed individually; a range is that of the sample, rounded outwards; a column without names,
+    or a target with gaps, is refused, and so is more than one target."""
     table = pd.DataFrame(
         {"x": range(20), "topics": ["a;b", "b", "", "c; a"] * 5, "rent": [123.4, 987.6] * 10, "gap": [1.0, None] * 10}
     )
@@ -217,7 +218,7 @@ def test_what_is_learned_is_proposed_too() -> None:
 
 
 def test_of_a_column_that_is_stated_nothing_is_read() -> None:
-    """Where all columns are stated the schema is the same whatever the rows are; where one is not, it is named."""
+    """The schema does not depend on the rows if all columns are stated; a column that is not stated is named."""
     stated = {"x": {"kind": "numeric", "min": 0, "max": 9, "outside": "clip"}, "y": {"values": ["no", "yes"]}}
     given: dict[str, Any] = {"label": "y", "subject": "who", "stated": stated, "public": False}
     table = pd.DataFrame({"x": [1, 2000], "y": ["no", "7319"], "who": ["p1", "p2"]})
@@ -235,8 +236,8 @@ def test_of_a_column_that_is_stated_nothing_is_read() -> None:
 
 @pytest.mark.slow
 def test_a_preview_says_what_accuracy_costs() -> None:
-    """Of a table of one's own: shares clipped and unknown, warnings, scikit-learn's accuracy beside ours, and what
-    forgetting costs: more epsilon is more accurate, more l2 fewer passes."""
+    """A preview of a table reports clipped and unknown shares, warnings, scikit-learn's accuracy next to ours, and the
+    cost of forgetting: more epsilon is more accurate, more l2 takes fewer passes."""
     table = load_wine(as_frame=True).frame
     found = preview(table, schema=infer(table, label="target"), epsilons=(0.5, 4.0))
     assert (found.num_rows, found.num_features, found.held_out) == (178, 13, 44)
@@ -260,7 +261,7 @@ def test_a_preview_says_what_accuracy_costs() -> None:
 
 @pytest.mark.slow
 def test_a_preview_of_a_target() -> None:
-    """A target is measured by r squared beside regressions of scikit-learn, and noise of least squares costs more."""
+    """A target is measured by r squared next to regressions of scikit-learn, and noise of least squares costs more."""
     table = load_diabetes(as_frame=True, scaled=False).frame
     given: dict[str, Any] = {"schema": infer(table, target="target"), "epsilons": (8.0,), "l2": (0.02,)}
     found = preview(table, **given)
@@ -281,8 +282,8 @@ def test_a_preview_of_a_target() -> None:
 
 @pytest.mark.slow
 def test_a_preview_of_counts() -> None:
-    """Counts are learned as rates and measured by r squared, beside Poisson regression of scikit-learn; Huber's line is
-    a worse fit."""
+    """Counts are learned as rates and measured by r squared, next to Poisson regression of scikit-learn; Huber's line
+    is a worse fit."""
     random = np.random.default_rng(0)
     columns: dict[str, Any] = {name: random.uniform(-1, 1, 1500) for name in "ab"}
     columns["y"] = np.minimum(random.poisson(np.exp(1 + 2 * columns["a"] - columns["b"])), 40)
@@ -308,7 +309,7 @@ def test_a_preview_of_counts() -> None:
 
 @pytest.mark.slow
 def test_a_preview_of_several_labels() -> None:
-    """Several labels are measured over all of them, beside a logistic regression for each."""
+    """Several labels are measured together, next to a logistic regression for each."""
     random = np.random.default_rng(0)
     x = random.normal(size=(400, 4))
     has = x @ random.normal(size=(4, 3)) + 0.3 * random.normal(size=(400, 3)) > 0.5
@@ -325,7 +326,7 @@ def test_a_preview_of_several_labels() -> None:
 @pytest.mark.parametrize("objective", Objective)
 @pytest.mark.parametrize("width", [0.5, math.inf])
 def test_the_loss_of_a_preview_is_that_of_its_slope(objective: Objective, width: float) -> None:
-    """The slope of each loss is the difference quotient of it, at scores on all its parts."""
+    """The slope of each loss equals its difference quotient, at scores on all its parts."""
     random = np.random.default_rng(1)
     scores = random.normal(size=(40, 3 if objective is Objective.MULTILABEL_LOGISTIC_REGRESSION else 1))
     labels = random.integers(0, 8 if scores.shape[1] > 1 else 2, 40).astype(np.int32)
@@ -339,7 +340,7 @@ def test_the_loss_of_a_preview_is_that_of_its_slope(objective: Objective, width:
 
 
 def test_a_preview_warns_of_raw_columns() -> None:
-    """Ranges that leave rows nearly parallel are warned of by the column that outweighs the rest, before any upload."""
+    """Ranges that leave rows nearly parallel cause a warning that names the dominating column, before any upload."""
     table = load_breast_cancer(as_frame=True).frame
     columns: dict[str, Any] = {name: {"kind": "numeric", "min": 0, "max": 1e5} for name in table.columns}
     columns["target"] = {"role": "label", "values": ["0", "1"]}
@@ -348,7 +349,7 @@ def test_a_preview_warns_of_raw_columns() -> None:
 
 
 def test_a_preview_refuses_what_the_gateway_would() -> None:
-    """A schema that is none, a row out of range and a column mostly unknown are refused alike."""
+    """An invalid schema, a row out of range and a mostly unknown column are refused as by the gateway."""
     table = pd.DataFrame({"x": [1.0, 2.0, 300.0, 4.0], "y": ["a", "b", "a", "b"]})
     label = {"role": "label", "values": ["a", "b"]}
     numeric = {"kind": "numeric", "min": 0, "max": 1000}
@@ -369,8 +370,8 @@ def test_a_preview_refuses_what_the_gateway_would() -> None:
 
 @pytest.mark.slow
 def test_weights_are_stated_and_tried_out() -> None:
-    """A column of weights is named with a bound that is never read, both or neither; a dry run learns with weights and
-    measures without."""
+    """A column of weights needs a stated bound, and a bound a column; a dry run learns with weights and measures
+    without."""
     random = np.random.default_rng(0)
     x = random.normal(size=600)
     y = np.where(random.random(600) < 1 / (1 + np.exp(-x)), "yes", "no")

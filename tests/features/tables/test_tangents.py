@@ -1,4 +1,4 @@
-"""Tangent models in a dry run: rows are those of a worker, and what a gateway would refuse is refused."""
+"""Tangent models in a dry run: the rows are a worker's, and refusals are the gateway's."""
 
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ def network(tmp_path: Path) -> Path:
 
 
 def test_scores_are_those_of_a_served_model(network: Path) -> None:
-    """Scores and gradients of a dry run are those of the tangent model on the same encoded rows, of each row's norm at
-    most 1."""
+    """Scores and gradients of a dry run equal those of the tangent model on the same encoded rows, each of norm at most
+    1."""
     opened = networks.opened(network, parse_schema(SCHEMA))
     [last, *_] = [name for name, shape in opened.parameters.items() if shape == [2, 8]]
     chosen = Linearisation(layers=(last,))
@@ -53,8 +53,8 @@ def test_scores_are_those_of_a_served_model(network: Path) -> None:
 
 @pytest.mark.slow
 def test_a_tangent_is_tried_out(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dry run learns a tangent of a network in the layers that are named, with noise and passes of a linear model; a
-    network that it is not of, layers that are not there, a target, a second moment and too many numbers are refused."""
+    """A dry run learns a tangent of a network in the named layers, with noise and passes of a linear model; a network
+    that does not fit, unknown layers, a numeric target, a second moment and too many numbers are refused."""
     names = [*networks.opened(network, parse_schema(SCHEMA)).parameters]
     found = preview(table(), network=network, tangent={"layers": names, "offset": False}, **ONE)
     assert (found.num_features, found.num_moved) == (nets.WIDTH, 8 * nets.WIDTH + 8 + 2 * 8 + 2)
@@ -93,7 +93,7 @@ class Exponential(torch.nn.Module):
 @pytest.mark.slow
 @pytest.mark.parametrize("largest", [1000.0, 50.0])
 def test_what_is_not_finite_is_refused_by_its_line(tmp_path: Path, largest: float) -> None:
-    """A row whose derivatives, or their squares, are not finite is refused by its line, and by nothing of it."""
+    """A row whose derivatives, or their squares, are not finite is refused by its line, without quoting it."""
     linear = torch.nn.Linear(nets.WIDTH, 1)
     torch.nn.init.ones_(linear.weight)
     path = tmp_path / "net.onnx"

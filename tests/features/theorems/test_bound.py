@@ -43,7 +43,7 @@ def names(cases: list[tuple[str, Parameter]]) -> list[str]:
 
 
 def beyond(domain: Domain) -> list[float]:
-    """Numbers just outside an interval."""
+    """Return numbers just outside an interval."""
     low, high = map(float, domain.interval[1:-1].split(","))
     below = [low if domain.interval[0] == "(" else low - 1, low - 0.5, -math.inf]
     above = [high] if domain.interval[-1] == ")" else [] if math.isinf(high) else [high + max(1, high)]
@@ -52,7 +52,7 @@ def beyond(domain: Domain) -> list[float]:
 
 @each("vector", VECTORS)
 def test_example_vectors(vector):
-    """Every bound gives the independently computed numbers, integers exactly and reals to nine digits."""
+    """Every bound returns the independently computed numbers, integers exactly and reals to nine digits."""
     results = evaluate(vector["bound"], vector["given"])
     for output, expected in vector["expected"].items():
         match expected:
@@ -66,14 +66,14 @@ def test_example_vectors(vector):
 
 
 def test_every_theorem_has_its_function():
-    """The calculator holds every bound of the theory, and only those, by name; each has an example vector."""
+    """The calculator has exactly the bounds of the theory, by name; each has an example vector."""
     assert sorted(CALCULATOR) == sorted(THEOREMS.split())
     assert set(EXAMPLES) == set(CALCULATOR)
 
 
 @each("name", CALCULATOR)
 def test_bounds_document_themselves(name):
-    """A bound says what it states, where that is proved, what each parameter means and what it returns, no more."""
+    """A bound documents exactly its statement, its reference, the meaning of each parameter, and its results."""
     described = CALCULATOR[name]
     assert described.name == name
     for text in (described.title, described.reference, described.statement, *described.assumptions):
@@ -177,7 +177,7 @@ def test_hypotheses_denied(name, parameter):
     ],
 )
 def test_the_hypotheses_that_no_number_shows(names_of, refusal):
-    """The theorems that need more than numbers ask for it, and refuse without it in the right kind."""
+    """Theorems that need more than numbers require it as a hypothesis, and refuse without it in the right kind."""
     name, hypotheses = names_of.split(": ")
     for hypothesis in hypotheses.split():
         with pytest.raises(refusal, match=hypothesis):
@@ -185,13 +185,13 @@ def test_the_hypotheses_that_no_number_shows(names_of, refusal):
 
 
 def test_unknown_bound():
-    """A name that is not that of a bound is refused."""
+    """An unknown name of a bound is refused."""
     with pytest.raises(DomainError, match="Expected the name of a bound, not 'g8_rdp'"):
         evaluate("g8_rdp", {})
 
 
 def test_infinity_is_a_word():
-    """JSON has no infinity, so the word stands for it, in parameters that allow it and in results."""
+    """Infinity is a word, as JSON has none, in parameters that allow it and in results."""
     assert evaluate("t41_adv", {"q": "inf", "eps": 0.05}) == evaluate("t41_adv", {"q": math.inf, "eps": 0.05})
     assert evaluate("rdp_linear_cks", {"tau": 0.0, "delta": 0.1})["alpha"] == "inf"
     assert evaluate("eps_hat", {"fpr": 1.0, "fnr": 1.0, "delta": 0.0})["eps"] == "-inf"
@@ -216,7 +216,7 @@ def test_integral_floats_are_integers():
 
 
 def test_results_that_floats_cannot_hold():
-    """A result that overflows or is no number is refused, not returned."""
+    """A result that overflows or is not a number is refused, not returned."""
     with pytest.raises(DomainError, match="floating point"):
         evaluate("g23", {"c": 1e300, "sigma": 1e-200})
     with pytest.raises(DomainError, match="floating point"):
@@ -227,7 +227,7 @@ EXTREMES = [0, 1e-300, 1e-9, 0.1, 0.5, 0.99, 1, 1 + 1e-9, 2, 50, 1000, 1e8, 1e15
 
 
 def extreme(parameter: Parameter) -> st.SearchStrategy[object]:
-    """Values of a parameter, mostly at the ends of its range."""
+    """Return values of a parameter, mostly at the ends of its range."""
     inside = [value for value in EXTREMES if parameter.interval and parameter.contains(value)]
     whole = [int(value) for value in inside if value == value // 1 <= 1e15 and not (1000 < value < 1e15)]
     match parameter.kind:
@@ -254,7 +254,7 @@ def extreme(parameter: Parameter) -> st.SearchStrategy[object]:
 @given(data=st.data())
 @settings(max_examples=30)
 def test_extreme_numbers_end_in_a_result_or_a_refusal(name, data):
-    """Within the ranges a bound returns what JSON can carry or refuses in a named way; it never fails otherwise."""
+    """Within the ranges a bound returns JSON values or refuses in a named way; it never fails otherwise."""
     parameters = CALCULATOR[name].parameters
     params = {p.name: data.draw(extreme(p), p.name) for p in parameters if p.required or data.draw(st.booleans())}
     with contextlib.suppress(PrivacyError):
@@ -278,7 +278,7 @@ def test_every_text_has_a_bound():
 
 @pytest.mark.parametrize("module", [bounds, bound], ids=lambda module: module.__name__)
 def test_examples_in_docstrings(module):
-    """The examples in the documentation are true."""
+    """The examples in docstrings are correct."""
     failed, attempted = doctest.testmod(module)
     assert attempted
     assert not failed

@@ -45,7 +45,7 @@ def test_sidedness_is_copied(name, sided):
 
 
 def test_identical_laws_cost_nothing():
-    """In every conversion a divergence of 0 gives an epsilon and a delta of 0."""
+    """Every conversion maps a divergence of 0 to an epsilon and a delta of 0."""
     for name in ("rdp_to_dp_mironov", "rdp_to_dp_cks"):
         assert evaluate(name, {"alpha": 2, "rho": 0, "delta": 1e-5})["eps"] == 0
     for name in ("rdp_delta_cks", "rdp_delta_single_order_optimal"):
@@ -56,7 +56,7 @@ def test_identical_laws_cost_nothing():
 
 
 def coins(alpha: float, rho: float, eps: float) -> float:
-    """The largest p - e^eps q over coins with D_alpha(p || q) <= rho: q on a grid, p by bisection."""
+    """Return the largest p - e^eps q over coins with D_alpha(p || q) <= rho: q on a grid, p by bisection."""
     q = np.concatenate([np.geomspace(1e-12, 0.5, 20_000), np.linspace(0.5, 1 - 1e-9, 20_000)])
     low, high = q.copy(), np.full_like(q, 1 - 1e-15)
     for _ in range(60):

@@ -29,7 +29,7 @@ def cycles(draw: st.DrawFn) -> dict[str, float]:
 
 
 def place_mu(at: dict[str, float], place: int | None, *, share: float = 1.0) -> float:
-    """mu of a row of one batch, or of all, step by step."""
+    """Return mu of a row of one batch, or of all, step by step."""
     steps = []
     for t in range(int(at["T"] + at["K"])):
         size = min(1.0, (at["T"] - t) / at["q"]) if t < at["T"] else 1.0
@@ -48,7 +48,7 @@ def place_mu(at: dict[str, float], place: int | None, *, share: float = 1.0) -> 
 @settings(max_examples=150)
 @given(at=cycles())
 def test_mu_is_that_of_a_step_by_step_string_in_every_place(at):
-    """The largest and the smallest mu over all batches equal those of every place computed step by step."""
+    """The largest and the smallest mu over all batches equal those of every position computed step by step."""
     result = evaluate("cyclic_batches", at)
     mus = [place_mu(at, place) for place in range(at["B"])]
     assert result["mu"] == pytest.approx(max(mus), rel=1e-12)
@@ -69,7 +69,7 @@ def test_whole_passes_have_the_published_closed_form(B, E, c, gap):
 
 @given(at=cycles())
 def test_one_batch_is_full_batch(at):
-    """With one batch all places are the same, and each step reads all rows."""
+    """With one batch all positions are the same, and each step reads all rows."""
     result = evaluate("cyclic_batches", at | {"B": 1})
     assert result["mu"] == result["mu_least"] == pytest.approx(result["mu_full_batch"], rel=1e-12)
     assert result["since_visit"] == 0
@@ -87,8 +87,8 @@ def test_monotone_in_the_gap_the_noise_and_the_steps_after(at, more, factor):
 
 
 def test_a_falling_step_size_hides_the_last_visit():
-    """Without a cool-down only one step's noise hides the batch read last; with a cool-down all batches are nearly
-    alike."""
+    """If there is no cool-down, only one step's noise hides the batch read last; with a cool-down all batches are
+    nearly equal."""
     abrupt, gentle = (evaluate("cyclic_batches", ADULT | {"q": q}) for q in (1, 64))
     assert abrupt["mu"] > 2.5 * abrupt["mu_full_batch"]
     assert gentle["mu"] < 1.2 * gentle["mu_full_batch"]
@@ -96,15 +96,15 @@ def test_a_falling_step_size_hides_the_last_visit():
 
 
 def test_more_batches_than_steps_leave_rows_unread():
-    """A row in a batch that was not read yet has moved nothing."""
+    """A row in a batch that was not read yet has an influence of 0."""
     result = evaluate("cyclic_batches", ADULT | {"T": 99})
     assert result["mu_least"] == 0 < result["mu"]
 
 
 @pytest.mark.parametrize("q", [1, 500])
 def test_all_places_cost_no_more_than_their_visits(q):
-    """The work of finding the worst place grows with the steps of the cool-down, not with the numbers of places and
-    steps."""
+    """The work of finding the worst position grows with the steps of the cool-down, not with the numbers of positions
+    and steps."""
 
     def cost(B: int, T: int, q: int) -> int:
         return calls(lambda: evaluate("cyclic_batches", ADULT | {"B": B, "T": T, "q": q}))

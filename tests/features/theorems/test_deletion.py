@@ -33,7 +33,7 @@ def test_a_counter_leaks_without_limit(eps, i, N):
 
 @given(q=orders, eps=epsilons, factor=st.floats(1, 10))
 def test_advantage(q, eps, factor):
-    """The advantage lies in [0, 1], is 0 at 0, rises with epsilon, and is only lowered by the third branch."""
+    """The advantage is in [0, 1], is 0 at 0, rises with epsilon, and is only lowered by the third branch."""
     at, there, nothing = (evaluate("t41_adv", {"q": q, "eps": value})["adv"] for value in (eps, eps * factor, 0))
     plus = evaluate("t41_adv_plus", {"q": q, "eps": eps})["adv"]
     assert nothing == 0 <= plus <= at <= there <= 1
@@ -45,7 +45,7 @@ def test_advantage(q, eps, factor):
 
 @pytest.mark.parametrize("name", ["t41_adv", "t41_adv_plus"])
 def test_soundness_needs_the_joint_bound(name):
-    """With an adaptive requester and a second release, a bound on each version alone is refused."""
+    """A bound on each version alone is refused for an adaptive requester with a second release."""
     certificate = {"q": 2, "eps": 0.1}
     for allowed in (
         {"scope": "joint", "p": 3, "releases": 5},

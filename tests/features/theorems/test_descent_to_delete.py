@@ -22,7 +22,7 @@ def test_noise_with_a_secret_state(I, eps):  # noqa: E741
 
 
 def test_steps_of_learning_grow_with_the_ball():
-    """Given the radius, the steps of learning are those that contract it to the noise, at least I."""
+    """The steps of learning contract the given radius to the noise, and are at least I."""
     rate = math.log((0.1947 + 0.011982) / (0.1947 - 0.011982))
     T = evaluate("n1_sigma", MNIST | {"I": 5, "R": 100.0})["T"]
     assert 5 + math.ceil(math.log(100.0 * 0.011982 * 11982) / rate) == T
@@ -30,7 +30,7 @@ def test_steps_of_learning_grow_with_the_ball():
 
 
 def test_a_secret_state_is_never_certified():
-    """The variant that keeps its noiseless model is refused as the ground of a certificate."""
+    """The variant that keeps its noiseless model is refused as a basis of a certificate."""
     with pytest.raises(PreconditionError, match=r"^stateless: "):
         evaluate("n1_sigma", MNIST | {"I": 5, "purpose": "certificate"})
 
@@ -48,7 +48,7 @@ def test_steps_without_a_state(i, d, eps):
 
 @pytest.mark.parametrize(("name", "rest"), [("n1_sigma", {"I": 1}), ("n2_d2d", {"d": 1, "i": 1})])
 def test_convexity_stays_below_smoothness(name, rest):
-    """m = L leaves no rate, and replacement has another sensitivity: both are refused."""
+    """With m = L there is no rate, and replacement has another sensitivity: both are refused."""
     with pytest.raises(DomainError, match=r"m=0\.1947 < L=0\.1947"):
         evaluate(name, MNIST | rest | {"m": 0.1947})
     with pytest.raises(NotionError, match="add_remove"):

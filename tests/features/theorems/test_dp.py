@@ -33,7 +33,7 @@ def test_groups_grow_one_record_at_a_time(eps, delta, k, others):
 
 @given(eps=st.floats(0, 20), delta=deltas, k=sizes)
 def test_group_targets_are_met_exactly(eps, delta, k):
-    """The per-record target gives back the group's; the printed one is never larger."""
+    """The per-record target returns the group's; the printed one is never larger."""
     target = evaluate("group_privacy_inverse", {"eps": eps, "delta": delta, "k": k})
     printed = evaluate("group_privacy_inverse_as_printed", {"eps": eps, "delta": delta, "k": k})
     assert group(target["eps"], target["delta"], k) == pytest.approx((eps, delta), rel=1e-9)
@@ -42,7 +42,7 @@ def test_group_targets_are_met_exactly(eps, delta, k):
 
 
 def test_printed_group_target_is_needlessly_strict():
-    """At epsilon 1 and ten records the printed per-record delta is 785 times smaller than need be."""
+    """At epsilon 1 and ten records the printed per-record delta is 785 times smaller than necessary."""
     given_target = {"eps": 1.0, "delta": 1e-5, "k": 10}
     exact = evaluate("group_privacy_inverse", given_target)["delta"]
     assert exact / evaluate("group_privacy_inverse_as_printed", given_target)["delta"] == pytest.approx(785, abs=1)
@@ -89,13 +89,13 @@ def test_group_of_pretraining_covers_the_forget_set():
     ],
 )
 def test_point_estimate_at_its_edges(fpr, fnr, delta, eps):
-    """No error with some success is infinite evidence, no success is none at all, and all of it is an estimate."""
+    """The point estimate is infinite without errors and 0 without success, and is always marked as an estimate."""
     assert evaluate("eps_hat", {"fpr": fpr, "fnr": fnr, "delta": delta}) == {"eps": eps, "estimate": True}
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.5, 0.999))
 def test_clopper_pearson_is_exact(counts, conf):
-    """At the limit the chance of so few successes is 1 - conf; all successes give 1."""
+    """The probability of so few successes at the limit is 1 - conf; all successes give 1."""
     x, n = counts
     upper = evaluate("clopper_pearson_upper", {"x": x, "n": n, "conf": conf})["upper"]
     assert x / n <= upper <= 1
@@ -119,7 +119,8 @@ def lower(fp: int, n0: int, fn: int, n1: int, delta: float = 0.0, gamma: float =
 
 @given(fp=st.integers(0, 100), fn=st.integers(0, 100), delta=st.floats(0, 0.2), gamma=st.floats(0.01, 0.5))
 def test_lower_limit(fp, fn, delta, gamma):
-    """It is at most the estimate, symmetric, grows with the trials at equal rates and falls with the rules tried."""
+    """The limit is at most the estimate, symmetric, grows with the trials at equal rates and falls with the number of
+    rules tried."""
     at = lower(fp, 100, fn, 100, delta, gamma)
     estimate = evaluate("eps_hat", {"fpr": fp / 100, "fnr": fn / 100, "delta": delta})["eps"]
     assert 0 <= at <= max(float(estimate), 0.0)
@@ -130,7 +131,7 @@ def test_lower_limit(fp, fn, delta, gamma):
 
 @pytest.mark.parametrize("gamma", [0.05, 0.3])
 def test_lower_limit_rarely_misses(gamma):
-    """For randomised response, the tight case, the limit exceeds the true epsilon with probability at most gamma."""
+    """The limit exceeds the true epsilon with probability at most gamma for randomised response, the tight case."""
     rate, n = 1 / (1 + math.e), 40
     weights = binom.pmf(range(n + 1), n, rate)
     missed = sum(

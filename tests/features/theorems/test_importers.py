@@ -1,4 +1,4 @@
-"""Who imports the theorems."""
+"""Modules that import the theorems."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ IMPORT = re.compile(
 
 
 def test_theorems_serve_the_calculator_alone() -> None:
-    """No number of the product comes from the theorems, which bound what it is measured against, too."""
+    """No number of the product comes from the theorems, which also bound what it is compared with."""
     importers = set()
     for tree in ("app", "lethe", "worker"):
         for path in (ROOT / tree).rglob("*.py"):

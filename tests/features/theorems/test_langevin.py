@@ -15,7 +15,8 @@ GENERAL = {"alpha": 4, "S": 1, "Mlip": 1, "sigma": 1.0, "n": 1000, "eta": 0.5, "
 
 
 def test_the_cap_is_a_number_only_as_a_logarithm():
-    """For the constants of MNIST and a ball of radius 1 the log-Sobolev cap is e^13518."""
+    """The log-Sobolev cap for the constants of MNIST and a ball of radius 1 is about e^13480, so only its logarithm is
+    returned."""
     cap = evaluate("lsi_cap_log", {"R": 1.0, "Mlip": 1.0, "eta": 3.8, "s2_noise": 0.006840})["log_C"]
     assert cap == pytest.approx(4 * 4.8**2 / 0.00684 + math.log(6 * (4 * 4.8**2 + 0.00684)), rel=1e-12)
     assert cap == pytest.approx(13_480, abs=50)
@@ -52,7 +53,8 @@ def test_constants_stop_at_the_cap():
 
 @given(alpha=st.floats(1.01, 50), eps0=st.floats(0, 10), K=st.integers(0, 10**5), eta=st.floats(0.01, 80))
 def test_strongly_convex_unlearning(alpha, eps0, K, eta):
-    """It is case 3 of the three regimes; it never grows, falls with K, and the shifted order decays faster."""
+    """Strongly convex unlearning is case 3 of the three regimes; it never grows, falls with K, and the shifted order
+    decays faster."""
     at = {"alpha": alpha, "eps0": eps0, "m": 0.0119, "eta": eta}
     here, there = (evaluate("t32_sc_eps", at | {"K": k}) for k in (K, K + 1))
     assert there["eps"] <= here["eps"] <= eps0
@@ -95,7 +97,7 @@ def test_conditions_of_the_regimes(name, at, condition):
     ],
 )
 def test_parameters_a_regime_needs(name, at, missing):
-    """A parameter that only one regime needs is asked for by name."""
+    """A parameter that only one regime needs is requested by name."""
     with pytest.raises(DomainError, match=f"parameter '{missing}'"):
         evaluate(name, at)
 
@@ -115,7 +117,8 @@ def learning(name: str, at: dict[str, object], **more: object) -> float:
 )
 @given(T=st.integers(0, 100), alpha=st.floats(1.1, 50), k=st.integers(1, 9))
 def test_privacy_of_learning(name, at, T, alpha, k):
-    """It is linear in the order, quadratic in the group, inversely quadratic in the rows, and rises with T from 0."""
+    """The privacy of learning is linear in the order, quadratic in the group, inversely quadratic in the rows, and
+    rises with T from 0."""
     here = learning(name, at, T=T, alpha=alpha)
     assert learning(name, at, T=0, alpha=alpha) == 0 <= here <= learning(name, at, T=T + 1, alpha=alpha) * (1 + 1e-12)
     assert learning(name, at, T=T, alpha=2 * alpha) == pytest.approx(2 * here, rel=1e-9)
@@ -129,7 +132,8 @@ def test_privacy_of_learning(name, at, T, alpha, k):
 
 
 def test_savings_may_be_negative():
-    """Unlearning a model that starts further away than a fresh one costs more than retraining, and says so."""
+    """Unlearning a model that starts further away than a fresh one costs more than retraining, which the result
+    reports."""
     saved = evaluate("savings_sc", {"alpha": 2, "m": 0.1, "eta": 1.0, "d0": 0.1, "eps0": 0.5})
     assert saved["iterations"] < 0
     assert saved["retraining_cheaper"]

@@ -19,7 +19,8 @@ def sequence(alpha: float, steps: list[int], slope: float) -> float:
 
 @given(alpha=st.floats(1.1, 50), steps=st.lists(st.integers(0, 200), min_size=1, max_size=8), slope=st.floats(0, 5))
 def test_sequences_by_the_weak_triangle(alpha, steps, slope):
-    """It is the recursion of the corollary, linear in the privacy of learning, and falls with the last steps."""
+    """The bound for sequences is the recursion of the corollary, linear in the privacy of learning, and falls with the
+    last steps."""
 
     def recursion(order: float, left: list[int]) -> float:
         if len(left) == 1:
@@ -43,7 +44,7 @@ def test_sequences_have_a_length():
 
 
 def epsilon(K: int, sigma: float, S: int) -> float:
-    """The least epsilon of K steps over all orders, in which it is convex, by ternary search."""
+    """Return the smallest epsilon of K steps over all orders, in which it is convex, by ternary search."""
     slope, loss = 4 * (S / (sigma * 11982)) ** 2 / 0.0119, math.log(11982)
 
     def at(log_excess: float) -> float:
@@ -60,7 +61,7 @@ def epsilon(K: int, sigma: float, S: int) -> float:
 @each("S", [1, 5, 100])
 @each("eps", [0.01, 0.1, 1.0, 5.0])
 def test_least_steps_are_least(S, eps):
-    """The steps returned reach the target at the best order, and one less does not at any."""
+    """The returned steps reach the target at the best order, and one less does not at any."""
     found = evaluate("alg5_K", MNIST | {"eps_target": eps, "sigma": 0.03, "S": S})
     K = found["K"]
     assert found["K_as_listed"] == K + 1
@@ -72,7 +73,7 @@ def test_least_steps_are_least(S, eps):
 @pytest.mark.parametrize("S", [1, 5, 100])
 @pytest.mark.parametrize("K", [1, 2, 100])
 def test_least_noise_is_least(K, S):
-    """With the noise returned the steps suffice; with a hundredth of a percent less they do not."""
+    """The steps suffice with the returned noise and not with a hundredth of a percent less."""
     budget = MNIST | {"eps_target": 1.0, "S": S}
     sigma = evaluate("alg4_sigma", budget | {"K": K})["sigma"]
     assert evaluate("alg5_K", budget | {"sigma": sigma})["K"] <= K
@@ -93,7 +94,7 @@ def test_least_steps_are_monotone(eps, sigma, S):
 
 
 def test_every_request_of_a_list_is_least():
-    """Each K of the list is the least one, given those before it; the first is that of one batch."""
+    """Each K of the list is the smallest possible, given those before it; the first is that of one batch."""
     given_list = MNIST | {"eps_target": 1.0, "sigma": 0.03, "total": 20, "batch": 5}
     found = evaluate("alg6_K_list", given_list)
     assert found["total"] == sum(found["K"])
@@ -114,7 +115,7 @@ def test_every_request_of_a_list_is_least():
 
 
 def test_targets_out_of_reach():
-    """A limit on the steps that does not reach the target is infeasible."""
+    """A limit on the steps that does not reach the target raises InfeasibleError."""
     at = MNIST | {"eps_target": 1.0, "sigma": 0.03, "at_most": 358}
     for name, rest in [("alg5_K", {"S": 5}), ("alg6_K_list", {"total": 5, "batch": 5})]:
         with pytest.raises(InfeasibleError, match="at most 358 steps"):
@@ -123,7 +124,7 @@ def test_targets_out_of_reach():
 
 
 def test_batches_divide_the_total():
-    """A total that is no multiple of the batch, or too many batches, is refused."""
+    """A total that is not a multiple of the batch, or too many batches, is refused."""
     for total, batch in [(11, 5), (201, 1)]:
         with pytest.raises(DomainError, match="multiple of batch"):
             evaluate("alg6_K_list", MNIST | {"eps_target": 1.0, "sigma": 0.03, "total": total, "batch": batch})
@@ -149,7 +150,7 @@ def test_smoothness_bounds_the_step(name, at):
 
 @given(alpha=st.floats(1.1, 50), a=st.floats(0, 5), b=st.floats(0, 5), c=st.floats(0, 5))
 def test_insufficient_training(alpha, a, b, c):
-    """It is at least the unlearning value it starts from, and rises with each distance."""
+    """The bound is at least the unlearning value it starts from, and rises with each distance."""
 
     def total(**more: object) -> float:
         return evaluate("insufficient_training", {"alpha": alpha, "epsT_2a": a, "epsT_4a": b, "eps_ru_4a": c} | more)[

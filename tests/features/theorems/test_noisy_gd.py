@@ -42,7 +42,8 @@ def test_privacy_of_the_run_is_monotone(name, at, K, more):
 
 @given(at=settings, K=steps)
 def test_privacy_of_the_last_iterate(at, K):
-    """The constants kept only help; the printed value stays below its limit; for few steps it is twice that of all."""
+    """The kept constants only help; the printed value stays below its limit, and for few steps it is twice that of all
+    constants."""
     limit = 4 * at["q"] * at["L"] ** 2 / (at["lam"] * (at["sigma"] * at["n"]) ** 2)
     tight, printed = value("g9_rdp_tight", at, K=K), value("g9_rdp", at, K=K)
     assert tight <= printed * (1 + 1e-9) <= limit * (1 + 2e-9)
@@ -52,7 +53,8 @@ def test_privacy_of_the_last_iterate(at, K):
 
 @given(at=settings, K=steps, g=st.integers(1, 20))
 def test_data_deletion(at, K, g):
-    """Constants kept only help; it starts at the limit of learning, falls with K, and is quadratic in the rows."""
+    """Kept constants only help; the bound starts at the limit of learning, falls with K, and is quadratic in the
+    rows."""
     limit = value("g9_rdp", at, K=10**9)
     assert value("g15_eps", at, K=0) == pytest.approx(limit, rel=1e-9)
     printed = value("g15_eps", at, K=K)
@@ -63,7 +65,7 @@ def test_data_deletion(at, K, g):
 
 @given(at=settings, target=st.floats(-9, 1).map(lambda exponent: 10.0**exponent))
 def test_steps_of_data_deletion(at, target):
-    """The steps returned reach the target, one less does not, and half the target costs 2 log 2/(eta lambda) more."""
+    """The returned steps reach the target, one less does not, and half the target costs 2 log 2/(eta lambda) more."""
     K = value("g15_K", at, "K", eps_dd=target)
     assert value("g15_eps", at, K=K) <= target * (1 + 1e-15)
     if K > 0:
@@ -95,7 +97,7 @@ def test_initial_law_is_narrow_enough(name):
 
 
 def test_initial_law_needs_a_contraction():
-    """Beyond eta lambda = 1 there is no initial variance to speak of."""
+    """An initial variance is refused at eta lambda = 1, where steps do not contract."""
     with pytest.raises(PreconditionError, match=r"^step_size_below_inverse_smoothness"):
         evaluate("g14_init_variance", {"lam": 1.0, "sigma": 0.03, "eta": 1.0})
 
@@ -117,7 +119,8 @@ convex = st.fixed_dictionaries(
 
 @given(at=convex)
 def test_theorem_with_all_constants(at):
-    """Its constants are those of the lemmas: privacy of long runs, steps of a deletion, and the initial law."""
+    """The theorem's constants are those of the lemmas: privacy of long runs, steps of a deletion, and the initial
+    law."""
     made = evaluate("t51", at)
     assert made["kappa"] >= 1
     shared = {key: at[key] for key in ("q", "L", "lam", "n", "beta")} | {
@@ -141,7 +144,7 @@ def test_theorem_with_all_constants_has_a_domain():
 
 @given(err=st.floats(0, 10), lam=st.floats(0.01, 1), beta=st.floats(0, 2), r=st.integers(1, 50))
 def test_risk_after_an_edit(err, lam, beta, r):
-    """The risk after an edit rises with the risk before and the records edited, from twice the risk times kappa."""
+    """The risk after an edit rises with the risk before and the edited records, from twice the risk times kappa."""
     at = {"err": err, "lam": lam, "beta": beta, "L": 1, "n": 100, "r": r}
     assert evaluate("g16", at)["err"] >= 2 * (1 + beta / lam) * err
     assert evaluate("g16", at)["err"] <= evaluate("g16", at | {"err": err + 1})["err"]

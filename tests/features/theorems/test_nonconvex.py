@@ -65,7 +65,7 @@ def test_risk_of_the_gibbs_law(d, sigma, beta, B):
     sigma2=st.floats(0.5, 2),
 )
 def test_printed_and_corrected_theorem_agree_at_equality(q, B, eps_dd, r, sigma2):
-    """With the least learning the two forms of the steps agree; the step size is the smaller of the two conditions."""
+    """The two forms of the number of steps agree at equality; the step size is the smaller of the two conditions."""
     made = evaluate("t52", THEOREM | {"q": q, "B": B, "eps_dd": eps_dd, "r": r, "sigma2": sigma2})
     assert made["eta"] == min(made["eta_printed"], made["eta_g22"])
     assert (made["eta_printed"] <= made["eta_g22"]) == (q * eps_dd <= 10)
@@ -75,7 +75,7 @@ def test_printed_and_corrected_theorem_agree_at_equality(q, B, eps_dd, r, sigma2
 
 
 def test_printed_theorem_asks_for_more_after_longer_learning():
-    """Learning longer than needed raises the printed number of steps, not the one that is really needed."""
+    """Learning longer than needed raises the printed number of steps, but not the corrected one."""
     least = evaluate("t52", THEOREM)
     longer = evaluate("t52", THEOREM | {"steps_learned": least["K_A"] + 1000})
     assert longer["K_Abar"] == least["K_Abar"]

@@ -13,7 +13,7 @@ CLIP = {"eps": 1.0, "delta0": 1.0, "C2": 1.0, "sigma": 1.0}
 
 @given(alpha=st.floats(1.01, 100), p=st.floats(0.001, 1), more=st.floats(1, 10))
 def test_selection(alpha, p, more):
-    """Publishing always is free; rarer acceptance costs more, and log(1/p) at every order."""
+    """Always publishing is free; rarer acceptance costs more, and log(1/p) at every order."""
 
     def penalty(order: float, chance: float) -> float:
         return evaluate("selection_penalty", {"alpha": order, "p_accept": chance})["add_eps"]
@@ -30,7 +30,7 @@ def test_selection(alpha, p, more):
     alpha=st.floats(1.1, 50),
 )
 def test_noisy_sgd(z, b, K, alpha):
-    """The kept constant only helps, and is that of the shift accountant; both fall with epochs and with the batch."""
+    """The kept constant only helps, and equals the shift accountant's; both fall with epochs and with the batch."""
     at = SGD | {"alpha": alpha, "z": z, "sigma": 0.03, "b": b}
     here, there = (evaluate("sgd_eps_printed", at | {"K": k}) for k in (K, K + 1))
     assert here["eps_shift"] <= here["eps"] / 2 * (1 + 1e-12)
@@ -71,7 +71,7 @@ def test_hockey_stick_is_the_gaussian_curve(eps, r):
 
 @given(eps=st.floats(0, 5), sigma=st.floats(0.3, 1e5), T=st.integers(0, 12), delta0=st.floats(1e-9, 1))
 def test_model_clipping(eps, sigma, T, delta0):
-    """delta falls with every step from its start, rises with the start, and never below the floor."""
+    """Delta falls with every step from its start, rises with the start, and is never below the floor."""
 
     def delta(steps: int, start: float = delta0) -> float:
         return evaluate("model_clip_delta", CLIP | {"eps": eps, "sigma": sigma, "delta0": start, "T": steps})["delta"]
@@ -83,7 +83,7 @@ def test_model_clipping(eps, sigma, T, delta0):
 
 
 def test_first_clipped_step_is_a_gaussian_mechanism():
-    """From nothing known, one step gives the delta of two Gaussians 2C/sigma apart."""
+    """The first step from an unknown state gives the delta of two Gaussians 2C/sigma apart."""
     one = evaluate("model_clip_delta", CLIP | {"T": 1})["delta"]
     assert one == pytest.approx(evaluate("theta_hs", {"eps": 1.0, "r": 2.0})["theta"], rel=1e-8)
     assert evaluate("model_clip_delta", CLIP | {"sigma": 10.0, "T": 50})["delta"] == 1e-60
@@ -97,7 +97,7 @@ def test_first_clipped_step_is_a_gaussian_mechanism():
     T=st.integers(1, 200),
 )
 def test_gradient_clipping(C0, C1, gamma, lam, T):
-    """The slope is that of the shift accountant with clipped gradients 2C1 apart; it rises with both clips."""
+    """The slope equals that of the shift accountant with clipped gradients 2C1 apart; it rises with both clips."""
     assume(gamma * lam < 0.99)
     at = {"C0": C0, "C1": C1, "gamma": gamma, "lam": lam, "sigma": 0.5, "T": T}
     rho = evaluate("grad_clip_rho", at)["rho"]
@@ -109,7 +109,7 @@ def test_gradient_clipping(C0, C1, gamma, lam, T):
 
 
 def test_gradient_clipping_without_steps():
-    """Without a step nothing is forgotten, unless the start is fixed."""
+    """If no step is taken nothing is forgotten, unless the start is fixed."""
     at = {"C1": 1.0, "gamma": 0.1, "lam": 0.0, "sigma": 1.0, "T": 0}
     assert evaluate("grad_clip_rho", at | {"C0": 1.0})["rho"] == "inf"
     assert evaluate("grad_clip_rho", at | {"C0": 0.0})["rho"] == 0.0

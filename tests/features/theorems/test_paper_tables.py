@@ -1,9 +1,8 @@
-"""The calculator against the tables of the papers, each with the smoothness constant it was made with.
+"""The calculator compared with the tables of the papers, each with its own smoothness constant.
 
 The two-class step counts that the authors of Langevin unlearning store were made with a smoothness measured on the
-data, lambda_max(X'X/n)/4 + lambda, not with the 1/4 + lambda their Table 1 states; lambda is 1e-6 n throughout. Counts
-compared up to 1e-5 come from a search over orders that stopped early: here they are up to 6e-6 smaller.
-"""
+data, lambda_max(X'X/n)/4 + lambda, not with the 1/4 + lambda that their Table 1 states; lambda is 1e-6 n throughout.
+Counts compared up to 1e-5 come from a search over orders that stopped early: here they are up to 6e-6 smaller."""
 
 import math
 
@@ -22,7 +21,8 @@ ROUNDED = {"Mlip": 1, "m": 0.0119, "L": 0.2619, "n": 11982, "delta": "1/n"}
 
 @pytest.mark.parametrize(("eps", "sigma"), [(0.05, 0.18716), (0.1, 0.09370), (1.0, 0.00958), (5.0, 0.00208)])
 def test_table_3_of_langevin_unlearning(eps, sigma):
-    """The least noise for one step on MNIST, one record, smoothness 1/4 + lambda, is the published one within 1 %."""
+    """The smallest noise for one step on MNIST, one record, smoothness 1/4 + lambda, is the published one within 1
+    %."""
     least = evaluate("alg4_sigma", MNIST | {"L": STATED, "eps_target": eps, "K": 1, "S": 1})["sigma"]
     assert least == pytest.approx(sigma, rel=0.01)
 
@@ -145,7 +145,7 @@ def test_a_hundred_removals_by_two_theorems(eps, batch, langevin, shift):
     ("eps", "langevin", "shift"), [(1.0, 421663, 316), (0.1, 4357318, 1788), (0.01, 48503053, 4998)]
 )
 def test_a_hundred_single_removals_by_two_theorems(eps, langevin, shift):
-    """One record at a time the two differ by three orders of magnitude and more."""
+    """For a hundred single removals the two theorems differ by three orders of magnitude or more."""
     at = ROUNDED | {"eps_target": eps, "sigma": 0.03, "total": 100, "batch": 1}
     assert evaluate("alg6_K_list", at)["total"] == pytest.approx(langevin, rel=1e-5)
     assert evaluate("greedy_K_schedule", at | {"eta": "1/L"})["total"] == shift

@@ -41,7 +41,7 @@ def test_shift_accountant_is_its_string(z0, segments, c):
     z0=gradients, segments=st.lists(st.tuples(st.integers(1, 8), gradients), min_size=1, max_size=5), c=st.floats(0, 1)
 )
 def test_shift_accountant_is_delta_over_root_v_while_differences_do_not_grow(z0, segments, c):
-    """The one piece that then is the string runs from the origin to the end of the path."""
+    """While differences do not grow, the string is one piece from the origin to the end of the path."""
     falling = sorted(segments, key=lambda segment: -segment[1])
     at = {"z0": z0, "segments": falling, "c": c, "eta": 0.7, "sigma": 0.3}
     result = evaluate("shift_mu", at)
@@ -53,7 +53,8 @@ def test_shift_accountant_is_delta_over_root_v_while_differences_do_not_grow(z0,
 
 
 def test_shift_accountant_without_steps():
-    """Without a step, chains that start apart cannot be compared, and chains that start together are equal."""
+    """If no step is taken, chains with different starts cannot be compared, and chains with the same start are
+    equal."""
     for segments in ([], [(0, 0.1)]):
         assert shift(1.0, segments, 0.9) == "inf"
         assert shift(0.0, segments, 0.9) == 0.0
@@ -63,14 +64,15 @@ def test_shift_accountant_without_steps():
     ("segments", "c"), [([(5, 0.0), (5, 0.1)], 0.9), ([(5, 0.1), (5, 0.2)], 0.9), ([(30, 0.1)], 1.2)]
 )
 def test_growing_differences_cost_more_than_one_piece(segments, c):
-    """Noise before the data differ does not help: where differences grow, or a map expands, the string is bent."""
+    """Noise from before the data differ does not help: if differences grow, or a map expands, the string is bent."""
     result = evaluate("shift_mu", {"z0": 0.0, "segments": segments, "c": c, "eta": 0.7, "sigma": 0.3})
     assert result["mu"] > 1.001 * result["Delta"] / math.sqrt(result["v"])
 
 
 @given(z0=st.floats(0, 5), gap=st.floats(0.001, 1), T=st.integers(1, 500), K=st.integers(0, 500), c=st.floats(0.1, 1))
 def test_shift_accountant_is_monotone(z0, gap, T, K, c):
-    """mu rises with the start and the difference, falls with steps after the deletion, and scales with the noise."""
+    """Mu never falls with the start and the difference, never rises with steps after the deletion, and does not change
+    if start, difference and noise grow by one factor."""
     here = shift(z0, [(T, gap), (K, 0.0)], c)
     assert here <= shift(z0 + 1, [(T, gap), (K, 0.0)], c)
     assert here <= shift(z0, [(T, 2 * gap), (K, 0.0)], c)
@@ -80,7 +82,7 @@ def test_shift_accountant_is_monotone(z0, gap, T, K, c):
 
 @given(gap=st.floats(0.001, 1), T=st.integers(1, 300), K=st.integers(0, 300), cut=st.floats(0, 1), c=st.floats(0.1, 1))
 def test_splitting_a_segment_changes_nothing(gap, T, K, cut, c):
-    """A segment is the sum of its parts."""
+    """Splitting a segment changes nothing."""
     first, second = round(cut * T), round(cut * K)
     whole = shift(0.0, [(T, gap), (K, 0.0)], c)
     parts = shift(0.0, [(first, gap), (T - first, gap), (second, 0.0), (K - second, 0.0)], c)
@@ -114,7 +116,8 @@ def test_shift_accountant_is_exact_for_quadratics(curvature, T, K, mean, gap):
     runs=st.lists(st.tuples(st.integers(1, 200), st.integers(0, 5)), max_size=4),
 )
 def test_calculator_agrees_with_the_accountant(noise, l2, fraction, learned, runs):
-    """On the chain of a mechanism the calculator gives the mu of unlearning, of deletion and of a release."""
+    """The calculator returns the accountant's mu of unlearning, of deletion and of a release for a mechanism's
+    chain."""
     mechanism = Mechanism(
         objective=Objective.LOGISTIC_REGRESSION,
         num_slots=500,
@@ -144,7 +147,7 @@ def test_calculator_agrees_with_the_accountant(noise, l2, fraction, learned, run
 
 @given(eta=st.floats(0.01, 10), m=st.floats(0, 2), L=st.floats(0.01, 2))
 def test_contraction(eta, m, L):
-    """It is 1 - eta m up to eta = 2/(m + L); from 1 on nothing decays, and the result says so."""
+    """The contraction is 1 - eta m up to eta = 2/(m + L); from 1 on nothing decays, which the result reports."""
     assume(m <= L)
     result = evaluate("contraction", {"eta": eta, "m": m, "L": L})
     assert result["decays"] == (result["c"] < 1)
@@ -170,7 +173,7 @@ def test_long_learning_is_stationary(S, K):
 
 @given(edits=st.lists(st.tuples(st.integers(0, 500), st.integers(1, 50)), max_size=10))
 def test_sequences_add_over_edits(edits):
-    """The value of a sequence is the sum of those of its edits; no edit costs nothing."""
+    """The value of a sequence is the sum of those of its edits, and an empty sequence has the value 0."""
 
     def mu(chosen: list[tuple[int, int]]) -> float:
         return evaluate("ru_mu_sequence", MNIST | {"ages": [k for k, _ in chosen], "weights": [g for _, g in chosen]})[
@@ -183,7 +186,7 @@ def test_sequences_add_over_edits(edits):
 
 @given(g=st.integers(1, 20), K=st.integers(1, 100))
 def test_steady_state_is_the_limit_of_sequences(g, K):
-    """Requests for ever, K steps each, sum to the steady state; finitely many stay below it."""
+    """Infinitely many requests, K steps each, sum to the steady state; finitely many stay below it."""
     limit = evaluate("seq_mu_bound", MNIST | {"g": g, "K": K})["mu"]
     ages = [K * i for i in range(1, 5000 // K + 2)]
     many = evaluate("ru_mu_sequence", MNIST | {"ages": ages, "weights": [g] * len(ages)})["mu"]
@@ -194,7 +197,7 @@ def test_steady_state_is_the_limit_of_sequences(g, K):
 
 
 def test_as_many_ages_as_weights():
-    """Each edit has an age and a weight."""
+    """The numbers of ages and of weights must be equal."""
     with pytest.raises(DomainError, match="as many ages as weights"):
         evaluate("ru_mu_sequence", MNIST | {"ages": [1], "weights": [1, 2]})
 
@@ -220,7 +223,7 @@ def test_steps_must_contract(name, rest):
 
 @given(K=st.integers(1, 1000), S=st.integers(1, 20), c=st.floats(0.0, 1.0))
 def test_a_version_is_a_segment(K, S, c):
-    """A version costs what its closed form says, more after more steps, and in proportion to the rows."""
+    """The cost of a version equals its closed form, rises with its steps, and is proportional to the rows."""
 
     def mu(steps: int, rows: int) -> float:
         at = {"S": rows, "Mlip": 1, "n": 100, "eta": 0.5, "sigma": 0.1, "c": c}
@@ -244,13 +247,13 @@ def test_adaptive_deletion_on_mnist(p, eps):
 
 @given(mus=st.lists(st.floats(0, 10), max_size=20))
 def test_composition(mus):
-    """Squares add; the order does not matter; nothing composes to nothing."""
+    """Squares add; the order does not matter; an empty list composes to 0."""
     assert evaluate("mu_compose", {"mus": mus})["mu"] ** 2 == pytest.approx(math.fsum(mu * mu for mu in mus), rel=1e-9)
     assert evaluate("mu_compose", {"mus": mus[::-1]})["mu"] == pytest.approx(evaluate("mu_compose", {"mus": mus})["mu"])
 
 
 def test_composition_within_one_notion():
-    """Values of unlearning and of deletion are never composed; a notion goes with each value."""
+    """Values of unlearning and of deletion are never composed; each value has its notion."""
     at = {"mus": [0.1, 0.2]}
     assert evaluate("mu_compose", at | {"notions": ["deletion", "deletion"]}) == evaluate("mu_compose", at)
     with pytest.raises(NotionError, match=r"^notions: Expected one notion, not deletion, unlearning"):
@@ -261,7 +264,7 @@ def test_composition_within_one_notion():
 
 @given(R=st.floats(0.1, 1000), c=st.floats(0.05, 0.999), target=st.floats(0.001, 5), sigma=st.floats(0.01, 1))
 def test_reset(R, c, target, sigma):
-    """The steps returned bring any two points of the ball within the target, and one less does not."""
+    """The returned steps bring any two points of the ball within the target, and one less does not."""
     K = evaluate("reset_K", {"R": R, "c": c, "eta": 0.7, "sigma": sigma, "mu_target": target})["K"]
     assert shift(2 * R, [(K, 0.0)], c, sigma=sigma) <= target * (1 + 1e-12)
     if K > 1:
@@ -296,7 +299,7 @@ def test_greedy_schedule_is_least(eps, batch, requests):
 
 
 def test_schedules_divide_the_total():
-    """A total that is no multiple of the batch, or a schedule too long to print, is refused."""
+    """A total that is not a multiple of the batch, or a schedule too long to print, is refused."""
     at = MNIST | {"L": 0.2619, "eps_target": 1.0, "delta": 1e-4}
     for total, batch in [(11, 5), (100_001, 1)]:
         with pytest.raises(DomainError, match="multiple of batch"):

@@ -1,4 +1,4 @@
-"""The SDK against a live gateway: review, keys, tenants, logs, and what else those do who run it."""
+"""The SDK against a live gateway: review, keys, tenants, logs, and other administration."""
 
 import base64
 import datetime
@@ -16,7 +16,7 @@ from lethe.features.desk.contract import AttachmentInvalid, AttachmentKind, Atta
 
 
 def test_review(client: Client) -> None:
-    """What is in review is paused, resumed, extended, approved or rejected, with reasons for the person."""
+    """A request in review can be paused, resumed, extended, approved or rejected, with reasons for the person."""
     requests = client.deletion_requests
     made = requests.create(subject_id="p1", identity_verified=False)
     assert (made.status, made.clock.state) == ("in_review", "paused")
@@ -48,7 +48,7 @@ def test_review(client: Client) -> None:
 
 
 def test_whose_case_it_is_and_notes(client: Client) -> None:
-    """A request is assigned to a person and to nobody, and has notes, whose text no representation shows."""
+    """A request is assigned and unassigned, and has notes, whose text no `repr` shows."""
     requests = client.deletion_requests
     made = requests.create(subject_id="p1", identity_verified=False)
     maria = client.users.create(name="Maria", email="maria@example.com", role="officer").id
@@ -66,8 +66,8 @@ def test_whose_case_it_is_and_notes(client: Client) -> None:
 
 
 def test_attachments(client: Client, tmp_path: Path) -> None:
-    """A file is attached by its path, listed, fetched to the byte and deleted; no representation shows its name. A file
-    of another kind is a named refusal."""
+    """A file is attached by its path, listed, downloaded to the byte and deleted; no `repr` shows its name. A file of
+    another kind is refused by name."""
     requests = client.deletion_requests
     request_id = requests.create(subject_id="p1", identity_verified=False).id
     letter = tmp_path / "Letter of Jane.txt"
@@ -89,7 +89,8 @@ def test_attachments(client: Client, tmp_path: Path) -> None:
 
 
 def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
-    """A request about the hash of an id is one about the id; lists are cut by person, regulation and deadline."""
+    """A request about the hash of an id is about the same person; lists are filtered by person, regulation and
+    deadline."""
     sha256 = "86ae1a69137a78a0f03bb85ec40e2f13c0e9b3fbd4c8b8a0f8be8e0eb7eb02b2"
     requests = client.deletion_requests
     by_hash = requests.create(subject_sha256=sha256, regulation="ccpa")
@@ -100,7 +101,8 @@ def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
 
 
 def test_overview(client: Client) -> None:
-    """The numbers of a tenant are read as they are served, and open requests come by their deadlines."""
+    """The numbers of a tenant are returned as the gateway serves them, and open requests in the order of their
+    deadlines."""
     later = client.deletion_requests.create(subject_id="p1", identity_verified=False)
     earlier = client.deletion_requests.create(subject_id="p2", identity_verified=False, regulation="other")
     found = client.overview.get()
@@ -111,8 +113,8 @@ def test_overview(client: Client) -> None:
 
 
 def test_suppressions_and_lineage(client: Client, people: Path, tmp_path: Path, worker: None) -> None:
-    """Who is forgotten is not taken in again until they consent; lineage says what their rows fed; others may
-    have their slots."""
+    """A forgotten person is not added again until they consent; lineage shows what their rows fed; their slots may be
+    reused."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
     model = client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=240)
     [before] = client.lineage.of_person(subject_id="p3").models
@@ -151,7 +153,7 @@ def test_suppressions_and_lineage(client: Client, people: Path, tmp_path: Path, 
 
 
 def test_api_keys(client: Client) -> None:
-    """A key does what its scopes say, until it is rotated or revoked; it is shown once and not in a `repr`."""
+    """A key has its scopes until it is rotated or revoked; it is shown once and not in a `repr`."""
     until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     made = client.api_keys.create(
         name="app", scopes=["requests:write", "requests:read"], expires_at=until, calls_per_minute=100
@@ -181,7 +183,7 @@ def test_api_keys(client: Client) -> None:
 
 
 def test_users(client: Client) -> None:
-    """A person is invited by a path that no `repr` shows, gets another role, is disabled, and is invited again."""
+    """A user is invited by a path that no `repr` shows, gets another role, is disabled, and is invited again."""
     made = client.users.create(name="Maria Lopez", email="Maria@Example.com", role="officer")
     assert (made.email, made.role, made.has_password) == ("maria@example.com", "officer", False)
     assert made.invitation.startswith("/admin/welcome?invitation=")
@@ -195,7 +197,7 @@ def test_users(client: Client) -> None:
 
 
 def test_tenants(client: Client) -> None:
-    """The operator makes tenants; an admin reads and changes the policy of their own, and sees no other."""
+    """The operator creates tenants; an admin reads and changes their own policy, and sees no other tenant."""
     made = client.tenants.create(name="other", policy={"grace_seconds": 60})
     assert made.policy.grace_seconds == 60
     assert made.admin_key not in repr(made)
@@ -214,7 +216,7 @@ def test_tenants(client: Client) -> None:
 
 
 def test_the_audit_log(client: Client) -> None:
-    """What callers did is listed, newest first, each entry with the hash of the one before."""
+    """The audit log lists the callers' actions, newest first, each with the hash of the entry before."""
     made = client.api_keys.create(name="app", scopes=["requests:read"])
     client.api_keys.revoke(made.id)
     entries = list(client.audit_log.list(object_id=made.id))
@@ -251,7 +253,7 @@ def test_agents(client: Client) -> None:
 
 
 def test_webhooks(client: Client) -> None:
-    """Deliveries are listed, read and sent again; the secret is read and rotated, once for each generation."""
+    """Deliveries are listed, read and replayed; the secret is read and rotated, once per generation."""
     made = client.deletion_requests.create(subject_id="p1", callback_url="https://hooks.example.org/hook")
     deliveries = list(client.webhooks.list(request_id=made.id))
     assert deliveries

@@ -1,4 +1,4 @@
-"""Whatever a caller changes over HTTP, or looks up about people, is in the audit log: every such route is called."""
+"""Every route that changes anything over HTTP, or looks up people, writes to the audit log."""
 
 import datetime
 import hashlib
@@ -37,9 +37,9 @@ CHANGE_NOTHING = {
     "POST /v1/accounting/preview",
     "POST /v1/audit-log:verify",
 }
-"""They ask with a body."""
+"""POST routes that only read, and take their query as a body."""
 ADD_TO_A_COUNTER = {"POST /v1/leaving-reasons"}
-"""An entry would say when somebody gave a reason for leaving, which nothing is to tell."""
+"""Routes without an audit entry, which would reveal when a person gave a reason for leaving."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class There:
         return str(answer.json()["id"])
 
     def request(self, *steps: str) -> str:
-        """The path of a request that waits for its approval, after these steps."""
+        """Return the path of a request that awaits its approval, after these steps."""
         self.client.patch("/v1/tenant", json={"policy": {"auto_accept": False}})
         path = f"/v1/deletion-requests/{self.made('/deletion-requests', subject_id='p1')}"
         for step in steps:
@@ -96,7 +96,7 @@ def _of_several_people(there: There) -> str:
 
 
 def _task(there: There, **of_system: Any) -> str:
-    """The id of the open task of a system."""
+    """Return the id of the open task of a system."""
     there.made("/systems", **SYSTEM | of_system)
     there.made("/deletion-requests", subject_id="p1")
     [task] = there.client.get("/v1/system-tasks").json()["items"]
@@ -138,7 +138,7 @@ _TRAINER = SYSTEM | {"public_key": JWK["x"]}
 
 
 def _search_report(there: There) -> httpx.Request:
-    """Signed by a key of the system, over a report of a clean search."""
+    """Build a call with a report of a clean search, signed by a key of the system."""
     key = {name: str(value) for name, value in OKPKey.generate_key("Ed25519").as_dict(private=True).items()}
     task_id = _task(there, public_key=key["x"])
     task = there.client.get(f"/v1/system-tasks/{task_id}").json()
@@ -314,7 +314,7 @@ CALLS: Calls = {
     "POST /v1/agents": _post("/v1/agents", json=_AGENT),
     "DELETE /v1/agents/{id}": _delete(lambda there: f"/v1/agents/{there.made('/agents', **_AGENT)}"),
 }
-"""A call of each route that changes something, which succeeds."""
+"""Successful call of each route that changes something."""
 LOOKS: Calls = {
     "POST /v1/attested-trainers/{attested_trainer_id}/identifiers": _post(
         lambda there: f"/v1/attested-trainers/{there.made('/attested-trainers', **_TRAINER)}/identifiers",
@@ -337,7 +337,7 @@ LOOKS: Calls = {
     "GET /v1/deletion-requests": _get(lambda there: "/v1/deletion-requests?subject_id=p1"),
     "GET /v1/suppressions": _get(lambda there: "/v1/suppressions?subject_id=p1"),
 }
-"""A call of each route that tells who is there, or gives out what cannot be taken back."""
+"""Call of each route that reveals who is held, or exports what cannot be taken back."""
 
 
 def _table(there: There) -> str:
@@ -357,7 +357,7 @@ def _network(there: There) -> str:
 
 
 def _attached(there: There) -> str:
-    """The path of a file that is attached to a request."""
+    """Return the path of a file that is attached to a request."""
     path = there.request() + "/attachments"
     return f"{path}/{there.client.post(path, files={'file': ('a.pdf', PDF)}).json()['id']}"
 
@@ -381,7 +381,7 @@ def _live_model(there: There) -> str:
 
 
 def _measured_model(there: There, *, gate: dict[str, Any] | None = None) -> str:
-    """A live model that is measured on other people than it learned from, and misses its gate if it has one."""
+    """Return a live model that is measured on other people than it learned from, and misses its gate if it has one."""
     files = {"file": ("more.npz", npz(seed=1, first=1000))}
     measured = there.client.post("/v1/datasets", data=FORM, files=files).json()["id"]
     asked = {"name": "m", "l2": 0.05, "dataset_id": _dataset(there), "evaluation_dataset_id": measured, "quality": gate}
@@ -391,7 +391,7 @@ def _measured_model(there: There, *, gate: dict[str, Any] | None = None) -> str:
 
 
 def _learning(there: There) -> str:
-    """A run that has begun."""
+    """Return a run that has begun."""
     there.new_model()
     with there.installation.database.writing() as session:
         claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=1)
@@ -415,7 +415,7 @@ def there(gateway: TestClient, installation: Installation, new_dataset: Make, ne
 
 
 def test_every_route_that_changes_something_is_called() -> None:
-    """A route that is no GET is called here, or known to change nothing, or nothing that is about anybody."""
+    """Every route that is not a GET is called here, or is known to change nothing or nothing about a person."""
     changing = {route for route in NEEDS if not route.startswith("GET")}
     assert changing == CALLS.keys() | CHANGE_NOTHING | ADD_TO_A_COUNTER | {
         route for route in LOOKS if route.startswith("POST")
@@ -426,7 +426,7 @@ def test_every_route_that_changes_something_is_called() -> None:
 def test_what_a_caller_changes_or_looks_up_is_recorded(
     there: There, gateway: TestClient, installation: Installation, by: Actor, route: str
 ) -> None:
-    """A call that changes something, or tells who is there, leaves an entry of its key, and the log is whole."""
+    """A call that changes something, or reveals who is held, leaves an entry with its key, and the log verifies."""
     call = (CALLS | LOOKS)[route](there)
     key_id = gateway.get("/v1/api-keys").json()["items"][-1]["id"]
     before = gateway.get("/v1/audit-log").json()["items"][0]["sequence"]
@@ -440,7 +440,8 @@ def test_what_a_caller_changes_or_looks_up_is_recorded(
 
 
 def test_a_look_is_recorded_without_whom_it_was_at(there: There, gateway: TestClient) -> None:
-    """The log, which is kept for ever, says who looked, when, and by what; neither at whom nor what they found."""
+    """The log, which is kept forever, records who looked people up, when, and by what, but neither the person nor the
+    result."""
     dataset_id = _dataset(there)
     reference = there.client.post("/v1/deletion-requests", json={"subject_id": "p3"}).json()["subject_ref"]
     for person, status in (("p1", 200), ("nobody", 404)):

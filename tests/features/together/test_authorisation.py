@@ -1,4 +1,4 @@
-"""Who gets in where: every route against every scope, against wrong keys, and against another tenant's ids."""
+"""Authorisation of every route: by every scope, with wrong keys, and with another tenant's ids."""
 
 import re
 import shutil
@@ -67,20 +67,21 @@ NAMING: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
     "POST /v1/deletion-requests": lambda ids: {"subject_id": "p1", "dataset_ids": [ids["dataset_id"]]},
     "POST /v1/attested-trainers/{attested_trainer_id}/close": lambda ids: {"request_id": ids["waiting"]},
 }
-"""Bodies that name something."""
+"""Bodies with ids."""
 QUERIES = {
     "GET /v1/serving": {"artefact_sha256": "0" * 64},
     "GET /v1/drop/answer.csv": {"file": "20260312_4821_Email.csv"},
 }
 """Queries of routes that need one."""
 UPLOADS = {"POST /v1/datasets/{dataset_id}/records", "POST /v1/deletion-requests/{request_id}/attachments"}
-"""They take a file."""
+"""Routes that take a file."""
 BELONGS_TO_NOBODY = {"POST /v1/accounting/bounds/{name}"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """A gateway with two tenants, and a key for each scope in the first; `ids`, by parameter, are the first one's."""
+    """A gateway with two tenants, and a key for each scope in the first; `ids`, by parameter, are the first
+    tenant's."""
 
     gateway: TestClient
     ids: dict[str, str]
@@ -96,13 +97,13 @@ class World:
 
 
 def forty(npz_of: Callable[..., bytes]) -> bytes:
-    """An upload of forty people, enough for a rehearsal."""
+    """Return an upload of forty people, enough for a rehearsal."""
     x = np.random.default_rng(0).normal(size=(40, 3))
     return npz_of(x=x, y=(x[:, 0] > 0).astype(int), subject=np.array([f"p{row}" for row in range(40)]))
 
 
 def delivered(installation: Installation, request_id: str, *, status: DeliveryStatus = DeliveryStatus.DELIVERED) -> str:
-    """The id of an event about a request that its receiver has, or of one of another end."""
+    """Return the id of a delivery about a request that has arrived, or ended otherwise."""
     with installation.database.writing() as session:
         delivery = WebhookDelivery(
             id=new_id("whd"),
@@ -204,7 +205,7 @@ def test_every_route_is_accounted_for(world: World) -> None:
 
 
 def _opening(route: str) -> set[Scope]:
-    """The scopes whose keys open a route; one that decides about requests has accounting:read too."""
+    """Return the scopes whose keys may call a route; one that decides about requests has accounting:read too."""
     match NEEDS[route]:
         case Scope.OPERATOR:
             return {Scope.OPERATOR}
@@ -217,8 +218,8 @@ def _opening(route: str) -> set[Scope]:
 
 @each("route", sorted(NEEDS))
 def test_a_key_opens_what_its_scope_says(world: World, refused: Refused, route: str) -> None:
-    """In its own tenant a key gets past the door of the routes that need its scope and of no others; an admin's gets
-    past all but those of the operator, whose key reads the metrics too."""
+    """A key may call the routes of its tenant that need its scope and no others; an admin's key may call all but the
+    operator's, whose key may read the metrics too."""
     for scope, headers in world.keys.items():
         if scope not in _opening(route):
             refused(world.call(route, world.ids, headers), 403, "scope_missing")
@@ -233,7 +234,7 @@ def test_a_key_opens_what_its_scope_says(world: World, refused: Refused, route: 
 
 @pytest.mark.parametrize("header", ["", "Bearer ", "Bearer lethe_wrong", "Basic YTpi", "Bearer é"])
 def test_without_a_key_nothing_opens(world: World, refused: Refused, header: str) -> None:
-    """Every route that needs a scope is a 401 without a key in force, and says how to authenticate."""
+    """Every route that needs a scope returns 401 without a valid key, with how to authenticate."""
     for route in NEEDS:
         answer = world.call(route, world.ids, {"Authorization": header.encode()} if header else {})
         refused(answer, 401, "unauthenticated")
@@ -249,7 +250,7 @@ def _owned(route: str) -> bool:
 
 @each("route", [route for route in sorted(NEEDS) if _owned(route)])
 def test_what_belongs_to_others_is_unknown(world: World, route: str) -> None:
-    """To another tenant's admin an id is the same as one that nobody has, to the byte, and nothing is done."""
+    """Another tenant's admin gets the same bytes for an existing id as for an unknown one, and nothing changes."""
     unknown = {name: re.sub(r"_[0-9a-f]{20}$", f"_{'0' * 20}", one) for name, one in world.ids.items()}
     answers = []
     for ids in (world.ids, unknown):
@@ -265,7 +266,7 @@ def test_what_belongs_to_others_is_unknown(world: World, route: str) -> None:
 
 @each("route", [route for route in sorted(NEEDS) if route.startswith("GET") and "{" not in route])
 def test_lists_hold_nothing_of_others(world: World, route: str) -> None:
-    """Whatever another tenant's admin lists, nothing of this tenant is in it."""
+    """The lists of another tenant's admin contain nothing of this tenant."""
     answer = world.call(route, world.ids, world.other)
     is_opened = Scope.ADMIN in _opening(route)
     expected = ({200, 409} if route in QUERIES else {200}) if is_opened else {403}

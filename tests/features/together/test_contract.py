@@ -1,4 +1,4 @@
-"""One contract: whatever it declares is served by the gateway and offered by both clients, and nothing else is."""
+"""One contract: the gateway serves and both clients offer exactly what it declares."""
 
 import inspect
 import operator
@@ -27,12 +27,12 @@ BY_HAND = {
     "create_batch_from_csv": lambda client: client.deletion_requests.create_from_csv(b"subject_id\r\np1\r\n"),
     "verify_certificate": lambda client: client.certificates.verify("a.b.c"),
 }
-"""Methods that do more than make a call, and the calls that they make."""
+"""Methods that do more than make a call, with the calls that they make."""
 
 
 @pytest.fixture(scope="module")
 def document() -> Any:
-    """The answer of a gateway at /openapi.json."""
+    """Return the answer of a gateway at /openapi.json."""
     return create_app(Settings()).openapi()
 
 
@@ -48,13 +48,13 @@ def offered(client: Client | AsyncClient) -> dict[str, tuple[str, _Method[...]]]
 
 
 def test_operations_have_names_of_their_own() -> None:
-    """A name is of one operation, and so is a method with a path."""
+    """No two operations share a name, or a method and a path."""
     assert len({one.name for one in OPERATIONS}) == len(OPERATIONS)
     assert len({str(one) for one in OPERATIONS}) == len(OPERATIONS)
 
 
 def test_nothing_else_is_served(document: Any) -> None:
-    """Whatever the gateway serves below /v1 is declared, and whatever is declared is served there."""
+    """The gateway serves below /v1 exactly the declared operations."""
     served = {
         f"{method.upper()} {path}"
         for path, methods in document["paths"].items()
@@ -66,7 +66,8 @@ def test_nothing_else_is_served(document: Any) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_an_operation_is_served_as_declared(document: Any, operation: Operation[..., Any]) -> None:
-    """Id, scope, status, problems, `Idempotency-Key`, filters and body of an operation are those of its declaration."""
+    """The id, scope, status, problems, `Idempotency-Key`, filters and body of an operation are those of its
+    declaration."""
     found = document["paths"][operation.path][operation.method.lower()]
     assert found["operationId"] == operation.name
     asked = found.get("security", [])
@@ -100,7 +101,7 @@ def test_an_operation_is_served_as_declared(document: Any, operation: Operation[
     ids=lambda one: getattr(one, "name", ""),
 )
 def test_a_form_has_the_fields_of_its_method(document: Any, operation: Operation[..., Any], method: str) -> None:
-    """Beside the file, an upload takes by HTTP what its method takes, and nothing else."""
+    """The form of an upload has the file and exactly the arguments of its method."""
     body = document["paths"][operation.path]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
     fields = document["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"]
     signature = inspect.signature(operator.attrgetter(method)(Client("http://127.0.0.1:1", "k")))
@@ -109,7 +110,7 @@ def test_a_form_has_the_fields_of_its_method(document: Any, operation: Operation
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
 def test_every_operation_is_a_method(client: Any) -> None:
-    """Each operation is a method of a client's resource, made from the declaration itself or written by hand."""
+    """Each operation is a method of a client's resource, generated from the declaration or written by hand."""
     found = offered(client("http://127.0.0.1:1", "k"))
     assert found.keys() | BY_HAND.keys() == {one.name for one in OPERATIONS}
     assert not found.keys() & BY_HAND.keys()
@@ -133,13 +134,13 @@ def test_both_clients_have_the_same_methods() -> None:
 
 
 def test_a_request_of_a_batch_is_a_request() -> None:
-    """A request of a batch has the fields of a request by itself."""
+    """A request in a batch has the fields of a single request."""
     assert NewRequest.__annotations__.keys() == DeletionRequestIn.model_fields.keys()
 
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_methods_by_hand_make_their_call(script: Script, scripted_client: Client, name: str) -> None:
-    """A method that is written by hand calls the operation that it stands for."""
+    """A method that is written by hand calls its operation."""
     script.says(Reply(status=404, body={}))
     with pytest.raises(NotFound):
         BY_HAND[name](scripted_client)
@@ -148,5 +149,5 @@ def test_methods_by_hand_make_their_call(script: Script, scripted_client: Client
 
 
 def test_numbers_of_the_contract_are_those_of_the_proof() -> None:
-    """The contract stands on nothing; it states the largest target as the proofs do."""
+    """The contract, which imports nothing, states the same largest target as the proofs."""
     assert Policy().max_epsilon == target.LARGEST_EPSILON

@@ -1,4 +1,4 @@
-"""What an app's key may not learn: whether anything is held about a person."""
+"""Discretion: an app's key may not learn whether anything is held about a person."""
 
 import datetime
 import itertools
@@ -42,7 +42,7 @@ BODIES: dict[str, Any] = {
 
 
 class Pair:
-    """Two people to whom the same happens: of one there are rows, of the other nothing."""
+    """Two people with the same requests, one with rows and one without."""
 
     def __init__(self, gateway: TestClient, app: dict[str, str], held: str, unknown: str) -> None:
         self.gateway, self.app = gateway, app
@@ -68,7 +68,7 @@ class Pair:
             self.same([self.seen(answer.json()) | {"code": answer.status_code} for answer in answers])
 
     def look(self) -> None:
-        """Through the eyes of an app: the last request, its events, and the lists in which the person is."""
+        """Read what an app can: the last request, its events, and the lists that contain the person."""
         last = [mine[-1] for mine in self.requests]
         self.same([self.seen(self.gateway.get(f"{PLACE}/{one}", headers=self.app).json()) for one in last])
         self.same([self.events(one) for one in last])
@@ -114,7 +114,7 @@ def moment(text: str) -> datetime.datetime:
 
 
 def rounded(passed: datetime.timedelta) -> float:
-    """Calls take a while: hours are what a caller learns from."""
+    """Round times to hours, as calls take a while."""
     return round(passed / HOUR)
 
 
@@ -128,7 +128,7 @@ def law(installation: Installation, request: pytest.FixtureRequest) -> Policy:
 def pairs(
     law: Policy, gateway: TestClient, new_dataset: Make, key_with: Callable[..., dict[str, str]]
 ) -> Iterator[Pair]:
-    """Ever new ones, of a dataset of made-up people."""
+    """Yield new pairs of a dataset of made-up people."""
     new_dataset(rows=400)
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     return (Pair(gateway, app, f"p{number}", f"stranger {number}") for number in itertools.count())
@@ -144,8 +144,8 @@ def test_whether_anything_is_held_is_not_seen(
     verified: bool,
     works: int,
 ) -> None:
-    """Whatever happens to a request, and whenever somebody looks, it looks the same for a person of whom there are rows
-    and for one of whom there are none, however late the workers are."""
+    """A request looks the same for a person with rows and one without, whatever happens to it and whenever it is read,
+    however late the workers are."""
     pair = next(pairs)
     pair.ask(identity_verified=verified)
     for turn, act in enumerate(["wait", *acts, "wait", "wait", "wait"], start=1):
@@ -167,7 +167,7 @@ def test_whether_anything_is_held_is_not_seen(
 
 @pytest.fixture
 def registered(gateway: TestClient) -> None:
-    """One system of each kind, and a map that leads from an e-mail address to the customer p1."""
+    """Register a system of each kind, and a map that leads from an e-mail address to the customer p1."""
 
     def post(path: str, **given: Any) -> dict[str, Any]:
         answer = gateway.post(f"/v1/{path}", **given)
@@ -201,8 +201,8 @@ def test_systems_trainers_ledgers_and_maps_tell_an_app_nothing(
     refused: Callable[..., Any],
     kind: str,
 ) -> None:
-    """With a system of each kind and an identity map, an app sees a request about somebody who is mapped, held and in a
-    trainer's table as it sees one about a stranger, at every age; and whatever else tells of either is refused."""
+    """With a system of each kind and an identity map, an app sees the same request at every age for a stranger and for
+    a person who is mapped, held and in a trainer's table; every call that would reveal more about either is refused."""
     new_dataset()
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     pair = Pair(gateway, app, *(("p1@example.org", "x9@example.org") if kind == "email" else ("p1", "x9")))
@@ -231,7 +231,7 @@ def test_systems_trainers_ledgers_and_maps_tell_an_app_nothing(
 def test_a_certificate_tells_that_a_model_held_somebody(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., Any]
 ) -> None:
-    """Certificates, and lists of what a model was asked, need accounting:read."""
+    """Certificates, and lists of a model's requests, need accounting:read."""
     app, auditor = key_with(Scope.REQUESTS_READ), key_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     for path in (f"{PLACE}/dr_0/certificate", "/v1/certificates/crt_0", f"{PLACE}?model_id=mdl_0"):
         refused(gateway.get(path, headers=app), 403, "scope_missing")
@@ -245,8 +245,8 @@ def test_pages_of_what_looks_accepted(
     work: Callable[[], int],
     key_with: Callable[..., Any],
 ) -> None:
-    """Requests are among the accepted ones until their report time, page by page, each once, and then among the
-    completed ones, with those that still wait for a worker."""
+    """Requests are listed as accepted until their report time, each once across pages, and then as completed, together
+    with those that still wait for a worker."""
     with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=3600))
     new_dataset()
@@ -277,8 +277,8 @@ def test_pages_of_what_looks_accepted(
 def test_a_busy_service_tells_nothing(
     installation: Installation, gateway: TestClient, new_dataset: Make, key_with: Callable[..., Any]
 ) -> None:
-    """While no worker does anything, an app sees people who are held and strangers end at the same age, in every answer
-    of it, and nobody before; officers see who still waits."""
+    """While no worker is active, an app sees held people and strangers complete at the same age, in every answer, and
+    none before; officers see the waiting requests."""
     with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=3 * 3600))
     new_dataset()
@@ -309,8 +309,8 @@ def test_what_officers_may_end_of_an_app(
     key_with: Callable[..., Any],
     refused: Callable[..., Any],
 ) -> None:
-    """After the grace time nobody rejects or cancels a request of an app, whether anything is held, whatever was done;
-    if it is rejected before, the app's receiver never hears that it is completed. An officer's own request may be
+    """After the grace period no request of an app can be rejected or cancelled, whether anything is held and whatever
+    was done; if it is rejected before, the app's receiver never gets a completion. An officer's own request may be
     rejected until a worker has claimed it."""
     with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=7200, grace_seconds=3600))
@@ -345,9 +345,9 @@ def test_decisions_of_an_old_key_tell_nothing(
     key_with: Callable[..., Any],
     refused: Callable[..., Any],
 ) -> None:
-    """A key of an earlier release that decides, and may not know what is held, hears the same of a decision about
-    somebody held as about a stranger, alone and in bulk; it cannot be rotated, nor another one made, without
-    accounting:read."""
+    """A reviewing key of an earlier release that may not know what is held gets the same answers about a held person as
+    about a stranger, singly and in bulk; without accounting:read it cannot be rotated, nor can another such key be
+    made."""
     new_dataset()
     officer = key_with(Scope.REQUESTS_REVIEW, Scope.ACCOUNTING_READ)
     held, stranger = (gateway.post(PLACE, json={"subject_id": who}).json()["id"] for who in ("p1", "nobody"))

@@ -1,4 +1,4 @@
-"""Every error code: it is reached by a real call, over HTTP or the command line, and docs/errors.md says what to do."""
+"""Every error code is caused by a real call, over HTTP or the command line, and docs/errors.md advises what to do."""
 
 import datetime
 import json
@@ -245,7 +245,7 @@ BY_PROCESSES = {
     "restore_unfinished",
     "tombstones_stale",
 }
-"""Those that are reached by starting services, or by waiting for long."""
+"""Codes that need started services or a long wait."""
 
 
 @pytest.mark.parametrize("code", at_length(REACHED, besides=REACHED.keys() - BY_PROCESSES))
@@ -255,13 +255,13 @@ def test_it_is_reached_by_a_real_call(world: World, code: str) -> None:
 
 
 def test_there_are_no_others() -> None:
-    """Every condition is reached by a call of this file, or it is said why nobody ever sees it."""
+    """Every condition is caused by a call of this file, or has a reason why it is never seen."""
     assert REACHED.keys() | NEVER_SEEN.keys() == {condition.code for condition in conditions()}
     assert not REACHED.keys() & NEVER_SEEN.keys()
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """Code and status of each row that says what it means and what to do."""
+    """Return code and status of each row that has a meaning and advice."""
     for line in DOCUMENT.read_text().splitlines():
         if found := re.fullmatch(r"\| `(\w+)` \| (\S+) \| \S.* \| \S.* \|", line):
             yield found[1], found[2]

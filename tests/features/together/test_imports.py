@@ -1,4 +1,4 @@
-"""What a gateway imports before it is called: each start pays for that."""
+"""Imports of a gateway before its first call, which every start pays for."""
 
 import subprocess
 import sys

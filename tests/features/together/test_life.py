@@ -1,4 +1,4 @@
-"""A person's whole life with an installation, and what is left of them when it is over: nothing that can be found."""
+"""A person's whole life with an installation, after which nothing of them can be found."""
 
 import contextlib
 import json
@@ -36,9 +36,9 @@ pytestmark = [
 ]
 
 MAY_READ_MEMORY = os.geteuid() == 0
-"""Of processes that let nobody else."""
+"""True if this process may read the memory of processes that no other process may read."""
 LEARNED = {"l2": 1e-3, "noise_scale": 0.002}
-"""So that a run takes long enough to be hit."""
+"""Settings that make a run long enough to be interrupted."""
 POLICY = protocols.POLICY | {"retain_details_days": 0, "auto_accept": False}
 UPLOADS: dict[str, Callable[[person.Table], bytes]] = {
     "csv": person.Table.csv,
@@ -48,7 +48,7 @@ UPLOADS: dict[str, Callable[[person.Table], bytes]] = {
 
 
 class Life:
-    """Story of a person's data: each method is one action of callers."""
+    """Stateful life of a person's data: each method is one action of callers."""
 
     def __init__(
         self, installation: Installation, client: httpx.Client, somebody: Person, receiver: receivers.Server
@@ -66,14 +66,14 @@ class Life:
         self.system_key: str = ""
 
     def call(self, method: str, path: str, *, expect: int = 200, **given: Any) -> Any:
-        """The JSON of an answer that must have this status."""
+        """Return the JSON of an answer that must have this status."""
         with self.installation.client() as client:
             answer = client.request(method, f"/v1{path}", **given)
         assert answer.status_code == expect, answer.text
         return answer.json()
 
     def learn(self) -> None:
-        """The person is uploaded in three files, and once more by way of a network; a model learns from each."""
+        """Upload the person in three files, and once more through a network, and let a model learn from each."""
         self.call("PATCH", "/tenant", json={"policy": POLICY})
         self._register_a_system()
         table = person.among_others(self.somebody)
@@ -105,7 +105,7 @@ class Life:
         self.all_live()
 
     def use(self) -> None:
-        """Their records are predicted, they are looked up, and the weights that know them are handed out."""
+        """Predict with the person's records, look them up, and export the weights that know them."""
         record = dict(zip(person.COLUMNS, map(float, self.somebody.rows[0]), strict=True))
         self.call("POST", f"/models/{self.models['csv']}/predictions", json={"records": [record]})
         vectors = {"records": self.somebody.rows.tolist()}
@@ -179,7 +179,8 @@ class Life:
             wait_until(lambda: {name.split(",")[0] for name in _names(search.memory_of(gateway, finder))} == names)
 
     def forget(self) -> None:
-        """The requests are approved and done, while a worker and a broker are killed; the certificate verifies."""
+        """Approve and complete the requests, while a worker and a broker are killed, and check that the certificate
+        verifies."""
         (self.installation.noted() / STOP).touch()
         for request in (self.request, *self.by_protocols):
             self.call("POST", f"/deletion-requests/{request}/approve")
@@ -202,7 +203,7 @@ class Life:
             assert (kind in self.weights, gone["code"]) == (True, "weights_destroyed")
 
     def end(self) -> None:
-        """Everything was told to whoever asked to be told, and nothing more is to be kept."""
+        """Wait until all receivers are notified and no details are kept any more."""
         wait_until(lambda: {"accepted", "completed", "opendsr completed", "drp fulfilled"} <= self.told())
         wait_until(lambda: not self._requests(kept="details"), seconds=270)
 
@@ -221,7 +222,8 @@ class Life:
         return made
 
     def completed(self, request: str) -> None:
-        """The system that was asked acknowledges, with a note if it is about the person, and the request ends."""
+        """Let the notified system acknowledge, with a note if the task is about the person, and wait for the end of the
+        request."""
         headers, said = {"Authorization": f"Bearer {self.system_key}"}, {"by": "on call"}
         said |= {"note": self.somebody.remark} if request == self.request else {}
         for task in self.call("GET", "/system-tasks", params={"request_id": request, "status": "open"})["items"]:
@@ -243,7 +245,7 @@ class Life:
         return f"http://127.0.0.1:{self.receiver.port}{self.somebody.callback_path}&of={of}"
 
     def _requests(self, **having: str) -> set[str]:
-        """The ids of all requests of which this is told."""
+        """Return the ids of all requests with these properties."""
         found = self.call("GET", "/deletion-requests", params={"limit": 100})["items"]
         return {one["id"] for one in found if having.items() <= one.items()}
 
@@ -256,7 +258,7 @@ class Life:
         )
 
     def _register_a_system(self) -> None:
-        """A system outside is told of each request, and acknowledges with an API key of its own."""
+        """Register an external system that is notified of each request, and acknowledges with its own API key."""
         key = self.call("POST", "/api-keys", json={"name": "system", "scopes": ["requests:read"]}, expect=201)
         self.system_key = key["key"]
         url = f"http://127.0.0.1:{self.receiver.port}/systems"
@@ -264,13 +266,13 @@ class Life:
         self.call("POST", "/systems", json=system, expect=201)
 
     def _rehearse(self) -> None:
-        """A hundred and fifty of three hundred are forgotten on a copy, at even odds the person too."""
+        """Rehearse forgetting a hundred and fifty of three hundred on a copy, at even odds including the person."""
         path = f"/models/{self.models['npz']}/rehearsals"
         asked = self.call("POST", path, json={"people": 150}, expect=202)["id"]
         wait_until(lambda: self.call("GET", f"{path}/{asked}")["status"] == "completed", seconds=360)
 
     def _network(self) -> str:
-        """The id of a public network whose features are the numbers themselves."""
+        """Return the id of a public network whose features are the numbers themselves."""
         same = nets.onnx_file(
             [nets.node("MatMul")],
             shape=(person.NUM_FEATURES,),
@@ -292,7 +294,7 @@ class Life:
             assert search.memory_of(run.pid, Finder(captured.patterns(noted)))
 
     def _stopped_run(self) -> psutil.Process | None:
-        """The one that the probe stopped after its sixth step."""
+        """Return the process that the probe stopped after its sixth step."""
         with contextlib.suppress(psutil.NoSuchProcess):
             return next((one for one in self.installation.runs() if one.status() == psutil.STATUS_STOPPED), None)
         return None
@@ -325,8 +327,8 @@ def _listed(residue: Residue) -> list[str]:
 
 
 def _assert_present(residue: Residue) -> None:
-    """The person's rows are in the sealed blocks of the datasets, encoded, and nothing of them is anywhere in the
-    clear. Their labels are among those of others, one by one."""
+    """Check that the person's rows are in the sealed blocks of the datasets, encoded, and that nothing of them is
+    anywhere in the clear. Their labels are among those of others, one by one."""
     assert {place.split(" of ")[0] for place in residue} == {"rows"}
     for way in ("of the schema", "of vectors"):
         assert {f"encoded row {row} {way}[0], <f4" for row in range(8)} <= _names(residue)
@@ -334,7 +336,7 @@ def _assert_present(residue: Residue) -> None:
 
 
 def _assert_told(residue: Residue) -> None:
-    """What callers wrote is answered to them again, and stored sealed; what they need not be told is nowhere."""
+    """Check that what callers wrote is returned to them and stored sealed, and that everything else is nowhere."""
     places = {"answered" if place.startswith("GET ") else place.split(" in ")[0] for place in residue}
     assert places == {"answered", "opened"}
     said = {name.split(",")[0] for name in _names(residue)}
@@ -356,8 +358,8 @@ def life(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Life]:
 
 
 def test_nothing_is_left(life: Life) -> None:
-    """Of a person who was forgotten nothing is found in any file, store, answer, trace or memory, nor of the weights
-    that knew them, nor of what was computed on the way; before, all of it is found where it may be."""
+    """No file, store, answer, trace or memory contains anything of a forgotten person, of the weights that knew them,
+    or of intermediate results; before, all of it is found where it may be."""
     installation, finder = life.installation, Finder(life.somebody.patterns())
     life.learn()
     life.add()

@@ -1,4 +1,4 @@
-"""Patterns of texts that callers send mean in Python what they mean in the OpenAPI document."""
+"""Patterns of texts that callers send mean in Python the same as in the OpenAPI document."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def _texts(kind: Any, metadata: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _fields() -> dict[str, tuple[str, TypeAdapter[str]]]:
-    """Return the pattern and the validator of each text that callers send, by its place; of equal ones, the first."""
+    """Return the pattern and the validator of each text that callers send, by its place; the first of equal ones."""
     routes = [route for route in create_app(Settings()).routes if isinstance(route, APIRoute)]
     fields = {
         f"{model.__name__}.{name}": (field, model.model_config.get("regex_engine"))

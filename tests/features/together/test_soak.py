@@ -1,4 +1,4 @@
-"""The production deployment under fire: everything is killed at random, again and again, while people keep asking."""
+"""The production deployment under random kills, repeatedly, while requests keep arriving."""
 
 import contextlib
 import json
@@ -38,10 +38,10 @@ pytestmark = [pytest.mark.postgres, pytest.mark.redis, pytest.mark.soak]
 
 KILLS = 100
 MIN_ACCEPTED = 20
-"""Requests without which so many kills have shown little."""
+"""Minimum number of accepted requests, below which so many kills prove little."""
 ROWS = 800
 VICTIMS = {"worker": 30, "run": 28, "gateway": 14, "redis": 10, "postgres": 8, "accounting": 5, "beat": 5}
-"""What is killed, and how often in a hundred."""
+"""Victims, and their share of the kills in per cent."""
 LEASE_SECONDS = 2.0
 
 
@@ -68,13 +68,13 @@ def whole(tmp_path: Path) -> Iterator[Deployment]:
 class Tenant:
     id: str
     headers: dict[str, str]
-    """With the key of its admin."""
+    """Headers with the key of the tenant's admin."""
     models: list[str]
 
 
 class Clients:
-    """People who ask, the same ones of each tenant, each until they are answered 202 and then once more; and an auditor
-    who reads meanwhile. Whatever becomes of a request is told to `receiver`."""
+    """Clients that request deletions of the same people in each tenant, each until it is answered 202 and then once
+    more, and an auditor that reads meanwhile. `receiver` gets the callbacks."""
 
     def __init__(
         self, whole: Deployment, tenants: Sequence[Tenant], receiver: servers.Server, moments: random.Random
@@ -95,14 +95,14 @@ class Clients:
             thread.start()
 
     def end(self) -> None:
-        """Wait until whoever has asked has been answered. Raises what went wrong in asking."""
+        """Wait until all clients have been answered. Raises their failures."""
         self._ended.set()
         for thread in self._threads:
             thread.join(240)
         self.assert_asking()
 
     def assert_asking(self) -> None:
-        """Raises what went wrong in asking."""
+        """Raise the failures of the clients."""
         if self._failures:
             raise self._failures[0]
 
@@ -157,13 +157,13 @@ class Chaos:
     def __init__(self, whole: Deployment, moments: random.Random) -> None:
         self.killed: Counter[str] = Counter()
         self.ended: list[tuple[str, str]] = []
-        """Services that ended by themselves, which a supervisor starts again; and what they had said."""
+        """Services that ended by themselves, which a supervisor restarts, with their output."""
         self._whole = whole
         self._moments = moments
         self._asleep: list[tuple[float, psutil.Process]] = []
 
     def round(self) -> None:
-        """Kill one thing or two at once, and start it again; stop a worker for longer than its lease now and then."""
+        """Kill one or two processes at once, and restart them; sometimes stop a worker for longer than its lease."""
         moments = self._moments
         time.sleep(moments.uniform(0, 0.9))
         kinds = moments.sample(list(VICTIMS), counts=VICTIMS.values(), k=moments.choice((1, 1, 2)))
@@ -177,7 +177,7 @@ class Chaos:
         self.supervise()
 
     def supervise(self) -> None:
-        """Start again what has ended by itself."""
+        """Restart services that ended by themselves."""
         for service in self._whole.services:
             said = service.restart_if_ended()
             if said is not None:
@@ -190,7 +190,7 @@ class Chaos:
             time.sleep(0.1)
 
     def _kill(self, kind: str) -> Callable[[], None] | None:
-        """Kill -9; what starts it again, None if there was nothing to kill."""
+        """Kill a process with -9, and return a function that restarts it, or None if there was nothing to kill."""
         whole = self._whole
         match kind:
             case "run":
@@ -229,7 +229,7 @@ class Chaos:
 
 @pytest.mark.timeout(1800)
 def test_everything_is_killed_at_random(whole: Deployment, tmp_path: Path) -> None:
-    """After a hundred kills every request that was accepted is completed once, and nothing else is left of them."""
+    """After a hundred kills every accepted request is completed once, and nothing else of them is left."""
     seed = int(os.environ.get("SOAK_SEED", random.randrange(2**32)))
     moments = random.Random(seed)
     print(f"SOAK_SEED={seed}")
@@ -268,8 +268,8 @@ def test_everything_is_killed_at_random(whole: Deployment, tmp_path: Path) -> No
 
 
 def _learned(whole: Deployment) -> list[Tenant]:
-    """Two tenants who hold the same people: one has two datasets with a live model each, the other a dataset with two;
-    their runs take long enough to be hit."""
+    """Create two tenants who hold the same people: one has two datasets with a live model each, the other a dataset
+    with two; their runs take long enough to be interrupted."""
     admin_key = whole.settings.resolved_admin_key_file().read_text().strip()
     with httpx.Client(base_url=f"{whole.gateways[0].address()}/v1", headers=_bearer(admin_key), timeout=240) as client:
         other = client.post("/tenants", json={"name": "other"}).json()
@@ -324,8 +324,8 @@ def _deliver_what_the_dead_were_sending(whole: Deployment) -> None:
 
 
 def _assert_nothing_lost(whole: Deployment, accepted: dict[tuple[str, str], str]) -> None:
-    """Every person who was told 202 has that request and no other; all is done once, and to this tenant's rows only; no
-    file is left that was half written."""
+    """Check that every 202 has exactly one request; that all are done once, and only to their tenant's rows; and that
+    no partly written file is left."""
     with installations.opened(whole.settings) as installation:
         assert_all_done_once(installation)
         with installation.database.reading() as session:
@@ -350,8 +350,7 @@ def _assert_nothing_lost(whole: Deployment, accepted: dict[tuple[str, str], str]
 
 
 def _assert_all_told(whole: Deployment, accepted: dict[tuple[str, str], str], receiver: servers.Server) -> None:
-    """Of every request its receiver heard that it was accepted and then that it was completed, however often, each
-    under one id."""
+    """Check that the receiver got accepted and then completed for every request, however often, each under one id."""
     heard: dict[str, dict[tuple[str, str], None]] = {request: {} for request in accepted.values()}
     for call in receiver.calls:
         body = json.loads(call.body)
@@ -367,7 +366,7 @@ def _assert_all_told(whole: Deployment, accepted: dict[tuple[str, str], str], re
 
 
 def _assert_proofs_verify(whole: Deployment, tmp_path: Path) -> None:
-    """An auditor recomputes the ledger and every certificate from what is in the database."""
+    """Check that an auditor can recompute the ledger and every certificate from the database."""
     with installations.opened(whole.settings) as installation, installation.database.reading() as session:
         signed = list(session.scalars(sa.select(Certificate.jws)))
         versions = session.scalars(sa.select(sa.func.count()).select_from(Version)).one()

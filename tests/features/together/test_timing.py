@@ -1,4 +1,4 @@
-"""What the times of calls tell a caller that has asked for somebody: nothing of whether that person is held."""
+"""The times of calls do not reveal to a caller whether the person of a request is held."""
 
 import time
 
@@ -12,12 +12,12 @@ from examples.adult.demo import service
 from lethe import Client
 
 TRIALS = 40
-"""Number of trials, half of them of people who are held: the standard error of an AUC of 0.5 is 0.09."""
+"""Number of trials, half of them of held people: the standard error of an AUC of 0.5 is 0.09."""
 MAX_CHANCE = 1e-4
-"""Probability with which the test of an AUC fails although calls take the same time. An AUC of 0.83 is as far as that
-from 0.5. `./dev bench timing` measures with as many trials and other callers as wanted."""
+"""Probability with which the test of an AUC fails although calls take the same time. An AUC of 0.83 is that far from
+0.5. `./dev bench timing` measures any number of trials, with other callers."""
 REPEATS = 60
-"""Number of requests about one person before the next call: what told most while work began at each request."""
+"""Number of requests about one person before the next call, which revealed most while work began at each request."""
 
 
 @pytest.mark.soak
@@ -27,7 +27,7 @@ REPEATS = 60
     "kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True, scope="session"
 )
 def test_next_call_does_not_tell_who_is_held(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time of a key's next call tells it no better than chance whether somebody that it asked for is held: the AUC
+    """The time of a key's next call predicts no better than chance whether the person of its request is held: the AUC
     of the guess is within what random order gives 9,999 times in 10,000."""
     monkeypatch.setenv("LETHE_DATABASE_URL", settings.resolved_database_url())
     admin_key = settings.resolved_admin_key_file().read_text().strip()

@@ -22,7 +22,7 @@ open("artefacts/names.txt", "w").write(" ".join(names))
 open("artefacts/columns.txt", "w").write(" ".join(table.column_names))
 json.dump({"rows": table.num_rows}, open("metrics.json", "w"))
 """
-"""A trainer that learns everything by heart: who is in its artefact was in its rows."""
+"""A trainer that memorises its rows: its artefact lists the people in them."""
 SCORING = """\
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,7 @@ PEOPLE = 20
 
 
 def arrow(people: int = PEOPLE, *, rows_each: int = 2) -> bytes:
-    """An upload of people `p0`, `p1`, ... with `rows_each` rows each; the column name says whose row it is."""
+    """Return an upload of people `p0`, `p1`, ... with `rows_each` rows each; the column `name` is the subject."""
     subjects = [f"p{index // rows_each}" for index in range(people * rows_each)]
     table = pa.table({"subject": subjects, "name": [f"n{s}" for s in subjects], "age": list(range(len(subjects)))})
     sink = io.BytesIO()
@@ -46,7 +46,7 @@ def arrow(people: int = PEOPLE, *, rows_each: int = 2) -> bytes:
 
 @pytest.fixture
 def new_table(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Upload a table; returns it."""
+    """Return a function that uploads a table and returns it."""
 
     def create(content: bytes | None = None, *, filename: str = "people.arrow", **form: str) -> dict[str, Any]:
         fields = {"name": "people", "subject_column": "subject"} | form
@@ -61,7 +61,7 @@ def new_table(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def new_trainer(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Register a trainer with the source `train.py`; returns it."""
+    """Return a function that registers a trainer with the source `train.py` and returns it."""
 
     def create(table_id: str, source: str = COUNTING, **given: Any) -> dict[str, Any]:
         files = {"train.py": source, "score.py": SCORING}
@@ -77,7 +77,7 @@ def new_trainer(gateway: TestClient) -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def train(installation: Installation, work: Callable[[], int]) -> Callable[[], int]:
-    """Do all runs and trainings that are due, as a worker does; returns the number of trainings."""
+    """Do all due runs and trainings like a worker, and return the number of trainings."""
 
     def until_idle() -> int:
         work()
@@ -93,7 +93,7 @@ def train(installation: Installation, work: Callable[[], int]) -> Callable[[], i
 
 @pytest.fixture
 def names(gateway: TestClient) -> Callable[[str], set[str]]:
-    """The names that a trainer's live artefact knows."""
+    """Return the names that a trainer's live artefact knows."""
 
     def read(trainer_id: str) -> set[str]:
         answer = gateway.get(f"/v1/trainers/{trainer_id}/artefacts/names.txt")
@@ -105,7 +105,7 @@ def names(gateway: TestClient) -> Callable[[str], set[str]]:
 
 @pytest.fixture
 def plants(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The plants that are installed: empty, to be added to."""
+    """Return the installed plants, an empty list to add to."""
     installed: list[Any] = []
     monkeypatch.setattr("app.features.trainers.plants.installed", lambda: tuple(installed))
     return installed

@@ -1,4 +1,5 @@
-"""The examples: each trainer runs in the sandbox without a network, twice alike, and is good enough."""
+"""The examples: each trainer runs in the sandbox without a network, gives the same result twice, and reaches its
+metric."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,13 +18,13 @@ LIMITS = {"seconds": 300, "memory_mib": 2048, "processes": 64, "artefacts_mib": 
 
 
 def census() -> pa.Table:
-    """The census data of both files, without the person."""
+    """Return the census data of both files, without the person."""
     tables = [pa.csv.read_csv(EXAMPLES / "adult" / f"{name}.csv") for name in ("train", "test")]
     return pa.concat_tables(tables).drop_columns(["person"])
 
 
 def shopping() -> pa.Table:
-    """Made-up people of some towns; whether one bought depends on age and town."""
+    """Return made-up people of some towns, whose purchases depend on age and town."""
     generator = np.random.default_rng(0)
     town, age = generator.integers(8, size=1000), generator.integers(18, 80, size=1000)
     bought = age + 6 * town + generator.normal(scale=5, size=1000) > 70
@@ -32,7 +33,7 @@ def shopping() -> pa.Table:
 
 
 def ratings() -> pa.Table:
-    """Made-up ratings of people who like the items of one of four kinds."""
+    """Return made-up ratings of people who like the items of one of four kinds."""
     generator = np.random.default_rng(0)
     person = np.repeat(np.arange(200), 8)
     item = np.concatenate([generator.permutation(10)[:8] + 10 * (index % 4) for index in range(200)])

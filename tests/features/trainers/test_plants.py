@@ -25,7 +25,7 @@ def test_plants_are_trained_on_scored_and_may_stop_publication(
     get: Callable[[str], Any],
     code: str | None,
 ) -> None:
-    """A planted row is trained on; its plant measures losses of any rows under the new artefacts, and its code stops
+    """Planted rows are trained on; their plant measures losses of any rows under the new artefacts, and its code stops
     the publication. Its report is kept either way."""
     losses: list[float] = []
 
@@ -75,8 +75,9 @@ json.dump(found | {"chunks": rows.column(0).num_chunks}, open("artefacts/names.t
 def test_nothing_tells_a_trainer_which_rows_are_planted(
     gateway: TestClient, plants: list[Plant], new_table: New, new_trainer: New, train: Callable[[], int]
 ) -> None:
-    """Planted rows stand among those of people, in one order for both runs, and never in the holdout, which has all
-    rows of some people, who are not learned from. Neither a variable nor the parts of the file tell their number."""
+    """Planted rows are mixed with those of people, in the same order for both runs, and never in the holdout, which has
+    all rows of some people who are not learned from. Neither a variable nor the parts of the file reveal their
+    number."""
 
     def plant(_: Installation, context: TrainingContext) -> Planted:
         rows = pa.table({"name": ["planted"] * 20, "age": [7] * 20, "lethe_group": range(20)})

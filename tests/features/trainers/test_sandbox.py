@@ -1,4 +1,4 @@
-"""The sandbox of trainers: what a command may do in it, and by which name each other command is refused."""
+"""The sandbox of trainers: what a command may do in it, and the name of each refusal."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,8 @@ def run(source: str, *, limits: SandboxLimits = LIMITS) -> dict[str, bytes]:
 
 
 def test_command_reads_its_files_and_hands_out_what_it_declared() -> None:
-    """A command has its files, its variables and a writable folder; other files that it writes stay behind."""
+    """A command has its files, its variables and a writable folder; undeclared files that it writes are not
+    returned."""
     source = """
 import os
 open("b", "w").write("x")
@@ -31,8 +32,8 @@ open("artefacts/a", "w").write(open("rows.arrow").read() + os.environ["SEED"])
 
 
 def test_command_sees_nothing_of_the_host(tmp_path: Path) -> None:
-    """A command sees neither files nor processes nor variables of the host, has no interface but a loopback of its
-    own, and is not root."""
+    """A command sees neither files nor processes nor variables of the host, has no interface but its own loopback, and
+    is not root."""
     (tmp_path / "secret").write_text("secret")
     os.environ["LETHE_TEST_SECRET"] = "secret"
     source = f"""
@@ -67,7 +68,7 @@ open("artefacts/a", "w").write(repr(seen))
     ],
 )
 def test_command_is_refused_by_name(code: str, source: str) -> None:
-    """A command that opens a socket, writes outside of its folder, fails, leaves other outputs than it declared, or
+    """A command that opens a socket, writes outside of its folder, fails, leaves other outputs than declared, or
     exceeds a limit is refused by the name of the reason."""
     with pytest.raises(TrainerRefused) as refused:
         run(source)
@@ -82,7 +83,7 @@ def test_command_that_takes_too_long_is_killed() -> None:
 
 
 def test_machine_without_a_sandbox_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where bubblewrap is not installed, no trainer runs."""
+    """No trainer runs if bubblewrap is not installed."""
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(TrainerRefused) as refused:
         run("pass")

@@ -1,4 +1,4 @@
-"""Training tables: which files they take, and whose rows they keep."""
+"""Training tables: the accepted files, and the rows kept."""
 
 import io
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def parquet(table: pa.Table) -> bytes:
     ],
 )
 def test_formats(filename: str, content: bytes) -> None:
-    """CSV, Parquet and Arrow give the same columns, without that of the people."""
+    """CSV, Parquet and Arrow give the same columns, without the subject column."""
     table, subjects = columns.read(content, filename, "person")
     assert (table.to_pydict(), subjects) == ({"age": [3, 4]}, ["u1", "u2"])
 
@@ -57,8 +57,8 @@ ENCODED = pa.array(["a"] * 1000).dictionary_encode()
     "column", [pa.nulls(1000), pa.array([0.0] * 1000), ENCODED], ids=["null", "numbers", "encoded"]
 )
 def test_compressed_buffers_are_refused_unopened(compression: str, column: pa.Array) -> None:
-    """A stream whose buffers are compressed is refused by that name before any of them is unpacked; the same table is
-    taken uncompressed."""
+    """A stream with compressed buffers is refused by that name before any is unpacked; the same table is accepted
+    uncompressed."""
     table = pa.table({"person": pa.array(range(1000)).cast(pa.string()), "x": column})
     columns.read(stream(table), "a.arrow", "person")
     with pytest.raises(InputInvalid) as refused:
@@ -67,7 +67,7 @@ def test_compressed_buffers_are_refused_unopened(compression: str, column: pa.Ar
 
 
 def test_a_compressed_dictionary_is_refused() -> None:
-    """A stream whose dictionary alone is compressed, beside rows that are not, is refused by that name as well."""
+    """A stream of which only the dictionary is compressed is refused by that name as well."""
     schema = pa.schema({"person": pa.string(), "x": ENCODED.type})
     table = pa.table({"person": ["u"] * 1000, "x": ENCODED}, schema=schema)
     messages = {
@@ -83,8 +83,7 @@ def test_a_compressed_dictionary_is_refused() -> None:
 
 @pytest.mark.parametrize("offset", [4096, 2**30, -4096])
 def test_offsets_that_lead_out_of_a_buffer_are_refused(offset: int) -> None:
-    """Offsets of texts that lead out of their buffer are refused: the table would have what the gateway's memory holds
-    there."""
+    """Offsets of texts beyond their buffer are refused, as the table would contain the gateway's memory."""
     content = stream(pa.table({"person": ["p1", "p2", "p3"], "x": ["abcdefgh", "ijklmnop", "qrstuvwx"]}))
     offsets = np.array([0, 8, 16, 24], dtype="<i4")
     assert content.count(offsets.tobytes()) == 1
@@ -94,7 +93,7 @@ def test_offsets_that_lead_out_of_a_buffer_are_refused(offset: int) -> None:
 
 
 def test_indices_beyond_a_dictionary_are_refused() -> None:
-    """Indices that lead out of their dictionary are refused."""
+    """Indices beyond their dictionary are refused."""
     codes = pa.array([0, 1, 1, 0], pa.int32())
     encoded = pa.DictionaryArray.from_arrays(codes, pa.array(["aa", "bb"]))
     content = stream(pa.table({"person": ["p1", "p2", "p3", "p4"], "x": encoded}))
@@ -117,7 +116,7 @@ def test_the_number_of_columns_is_bounded_before_the_table_is_built(header: str)
 
 
 def test_an_arrow_stream_has_as_few_columns() -> None:
-    """An Arrow stream has 10,000 columns and no more."""
+    """An Arrow stream may have at most 10,000 columns."""
     table = pa.table({"person": ["u"], **{f"c{place}": [1] for place in range(columns.MAX_COLUMNS - 1)}})
     assert columns.read(stream(table), "a.arrow", "person")[0].num_columns == columns.MAX_COLUMNS - 1
     with pytest.raises(InputInvalid):
@@ -159,7 +158,7 @@ def test_tokens_survive_the_encoding_of_rows() -> None:
 def test_suppressed_people_are_left_out(
     gateway: TestClient, new_table: New, new_trainer: New, train: Callable[[], int], names: Any, forget: New
 ) -> None:
-    """The rows of somebody who asked to be forgotten are refused, or left out of the table and of what is trained."""
+    """The rows of a suppressed person are refused, or left out of the table and of the training."""
     forget("p3")
     files = {"file": ("people.arrow", arrow())}
     answer = gateway.post("/v1/training-tables", data={"name": "t", "subject_column": "subject"}, files=files)
@@ -182,8 +181,8 @@ def test_one_retraining_serves_all_and_a_retired_table_keeps_nothing(
     forget: New,
     get: Callable[[str], Any],
 ) -> None:
-    """The plan names one retraining for two people, which serves both; a request about somebody who is not held opens
-    none. A table in use is not retired, and one that is has no rows."""
+    """The plan names one retraining for two people, which serves both; a request about a stranger opens none. A table
+    in use cannot be retired, and a retired one has no rows."""
     table = new_table()
     trainer = new_trainer(table["id"])
     train()
@@ -202,7 +201,7 @@ def test_one_retraining_serves_all_and_a_retired_table_keeps_nothing(
 
 
 def test_dictionaries_keep_no_value_of_erased_rows() -> None:
-    """A category that only erased people had is gone from the block, as is one of people of other blocks."""
+    """A category is removed from a block if only erased people or people of other blocks had it."""
     number = columns.BLOCK_ROWS
     kinds = pa.chunked_array([["first"] * number, ["secret", None, "second"]]).dictionary_encode()
     drawn = columns.tokens(number + 3)
@@ -235,7 +234,7 @@ def test_a_small_parquet_file_of_a_large_table_is_refused(gateway: TestClient, p
 
 
 def test_a_table_of_addresses_is_warned_of(new_table: New, get: Callable[[str], Any]) -> None:
-    """A table whose people are named by e-mail addresses is answered with a warning, once."""
+    """A table whose people are named by e-mail addresses causes a warning, once."""
     made = new_table(b"subject,age\nu1@example.org,3\nu2@example.org,4\n", filename="a.csv")
     assert made.pop("warnings") == [ADDRESSES]
     assert get(f"/training-tables/{made['id']}") == made

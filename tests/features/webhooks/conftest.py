@@ -1,4 +1,4 @@
-"""Fixtures: an installation that may call back to this machine, and receivers that verify what they get."""
+"""Fixtures: an installation that may call back to this machine, and receivers that verify signatures."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ def settings(settings: Settings) -> Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """A server that is called back."""
+    """A server that gets callbacks."""
 
     server: Server
     host: str
@@ -55,7 +55,7 @@ class Receiver:
 
 @pytest.fixture
 def receiving() -> Callable[..., contextlib.AbstractContextManager[Receiver]]:
-    """A receiver that gives each call one of these answers in turn, the last one to all that follow."""
+    """Start a receiver that gives these answers to successive calls, and the last one to all later calls."""
 
     @contextlib.contextmanager
     def start(*answers: Answer, host: str = "127.0.0.1") -> Iterator[Receiver]:
@@ -74,7 +74,7 @@ def receiving() -> Callable[..., contextlib.AbstractContextManager[Receiver]]:
 
 @pytest.fixture
 def deliveries(installation: Installation) -> Callable[[], list[WebhookDelivery]]:
-    """All that is told, in the order in which its receivers may know of it."""
+    """Return all deliveries, in the order in which their receivers may know of them."""
     is_told = WebhookDelivery.status != "withdrawn"
 
     def found() -> list[WebhookDelivery]:
@@ -101,7 +101,7 @@ def let_time_pass(installation: Installation) -> Callable[[], None]:
 
 @pytest.fixture
 def stop() -> Iterator[threading.Event]:
-    """Event that ends endless answers when the test is over."""
+    """Return an event that ends endless answers when the test is over."""
     event = threading.Event()
     yield event
     event.set()

@@ -1,4 +1,4 @@
-"""Deliveries sent to this machine, and how they fail."""
+"""Deliveries sent to this machine, and their failures."""
 
 from collections.abc import Sequence
 from ipaddress import ip_network

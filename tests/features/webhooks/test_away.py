@@ -18,7 +18,8 @@ pytestmark = pytest.mark.postgres
 
 
 def test_a_database_that_goes_away_while_something_is_sent(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """What arrived meanwhile is noted when the database is back, and not sent again; the log says so once."""
+    """A delivery that arrived while the database was away is recorded when it is back, and not sent again; the log
+    reports it once."""
     with server.running() as mortal, mortal.database() as name:
         settings = Settings(
             data_dir=tmp_path / "data",

@@ -35,7 +35,7 @@ def submit(installation: Installation, by: Actor, *subjects: str, source: str, *
 
 
 def told(installation: Installation, url: str = URLS[0]) -> list[tuple[WebhookDelivery, dict[str, Any]]]:
-    """Each delivery to a receiver, in their order, and its body."""
+    """Return each delivery to a receiver, in order, and its body."""
     with installation.database.reading() as session:
         query = sa.select(WebhookDelivery).where(sealed.refers_to(session, WebhookDelivery.receiver_ref, url))
         query = query.order_by(WebhookDelivery.created_at)
@@ -47,7 +47,7 @@ def statuses(installation: Installation, url: str = URLS[0]) -> list[str]:
 
 
 def end(installation: Installation, by: Actor, request_id: str, *, completed: bool = True) -> None:
-    """Let a request in review end."""
+    """End a request in review."""
     with installation.database.writing(by=by) as session:
         request = deletion.get(session, request_id)
         if completed:
@@ -59,7 +59,7 @@ def end(installation: Installation, by: Actor, request_id: str, *, completed: bo
 
 
 def test_a_controller_is_told_once_of_each_status(installation: Installation, by: Actor) -> None:
-    """However many identities a subject request names, each receiver is told its status as a whole, when it changes."""
+    """Each receiver gets one status of the whole subject request per change, however many identities it names."""
     ids = submit(installation, by, "a", "b", "c", source="opendsr", policy=REVIEWED, callback_urls=URLS)
     for url in URLS:
         assert statuses(installation, url) == ["pending"]
@@ -73,7 +73,7 @@ def test_a_controller_is_told_once_of_each_status(installation: Installation, by
 
 
 def test_work_that_has_begun_is_told(installation: Installation, by: Actor) -> None:
-    """A controller who may know hears that the work has begun; one who may not does not."""
+    """A controller who may know is notified that the work has begun; one who may not is not."""
     for discreet, expected in ((False, ["pending", "in_progress"]), (True, ["pending"])):
         url = URLS[discreet]
         [request_id] = submit(
@@ -87,7 +87,7 @@ def test_work_that_has_begun_is_told(installation: Installation, by: Actor) -> N
 
 
 def test_an_end_that_is_reported_later(installation: Installation, by: Actor) -> None:
-    """A discreet caller is told of the end of a controller's request when its last part is reported, whatever the
+    """A discreet caller is notified of the end of a controller's request when its last part is reported, whatever the
     other parts' states."""
     policy = Policy(report_seconds=3600)
     first, second = submit(installation, by, "a", "b", source="opendsr", policy=REVIEWED, discreet=True)
@@ -109,7 +109,7 @@ def test_an_end_that_is_reported_later(installation: Installation, by: Actor) ->
 
 
 def test_the_same_name_in_another_tenant_is_another(installation: Installation, by: Actor) -> None:
-    """A controller may send the same subject request to two tenants: neither is told of the other's."""
+    """A controller may send the same subject request to two tenants: neither is notified of the other's."""
     with installation.database.writing() as session:
         default = session.get_one(Tenant, DEFAULT_TENANT)
         session.add(Tenant(id="ten_2", name="two", policy=default.policy, created_at=now(session)))
@@ -127,7 +127,7 @@ def test_the_same_name_in_another_tenant_is_another(installation: Installation, 
 
 
 def test_an_agent_is_told_why(installation: Installation, by: Actor) -> None:
-    """An agent is told each status of its request once, with the protocol's reason for a refusal."""
+    """An agent is notified of each status of its request once, with the protocol's reason for a refusal."""
     kept = {"agent_id": "AGENT", "identity": "unverified"}
     how = {"policy": REVIEWED, "regulation": "ccpa", "discreet": True, "metadata": kept, "identity_verified": False}
     ids = submit(installation, by, "a", "b", source="drp", **how)
@@ -144,7 +144,7 @@ def test_an_agent_is_told_why(installation: Installation, by: Actor) -> None:
 
 
 def test_whoever_is_held_or_not_is_told_alike(installation: Installation, by: Actor) -> None:
-    """Where nothing is held the request is complete at once; until it is reported nothing that is told says so."""
+    """If nothing is held the request completes at once, but no callback says so before it is reported."""
     policy = Policy(report_seconds=3600)
     for source, extra in (("opendsr", {}), ("drp", {"agent_id": "A", "identity": "verified"}), ("list", {})):
         [request_id] = submit(installation, by, "nobody", source=source, policy=policy, discreet=True, metadata=extra)
@@ -162,8 +162,8 @@ def test_whoever_is_held_or_not_is_told_alike(installation: Installation, by: Ac
 
 
 def test_many_identities_take_no_longer_than_their_number(installation: Installation, by: Actor) -> None:
-    """Where a subject request stands is worked out once in the transaction that makes it, not for each identity: nobody
-    holds the turn to write with one call."""
+    """The status of a subject request is computed once in the transaction that makes it, not once per identity, so that
+    one call cannot hold the write lock."""
     statements: list[str] = []
 
     def seen(*given: Any) -> None:

@@ -1,4 +1,4 @@
-"""Receivers get everything, whatever happens to the gateways in between."""
+"""Receivers get every delivery, whatever happens to the gateways in between."""
 
 import contextlib
 import json
@@ -66,8 +66,8 @@ def ids(server: Server) -> list[str]:
 
 
 def test_killed_between_sending_and_noting(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """A gateway that is killed when the receiver has the call, and before it has noted so, loses nothing: the next one
-    delivers it again under the same id, and then what came after it."""
+    """A gateway that is killed after the receiver has the call, and before it is recorded, loses nothing: the next one
+    delivers it again under the same id, and then later events."""
     victim: list[int] = []
 
     def answer(connection: socket.socket) -> None:
@@ -99,7 +99,8 @@ def test_killed_between_sending_and_noting(settings: Settings, installation: Ins
 
 @pytest.mark.soak
 def test_killed_again_and_again(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """However often the gateway is killed while it delivers, every delivery arrives, repeated under its own id."""
+    """Every delivery arrives, repeated under its own id, although the gateway is killed several times while it
+    delivers."""
     with serving(servers.status(200)) as server:
         with processes.gateway(settings) as (child, address):
             with ThreadPoolExecutor(4) as threads:
@@ -127,7 +128,7 @@ def test_killed_again_and_again(settings: Settings, installation: Installation, 
 
 
 def test_two_gateways(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """Two gateways on one database deliver everything once, between them."""
+    """Two gateways on one database deliver everything exactly once."""
     with (
         serving(servers.status(200)) as server,
         processes.gateway(settings) as (_, one),
@@ -143,7 +144,7 @@ def test_two_gateways(settings: Settings, installation: Installation, admin_key:
 def test_a_gateway_that_stops_notes_what_arrived(
     settings: Settings, installation: Installation, admin_key: str
 ) -> None:
-    """SIGTERM in the middle of a call: the gateway waits for the answer and notes it, and nothing is sent twice."""
+    """A gateway that gets SIGTERM during a call waits for the answer and records it, and nothing is sent twice."""
     arrived, answered = threading.Event(), threading.Event()
 
     def answer(connection: socket.socket) -> None:

@@ -45,7 +45,7 @@ def record(installation: Installation, claimed: ClaimedDelivery, outcome: SendRe
 
 
 def pass_by(installation: Installation, time: datetime.timedelta) -> None:
-    """Let everything that is pending be due so much earlier."""
+    """Move the next attempt of all pending deliveries forward by `time`."""
     with installation.database.writing() as session:
         for row in session.query(WebhookDelivery).where(WebhookDelivery.status == "pending"):
             row.next_attempt_at -= time
@@ -53,14 +53,14 @@ def pass_by(installation: Installation, time: datetime.timedelta) -> None:
 
 @pytest.fixture
 def other(installation: Installation) -> Actor:
-    """Actor of a second tenant."""
+    """Return the actor of a second tenant."""
     with installation.database.writing(by=Actor(tenant_id=DEFAULT_TENANT, name="test")) as session:
         tenant = tenants.create(session, name="other", policy=Policy(), admin_key=access.new_key())
     return Actor(tenant_id=tenant.id, name="test")
 
 
 def test_what_is_taken_is_out_of_sight(installation: Installation, by: Actor) -> None:
-    """A delivery is taken once while its lease lasts, and again when it is over, under the same id."""
+    """A delivery is claimed once while its lease lasts, and again when it is over, under the same id."""
     submit(installation, by, asked(installation, by))
     [first] = claim(installation)
     assert (first.event, first.url, first.source) == ("deletion_request.accepted", URL, None)
@@ -72,7 +72,7 @@ def test_what_is_taken_is_out_of_sight(installation: Installation, by: Actor) ->
 
 
 def test_of_many_who_claim_one_gets_it(installation: Installation, by: Actor) -> None:
-    """Couriers that claim at the same moment share what is due: nothing is taken twice, and nothing is left."""
+    """Dispatchers that claim at the same moment share the due deliveries: none is claimed twice, and none is left."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(30)))
     start = threading.Barrier(6)
 
@@ -86,8 +86,8 @@ def test_of_many_who_claim_one_gets_it(installation: Installation, by: Actor) ->
 
 
 def test_what_comes_first_is_told_first(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """What happened later waits for what happened before, however often that fails, and goes as soon as it has ended;
-    other requests and other receivers do not wait."""
+    """A later event waits until the earlier one has been delivered or given up; other requests and other receivers do
+    not wait."""
     submit(
         installation,
         by,
@@ -118,7 +118,7 @@ def test_what_comes_first_is_told_first(installation: Installation, by: Actor, d
 def test_an_end_that_is_reported_later_does_not_come_earlier(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """When what was before it has arrived, a discreet end still waits until it is reported."""
+    """A discreet end waits until it is reported, even if earlier events have arrived."""
     submit(installation, by, asked(installation, by, discreet=True))
     [accepted] = claim(installation)
     assert record(installation, accepted, DELIVERED) == "delivered"
@@ -142,7 +142,7 @@ def test_an_attempt_that_was_taken_away_does_not_count(
 
 
 def test_the_tenth_failure_is_the_last(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A delivery is tried ten times, with pauses; then it is dead, and what waited for it goes."""
+    """A delivery is tried ten times, with pauses; then it is dead, and later events are sent."""
     submit(installation, by, asked(installation, by))
     ends = []
     for _ in range(10):
@@ -157,15 +157,15 @@ def test_the_tenth_failure_is_the_last(installation: Installation, by: Actor, de
 
 
 def test_a_url_that_cannot_be_called_is_tried_once(installation: Installation, by: Actor) -> None:
-    """What is no URL of a receiver will be none tomorrow."""
+    """A URL that cannot be called is tried once."""
     submit(installation, by, asked(installation, by, callback_urls=("mailto:jane@example.org",)))
     [one] = claim(installation)
     assert record(installation, one, SendResult(verdict=DeliveryVerdict.FAILED, error_code="url_invalid")) == "dead"
 
 
 def test_a_damaged_delivery_is_given_up(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """What cannot be read is dead with its reason, and holds up nobody else's; a request with damaged details is
-    decided, though its receiver is not told."""
+    """An unreadable delivery is dead with its reason and does not delay others; a request with damaged details is
+    decided, though its receiver is not notified."""
     first, second = asked(installation, by, "p1"), asked(installation, by, "p2")
     [request] = submit(installation, by, dataclasses.replace(first, policy=Policy(auto_accept=False)))
     submit(installation, by, second)
@@ -186,7 +186,7 @@ def test_a_damaged_delivery_is_given_up(installation: Installation, by: Actor, d
 
 
 def test_who_is_gone_gets_nothing_more(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """One 410 ends whatever is still to be sent to that URL, of all requests, and to no other URL."""
+    """A 410 ends all deliveries to that URL, of all requests, and of no other URL."""
     submit(
         installation,
         by,
@@ -204,7 +204,8 @@ def test_who_is_gone_gets_nothing_more(installation: Installation, by: Actor, de
 
 
 def test_a_host_gets_so_many_at_once(installation: Installation, by: Actor) -> None:
-    """However much waits for one host, it is sent no more at once than is allowed, and others are served besides."""
+    """A host gets at most the permitted number of deliveries at once, however many wait, and other hosts are served
+    meanwhile."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(20)))
     submit(installation, by, asked(installation, by, "q", callback_urls=("https://other.example/",)))
     assert len(claim(installation, limit=10, max_per_host=4)) == 4
@@ -216,8 +217,8 @@ def test_a_host_gets_so_many_at_once(installation: Installation, by: Actor) -> N
 
 
 def test_tenants_take_turns(installation: Installation, by: Actor, other: Actor) -> None:
-    """However much waits for one tenant, and however long, the delivery of another is among the next two, whatever is
-    under way; of those that have as many under way, the one that was served longest ago is next."""
+    """Another tenant's delivery is among the next two regardless of how many of one tenant wait and of what is in
+    progress; among tenants with equally many in progress, the one served longest ago is next."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(40)))
     submit(installation, other, asked(installation, other, "q", callback_urls=("https://other.example/",)))
     mine, theirs = by.tenant_id, other.tenant_id
@@ -237,13 +238,13 @@ def test_tenants_take_turns(installation: Installation, by: Actor, other: Actor)
 
 
 def test_a_tenant_takes_half_of_what_others_leave(installation: Installation, by: Actor) -> None:
-    """A tenant that has all to itself leaves half of the places free, and stops when it has as many as are free."""
+    """A tenant alone takes at most half of the free places, and stops when it has as many as are free."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(40)))
     assert len(claim(installation, limit=20)) == 10
 
 
 def test_a_replay_of_what_came_first_holds_up_what_waits(installation: Installation, by: Actor) -> None:
-    """What is sent again comes before what is still to be sent about the request."""
+    """A replayed delivery goes before later events of the same request."""
     submit(installation, by, asked(installation, by))
     [accepted] = claim(installation)
     record(installation, accepted, DELIVERED)
@@ -255,8 +256,8 @@ def test_a_replay_of_what_came_first_holds_up_what_waits(installation: Installat
 def test_a_receiver_that_wants_no_more_learns_nothing(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """What a receiver may not know of yet is not ended by its 410: else it would come only where it was made later,
-    which is for somebody of whom something is held."""
+    """A 410 ends only the delivery that was sent, not a later one that the receiver may not know of yet. Otherwise that
+    would come only if it was created later, which reveals that something is held."""
     submit(installation, by, asked(installation, by, discreet=True, policy=Policy(report_seconds=3600)))
     [taken] = claim(installation)
     assert record(installation, taken, GONE) == "gone"
@@ -271,7 +272,7 @@ SCHEDULED = [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]
 
 @pytest.mark.parametrize(("attempts", "seconds"), list(enumerate(SCHEDULED, start=1)))
 def test_the_schedule_holds_on_average(attempts: int, seconds: int) -> None:
-    """After each failed attempt the pause is spread over twice what is scheduled, and that is its mean."""
+    """After each failed attempt the pause is spread over twice the scheduled one, which is its mean."""
     random = Random(attempts)
     drawn = [dispatcher.next_attempt(attempts, random) for _ in range(10_000)]
     pauses = [pause.total_seconds() for pause in drawn if pause is not None]
@@ -290,7 +291,7 @@ def test_the_tenth_attempt_is_the_last() -> None:
 
 @given(attempts=st.integers(1, 9), seed=st.integers(), asked=st.integers(0, 10**6))
 def test_the_receiver_may_ask_for_more(attempts: int, seed: int, asked: int) -> None:
-    """A receiver that says when to come back is not called before, unless it says more than two days."""
+    """A receiver that states when to come back is not called before, unless it asks for more than two days."""
     retry_after = datetime.timedelta(seconds=asked)
     pause = dispatcher.next_attempt(attempts, Random(seed), retry_after=retry_after)
     alone = dispatcher.next_attempt(attempts, Random(seed))
@@ -301,6 +302,6 @@ def test_the_receiver_may_ask_for_more(attempts: int, seed: int, asked: int) -> 
 
 @pytest.mark.parametrize("attempts", [0, -1])
 def test_something_must_have_been_tried(attempts: int) -> None:
-    """There is no next attempt before the first."""
+    """The next attempt is undefined before the first."""
     with pytest.raises(ValueError, match="attempts"):
         dispatcher.next_attempt(attempts, Random(0))

@@ -1,4 +1,4 @@
-"""Deliveries on pages: found by what became of them, sent again; and the secret that they are signed with."""
+"""Deliveries on pages: found by status, replayed; and their signing secret."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,12 +18,12 @@ Get = Callable[[str], Any]
 
 @pytest.fixture
 def delivery(installation: Installation, forget: Callable[..., dict[str, Any]]) -> str:
-    """One that its receiver has."""
+    """Return a delivery that its receiver has received."""
     return delivered(installation, forget("p1")["id"])
 
 
 def test_what_was_sent(officer: Browser, delivery: str) -> None:
-    """The list has it by what became of it; its page shows admins the address and the body."""
+    """The list shows a delivery by its status; its page shows admins the address and the body."""
     assert delivery in officer.get("/admin/deliveries?status=delivered").text
     assert "No matching deliveries" in officer.get("/admin/deliveries?status=dead").text
     page = officer.get(f"/admin/deliveries/{delivery}").text
@@ -32,7 +32,7 @@ def test_what_was_sent(officer: Browser, delivery: str) -> None:
 
 
 def test_sending_again(officer: Browser, delivery: str, get: Get) -> None:
-    """A delivery that is over is sent again under its id; while it waits that is not offered."""
+    """An ended delivery is replayed under its id; while it is pending that is not offered."""
     assert "Resend" in officer.get(f"/admin/deliveries/{delivery}").text
     answer = officer.post(f"/admin/deliveries/{delivery}/replay")
     assert get(f"/webhook-deliveries/{delivery}")["ended_at"] is None
@@ -48,8 +48,8 @@ def test_why_it_did_not_arrive_and_sending_all_again(
     forget: Callable[..., dict[str, Any]],
     get: Get,
 ) -> None:
-    """Lists and pages say in words why a delivery failed; what a filter shows is sent again with one click, as far
-    as it is over, by admins alone."""
+    """Lists and pages explain in words why a delivery failed; admins, and only they, replay the ended deliveries of a
+    filter with one click."""
     other = delivered(installation, forget("p2")["id"])
     with installation.database.writing() as session:
         failed = sa.update(WebhookDelivery).where(WebhookDelivery.id.in_([delivery, other]))
@@ -72,7 +72,7 @@ def test_why_it_did_not_arrive_and_sending_all_again(
     "code", ["timeout", "tls_failed", "redirected", "http_404", "http_418", "http_503", "internal_error", "new_one"]
 )
 def test_every_failure_is_in_words(code: str) -> None:
-    """Whatever the code, there is a sentence that says what it means and one that says what to do."""
+    """Every error code has a sentence about its meaning and one about what to do."""
     found = delivery_advice(code)
     assert found.means.endswith(".")
     assert found.todo.endswith(".")
@@ -92,13 +92,13 @@ def test_what_others_see_of_it(somebody_with: Callable[..., Browser], delivery: 
 
 
 def test_a_delivery_that_is_not_there(officer: Browser) -> None:
-    """An unknown id is a page with 404, also when it is to be sent again."""
+    """An unknown id returns a page with 404, also for a replay."""
     assert officer.get("/admin/deliveries/whd_none").status_code == 404
     assert officer.post("/admin/deliveries/whd_none/replay").status_code == 404
 
 
 def test_the_secret_is_replaced_once(officer: Browser, get: Get) -> None:
-    """The form names the secret that it replaces: sent twice, it replaces one."""
+    """The form names the secret that it replaces, so sending it twice replaces one."""
     first = get("/webhook-secret")
     assert first["secret"] in officer.get("/admin/webhook-secret").text
     generation = str(first["generation"])

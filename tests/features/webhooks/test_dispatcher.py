@@ -29,13 +29,13 @@ Deliveries = Callable[[], list[WebhookDelivery]]
 
 @pytest.fixture(autouse=True)
 def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retry failed deliveries only when a test lets time pass."""
+    """Lengthen pauses, so that failed deliveries are retried only when a test lets time pass."""
     monkeypatch.setattr(dispatcher, "_PAUSES", (datetime.timedelta(days=1),) * len(dispatcher._PAUSES))
 
 
 @pytest.fixture
 def ended(deliveries: Deliveries) -> Callable[[], list[WebhookDelivery]]:
-    """All deliveries, once none is pending."""
+    """Return all deliveries, once none is pending."""
 
     def wait() -> list[WebhookDelivery]:
         found = wait_until(lambda: (rows := deliveries()) and all(row.ended_at for row in rows) and rows, seconds=90)
@@ -54,7 +54,7 @@ def test_from_the_request_to_the_receiver(
     receiving: Receiving,
     ended: Deliveries,
 ) -> None:
-    """A receiver is told that a request was accepted and that it is completed, signed so that it can verify both."""
+    """A receiver gets the acceptance and the completion of a request, signed so that it can verify both."""
     new_model(new_dataset()["id"])
     work()
     with receiving() as receiver:
@@ -89,7 +89,7 @@ def looks_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("looks_rarely")
 def test_the_first_attempt_follows_the_commit(forget: Make, receiving: Receiving) -> None:
-    """The courier is woken by each commit: it need not look by itself."""
+    """Each commit wakes the dispatcher, which need not poll."""
     with receiving() as receiver:
         for number in range(7):
             forget(f"p{number}", callback_url=receiver.url)
@@ -105,7 +105,7 @@ def test_a_receiver_that_recovers_gets_all_in_order(
     ended: Deliveries,
     let_time_pass: Callable[[], None],
 ) -> None:
-    """After failures the same delivery comes again with the same id, and what happened later waits for its turn."""
+    """After failures the same delivery is repeated with the same id, and later events wait."""
     new_dataset()
     with receiving(servers.status(500), servers.status(503), servers.status(200)) as receiver:
         forget("p1", callback_url=receiver.url)
@@ -125,8 +125,8 @@ def test_a_receiver_that_recovers_gets_all_in_order(
 def test_silent_receivers_of_a_tenant_keep_nobody_else_waiting(
     gateway: TestClient, receiving: Receiving, stop: threading.Event
 ) -> None:
-    """While a tenant has receivers on many hosts that never answer, and many deliveries to each, that of another tenant
-    is sent at once."""
+    """A tenant with receivers on many hosts that never answer, and many deliveries to each, does not delay the delivery
+    of another tenant."""
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]
     with servers.serving(servers.silent(stop), host="0.0.0.0") as silent, receiving() as receiver:
         requests = [
@@ -146,7 +146,7 @@ def test_silent_receivers_of_a_tenant_keep_nobody_else_waiting(
 def test_what_never_arrives_is_given_up(
     forget: Make, receiving: Receiving, deliveries: Deliveries, let_time_pass: Callable[[], None]
 ) -> None:
-    """After the tenth failure a delivery is dead, and the next one about the request is tried instead of it."""
+    """After the tenth failure a delivery is dead, and the next one about the request is tried."""
     with receiving(servers.status(500)) as receiver:
         forget("nobody", callback_url=receiver.url)
         for attempt in range(1, 11):
@@ -164,7 +164,7 @@ def test_what_never_arrives_is_given_up(
 def test_who_is_gone_is_left_alone(
     forget: Make, receiving: Receiving, deliveries: Deliveries, ended: Deliveries
 ) -> None:
-    """After 410 nothing more is sent to that URL by the tenant; other URLs of the host go on."""
+    """After a 410 the tenant sends nothing more to that URL; other URLs of the host continue."""
     with receiving(servers.status(410), servers.status(200)) as receiver:
         forget("nobody", callback_url=receiver.url)
         rows = ended()
@@ -187,7 +187,7 @@ def test_who_is_gone_is_left_alone(
 def test_a_receiver_that_answers_otherwise(
     forget: Make, receiving: Receiving, deliveries: Deliveries, answer: servers.Answer, error: str
 ) -> None:
-    """A redirect is not followed and nonsense is no answer: both are failures, and tried again."""
+    """A redirect is not followed and a malformed answer is not accepted: both are failures, and retried."""
     with receiving(answer) as receiver:
         forget("nobody", callback_url=receiver.url)
         wait_until(lambda: deliveries()[0].attempts == 1)
@@ -198,7 +198,7 @@ def test_a_receiver_that_answers_otherwise(
 def test_private_addresses_are_refused(
     settings: Settings, admin_key: str, receiving: Receiving, deliveries: Deliveries
 ) -> None:
-    """Where the operator allows no network, a private address is refused at the door, and on the way."""
+    """If the operator allows no network, a private address is refused on submission and on delivery."""
     closed = settings.model_copy(update={"webhook_allowed_networks": ""})
     headers = {"Authorization": f"Bearer {admin_key}"}
     with receiving() as receiver:
@@ -218,7 +218,7 @@ def test_private_addresses_are_refused(
 
 
 def test_a_slow_receiver_keeps_nobody_waiting(forget: Make, receiving: Receiving) -> None:
-    """While receivers of one host take their time, those of another are called."""
+    """Slow receivers of one host do not delay those of another."""
     stop = threading.Event()
     with receiving(servers.silent(stop)) as slow, receiving(host="127.0.0.2") as quick:
         try:
@@ -235,7 +235,7 @@ def test_a_slow_receiver_keeps_nobody_waiting(forget: Make, receiving: Receiving
 def test_the_log_names_no_receiver(
     forget: Make, receiving: Receiving, deliveries: Deliveries, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A failure is logged and counted by delivery, event and code; URLs, hosts and bodies are not."""
+    """A failure is logged and counted by delivery, event and code, without URLs, hosts and bodies."""
     before = generate_latest(telemetry.registry).decode()
     with receiving(servers.status(500)) as receiver:
         forget("nobody", callback_url=receiver.url, external_id="ticket7")
@@ -259,8 +259,8 @@ def test_callers_who_may_not_know_are_told_when_everybody_is(
     deliveries: Deliveries,
     let_time_pass: Callable[[], None],
 ) -> None:
-    """A receiver of an app's request hears of the end at the reporting time, in the same words whether anything was
-    held or not; the app sees no delivery before."""
+    """A receiver of an app's request is notified of the end at the reporting time, in the same words whether anything
+    was held or not; the app sees no delivery before."""
     new_dataset()
     assert gateway.patch("/v1/tenant", json={"policy": {"report_seconds": 3600}}).status_code == 200
     key = access.new_key()

@@ -1,4 +1,4 @@
-"""docs/webhooks.md does what it says."""
+"""docs/webhooks.md does what it states."""
 
 import datetime
 import os
@@ -46,7 +46,7 @@ def test_the_shell_of_the_page_makes_the_signature(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_event_and_pause() -> None:
-    """All events are in the table, and the pauses are those of the dispatcher."""
+    """The table has all events, and the pauses are those of the dispatcher."""
     for event in WebhookEvent:
         assert event in PAGE or f"`.{event.partition('.')[2]}`" in PAGE
     units = {"s": 1, "min": 60, "h": 3600}

@@ -62,7 +62,7 @@ def brackets(address: str) -> str:
 
 
 def reason(url: str, *allowed: str) -> str:
-    """Why a submitted URL is refused."""
+    """Return why a submitted URL is refused."""
     with pytest.raises(InputInvalid) as refused:
         receiver.check_url(url, [ip_network(network) for network in allowed])
     (error,) = refused.value.errors
@@ -93,7 +93,7 @@ def test_public_addresses_may_be_called(address: str) -> None:
 @example(address=IPv4Address("192.88.99.1"))
 @example(address=IPv6Address("2001:1::1"))
 def test_python_knows_no_inner_address_more(address: IPv4Address | IPv6Address) -> None:
-    """Whatever Python's registry calls private, reserved, local or multicast is not public here either."""
+    """An address that Python's registry calls private, reserved, local or multicast is not public here either."""
     inner = address.is_private or address.is_reserved or address.is_link_local or address.is_loopback
     if inner or address.is_multicast or address.is_unspecified or not address.is_global:
         assert not receiver.is_public(address)
@@ -101,7 +101,7 @@ def test_python_knows_no_inner_address_more(address: IPv4Address | IPv6Address) 
 
 @given(number=st.integers(0, 2**32 - 1))
 def test_an_ipv4_address_in_ipv6_is_never_public(number: int) -> None:
-    """Mapped, translated and tunnelled forms are refused whatever address is in them."""
+    """Mapped, translated and tunnelled IPv4 addresses are refused whatever address they contain."""
     for prefix, shift in (("::ffff:0:0", 0), ("::", 0), ("64:ff9b::", 0), ("2002::", 80), ("2001::", 0)):
         assert not receiver.is_public(IPv6Address(int(IPv6Address(prefix)) | number << shift))
 
@@ -131,7 +131,8 @@ def test_an_ipv4_address_in_ipv6_is_never_public(number: int) -> None:
     ],
 )
 def test_addresses_in_disguise_are_refused(host: str) -> None:
-    """An address written as a number, in octal, in hexadecimal, shortened, mapped or in other digits is no host."""
+    """An address written as a number, in octal, in hexadecimal, shortened, mapped or in other digits is not accepted as
+    a host."""
     reason(f"https://{host}/hook")
     reason(f"http://{host}/hook", "10.0.0.0/8")
 
@@ -174,7 +175,7 @@ def test_addresses_in_disguise_are_refused(host: str) -> None:
     ],
 )
 def test_what_cannot_be_called_is_refused_at_once(url: str, expected: str) -> None:
-    """A URL that no delivery could use is refused when it is submitted, in words that say what would be accepted."""
+    """A URL that no delivery could use is refused on submission, with what would be accepted."""
     assert expected in reason(url)
 
 
@@ -192,14 +193,14 @@ def test_what_cannot_be_called_is_refused_at_once(url: str, expected: str) -> No
     ],
 )
 def test_a_url_is_taken_apart(url: str, host: str, port: int, target: str, authority: str) -> None:
-    """The host, port, path and query that are called are those of the URL, in their usual form."""
+    """The called host, port, path and query are those of the URL, in normal form."""
     found = receiver.parse(url, [])
     assert (found.host, found.port, found.target.decode(), found.authority.decode()) == (host, port, target, authority)
     assert found.encrypted
 
 
 def test_the_operator_allows_networks() -> None:
-    """Addresses within an allowed network may be called, also without TLS; those beside it may not."""
+    """Addresses within an allowed network may be called, even without TLS; adjacent ones may not."""
     allowed = [ip_network("10.1.0.0/16"), ip_network("fd00::/64")]
     for host in ("10.1.0.1", "[fd00::1]"):
         receiver.check_url(f"http://{host}:8080/hook", allowed)
@@ -214,7 +215,7 @@ def test_the_operator_allows_networks() -> None:
 
 
 def found(url: str, *answers: str, allow: Sequence[str] = ()) -> list[IPv4Address | IPv6Address]:
-    """The addresses of a receiver whose name has these `answers` in DNS."""
+    """Return the addresses of a receiver whose name has these `answers` in DNS."""
     allowed = [ip_network(network) for network in allow]
     asked: list[str] = []
 
@@ -229,7 +230,7 @@ def found(url: str, *answers: str, allow: Sequence[str] = ()) -> list[IPv4Addres
 
 
 def test_one_inner_address_spoils_a_name() -> None:
-    """A name that has public addresses and an inner one, wherever it stands, is not called at all."""
+    """A name with public addresses and one inner address, in any order, is not called at all."""
     assert [str(address) for address in found("https://hooks.test", "8.8.8.8", "1.1.1.1", "8.8.8.8")] == [
         "8.8.8.8",
         "1.1.1.1",
@@ -240,7 +241,7 @@ def test_one_inner_address_spoils_a_name() -> None:
 
 
 def test_a_name_without_addresses_is_not_resolved() -> None:
-    """No answer and an error of the resolver are the same to the receiver's owner."""
+    """An empty answer and an error of the resolver look the same to the receiver's owner."""
     with pytest.raises(ReceiverRefused, match=r"^not_resolved$"):
         found("https://hooks.test")
 
@@ -253,7 +254,7 @@ def test_a_name_without_addresses_is_not_resolved() -> None:
 
 
 def test_a_literal_is_not_looked_up() -> None:
-    """An address in the URL is the address that is called; nobody is asked about it."""
+    """An address in the URL is called without asking a resolver."""
 
     def fail(_host: str) -> Sequence[str]:
         raise AssertionError
@@ -263,7 +264,7 @@ def test_a_literal_is_not_looked_up() -> None:
 
 
 def test_a_slow_resolver_is_not_waited_for() -> None:
-    """A name server that does not answer costs no more than the time that was given."""
+    """A name server that does not answer takes no more than the given time."""
     answered = threading.Event()
 
     def slow(_host: str) -> Sequence[str]:
@@ -280,7 +281,7 @@ def test_a_slow_resolver_is_not_waited_for() -> None:
 
 
 def test_a_defect_of_the_resolver_is_not_hidden() -> None:
-    """What a resolver raises besides errors of the system reaches the caller."""
+    """An error of the resolver that is not an error of the system reaches the caller."""
 
     def broken(_host: str) -> Sequence[str]:
         raise ZeroDivisionError
@@ -295,7 +296,7 @@ def test_this_machine_knows_itself() -> None:
 
 
 def test_the_field_is_named() -> None:
-    """The error names the field of the call that held the URL."""
+    """The error names the field that contains the URL."""
     with pytest.raises(InputInvalid) as refused:
         receiver.check_url("https://127.0.0.1/", [], path="webhook.url")
     assert [error.path for error in refused.value.errors] == ["webhook.url"]
@@ -303,7 +304,7 @@ def test_the_field_is_named() -> None:
 
 @given(secret=st.text("abcdefghijklmnop", min_size=12, max_size=12))
 def test_no_error_quotes_the_url(secret: str) -> None:
-    """What is said about a URL holds no part of it: its path may be a password."""
+    """No error quotes any part of the URL, whose path may be a password."""
     for url in (
         f"https://10.0.0.1/{secret}",
         f"https://user:{secret}@hooks.example.com/",
@@ -322,7 +323,8 @@ def test_no_error_quotes_the_url(secret: str) -> None:
 
 @given(url=st.text() | st.from_regex(r"https?://[!-~]{0,30}(:[0-9]{0,5})?/?.{0,9}", fullmatch=True))
 def test_every_text_is_accepted_or_refused_by_name(url: str) -> None:
-    """No text makes the check fail in any other way, and what it accepts would not be refused at delivery."""
+    """The check accepts a text or refuses it with its own error, and a text that it accepts is not refused at
+    delivery."""
     try:
         receiver.check_url(url, LOOPBACK)
     except InputInvalid:

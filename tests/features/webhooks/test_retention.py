@@ -12,7 +12,7 @@ URL = "https://receiver.example/?who=jane"
 
 
 def ask(installation: Installation, policy: Policy) -> str:
-    """Submit a request whose receiver has been told; return its id."""
+    """Submit a request whose receiver has been notified, and return its id."""
     with installation.database.writing() as session:
         people.obey(session, policy)
         request = people.ask(session, "sub_a", policy, callback_urls=[URL]).request
@@ -35,7 +35,7 @@ def test_deliveries_go_with_the_details_of_their_request(installation: Installat
 
 
 def test_a_receiver_is_not_in_the_database(installation: Installation) -> None:
-    """No row of a table and no file of the data folder holds the URL of a receiver."""
+    """No row of a table and no file of the data folder contains the URL of a receiver."""
     ask(installation, Policy())
     with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()

@@ -59,7 +59,7 @@ def test_everything_else_is_a_failure(code: int) -> None:
 
 
 def test_a_receiver_can_unsubscribe() -> None:
-    """Status 410 is a separate result."""
+    """Status 410 has its own result."""
     with serving(servers.status(410)) as server:
         assert post(server) == SendResult(verdict=DeliveryVerdict.GONE, error_code="http_410", status=410)
 
@@ -101,7 +101,7 @@ def test_a_receiver_can_ask_for_a_pause(value: str, seconds: int | None) -> None
 
 
 def test_a_date_is_counted_from_now() -> None:
-    """Retry-After as a date is the time until then, in the zone that it names."""
+    """Retry-After as a date yields the time until then, in the zone that it names."""
     at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=5)
     berlin = at.astimezone(datetime.timezone(datetime.timedelta(hours=1)))
     for text in (email.utils.format_datetime(at, usegmt=True), email.utils.format_datetime(berlin)):
@@ -190,7 +190,7 @@ def test_a_url_that_was_never_valid_is_not_called() -> None:
 
 
 def test_an_unknown_name_is_an_outcome() -> None:
-    """An unresolvable name ends the attempt with an error code of its own."""
+    """An unresolvable name ends the attempt with its own error code."""
 
     def unknown(host: str) -> Sequence[str]:
         raise socket.gaierror(socket.EAI_NONAME, f"{host} is unknown")
@@ -460,7 +460,7 @@ def test_an_address_can_have_a_certificate(authority: trustme.CA, trusting: ssl.
 
 
 def test_a_wrong_certificate_is_refused(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
-    """Nothing is sent to a receiver whose certificate is expired, for another name or by another authority."""
+    """A receiver whose certificate is expired, for another name or by another authority gets nothing."""
     over = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
     for context in (
         certified(authority, "other.test"),

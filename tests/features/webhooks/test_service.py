@@ -42,12 +42,12 @@ def submit(installation: Installation, by: Actor, *wanted: RequestDraft) -> list
 
 
 def told(deliveries: Deliveries) -> list[tuple[str, str]]:
-    """Event and status in the body."""
+    """Return event and status of the body."""
     return [(row.event.partition(".")[2], json.loads(row.letter.body)["data"]["status"]) for row in deliveries()]
 
 
 def test_each_receiver_is_told_of_each_event(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """What happened to a request makes one delivery per URL and event, in order, in the transaction that did it."""
+    """Each event of a request makes one delivery per URL, in order, in the same transaction."""
     [request] = submit(installation, by, asked(installation, by, callback_urls=(URL, "https://b.example:8443/", URL)))
     rows = deliveries()
     assert [(row.event, row.host) for row in rows] == [
@@ -64,7 +64,7 @@ def test_each_receiver_is_told_of_each_event(installation: Installation, by: Act
 
 
 def test_nothing_is_told_of_what_was_rolled_back(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A change that is not committed leaves no delivery, and wakes no courier."""
+    """A change that is rolled back leaves no delivery, and wakes no dispatcher."""
     heard: list[bool] = []
     ear = functools.partial(heard.append, True)
     service.listen(ear)
@@ -80,7 +80,7 @@ def test_nothing_is_told_of_what_was_rolled_back(installation: Installation, by:
 
 
 def test_without_receivers_there_is_no_statement(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """Requests that name no receiver cost nothing: no statement is about deliveries."""
+    """A request without receivers causes no statement about deliveries."""
     statements: list[str] = []
 
     def seen(*given: Any) -> None:
@@ -140,7 +140,8 @@ def test_deadlines_are_told_to_those_who_may_know(
 def test_a_discreet_end_is_due_when_it_is_reported(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """Of a discreet request neither row nor body says when it really ended, and nothing is in them that others lack."""
+    """Neither the row nor the body of a discreet request reveals when it really ended, or has fields that others
+    lack."""
     policy = Policy(report_seconds=3600)
     [request] = submit(installation, by, asked(installation, by, policy=policy, discreet=True))
     accepted, completed = deliveries()
@@ -157,7 +158,7 @@ def test_a_discreet_end_is_due_when_it_is_reported(
 def test_a_worker_that_died_is_nobody_elses_business(
     installation: Installation, by: Actor, deliveries: Deliveries, new_dataset: Callable[..., dict[str, Any]]
 ) -> None:
-    """A request that falls back in the queue, and then is taken again, is accepted once for its receivers."""
+    """A request that is claimed again after a worker died is accepted once for its receivers."""
     new_dataset()
     submit(installation, by, asked(installation, by, "p1"))
     for _ in range(2):
@@ -169,7 +170,7 @@ def test_a_worker_that_died_is_nobody_elses_business(
 
 
 def test_a_replay_is_sent_again_and_recorded(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """Whatever has ended is pending once more, with the same id; repeated, it changes nothing."""
+    """A replay makes an ended delivery pending again with the same id; a repeated replay is a no-op."""
     submit(installation, by, asked(installation, by))
     row = deliveries()[0]
     with installation.database.writing() as session:
@@ -188,7 +189,7 @@ def test_a_replay_is_sent_again_and_recorded(installation: Installation, by: Act
 
 
 def test_another_tenants_deliveries_are_unknown(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A session that acts for a tenant neither gets nor lists what another is told."""
+    """A session of a tenant neither finds nor lists another tenant's deliveries."""
     submit(installation, by, asked(installation, by))
     other = Actor(tenant_id="ten_other", name="test")
     with installation.database.reading(by=other) as session:
@@ -202,7 +203,7 @@ def test_another_tenants_deliveries_are_unknown(installation: Installation, by: 
 
 
 def test_old_deliveries_are_purged(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """What ended longer ago than deliveries are kept is dropped, the oldest first; what is pending never is."""
+    """Deliveries that ended before the retention period are dropped, the oldest first; pending ones never are."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(3)))
     keep = datetime.timedelta(days=30)
     with installation.database.writing() as session:
@@ -219,7 +220,7 @@ def test_old_deliveries_are_purged(installation: Installation, by: Actor, delive
 
 
 def test_purging_is_a_chore(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """The service drops old deliveries by itself, after LETHE_WEBHOOK_KEEP_DAYS."""
+    """A periodic job drops old deliveries after LETHE_WEBHOOK_KEEP_DAYS."""
     submit(installation, by, asked(installation, by))
     for days, left in ((29, 2), (31, 0)):
         with installation.database.writing() as session:
@@ -230,8 +231,8 @@ def test_purging_is_a_chore(installation: Installation, by: Actor, deliveries: D
 
 
 def test_what_nobody_is_told_any_more(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """Of an end that was planned and did not come, nobody finds anything, and soon nothing can be opened: its key is
-    destroyed, not its row alone."""
+    """The delivery of a planned completion that did not happen is not listed, and can soon not be opened: its key is
+    destroyed, not only its row."""
     [request] = submit(
         installation, by, asked(installation, by, discreet=True, policy=Policy(grace_seconds=3600, report_seconds=3600))
     )
@@ -254,7 +255,7 @@ def test_what_nobody_is_told_any_more(installation: Installation, by: Actor, del
 
 
 def test_looking_for_what_is_due_reads_only_what_is_pending(installation: Installation) -> None:
-    """Every second each gateway looks: the databases do it with the index of pending deliveries."""
+    """The check that every gateway makes each second uses the index of pending deliveries."""
     query = sa.select(sa.exists().where(*repository._due(datetime.datetime.now(datetime.UTC), [], [])))
     compiled = query.compile(installation.database.engine, compile_kwargs={"literal_binds": True})
     with installation.database.reading() as session:
@@ -267,7 +268,7 @@ def test_looking_for_what_is_due_reads_only_what_is_pending(installation: Instal
 
 
 def test_settling_tells_when_it_is_reported(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A request that waited for the end of its grace time is told of like any other."""
+    """A request that waited for the end of its grace period notifies receivers like any other."""
     policy = Policy(grace_seconds=1000)
     [request] = submit(installation, by, asked(installation, by, policy=policy))
     assert told(deliveries) == [("accepted", "accepted")]

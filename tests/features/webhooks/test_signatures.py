@@ -109,7 +109,7 @@ def test_bytes_cannot_be_split_anew(split: st.DataObject) -> None:
 
 @pytest.mark.parametrize("late", [-301, 301, 10**8])
 def test_an_old_call_is_refused(late: int) -> None:
-    """A correctly signed call from more than five minutes ago, or ahead, is refused with an error of its own."""
+    """A correctly signed call from more than five minutes ago, or ahead, is refused with its own error."""
     now = datetime.datetime.fromtimestamp(1614265330 + late, datetime.UTC)
     with pytest.raises(TimestampOutsideTolerance):
         signature.verify(SECRET, signed(), BODY, now=now)
@@ -178,7 +178,8 @@ def test_names_of_headers_are_case_insensitive() -> None:
 
 @given(key=st.binary(max_size=80))
 def test_secrets_have_a_form(key: bytes) -> None:
-    """A secret is whsec_ and the base64 of 24 to 64 bytes; any other is refused by an error that does not quote it."""
+    """A secret is whsec_ and the base64 of 24 to 64 bytes; any other is refused with an error that does not quote
+    it."""
     secret = "whsec_" + base64.b64encode(key).decode()
     if 24 <= len(key) <= 64:
         assert signature.sign(BODY, message_id="a", sent_at=SENT_AT, secrets=[secret])

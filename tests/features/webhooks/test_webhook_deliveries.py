@@ -32,7 +32,7 @@ def settings(settings: Settings) -> Settings:
 
 
 def ended(get: Get, *, count: int) -> list[dict[str, Any]]:
-    """All deliveries, newest first, once so many are there and none is pending."""
+    """Return all deliveries, newest first, once so many exist and none is pending."""
 
     def found() -> list[dict[str, Any]] | None:
         items: list[dict[str, Any]] = get("/webhook-deliveries")["items"]
@@ -46,7 +46,7 @@ def ended(get: Get, *, count: int) -> list[dict[str, Any]]:
 def test_what_is_dead_is_listed_and_sent_again(
     gateway: TestClient, forget: Make, get: Get, installation: Installation, refused: Refused
 ) -> None:
-    """An admin finds what was given up, sends it again with one call, and the log says who did."""
+    """An admin finds a dead delivery and replays it with one call, and the log names the admin."""
     with serving(servers.status(200)) as server:
         url = f"http://127.0.0.1:{server.port}/hook"
         request = forget("nobody", callback_url=url)
@@ -87,8 +87,8 @@ def test_what_is_dead_is_listed_and_sent_again(
 def test_what_is_over_is_sent_again_together(
     gateway: TestClient, forget: Make, installation: Installation, refused: Refused
 ) -> None:
-    """One call sends again what ended in one way, the oldest first, as many as it says, and tells that others are left;
-    what is pending, ended otherwise or later, or is another request's stays."""
+    """One call replays deliveries with one status, the oldest first, up to its limit, and reports whether others
+    remain; pending ones, those with another or a later end, and those of other requests stay."""
     requests = [forget(f"nobody{number}")["id"] for number in range(3)]
     sent = [delivered(installation, request_id) for request_id in requests]
     before = datetime.datetime.now(datetime.UTC).isoformat()
@@ -173,7 +173,7 @@ def test_a_secret_is_rotated(
     ],
 )
 def test_a_url_that_nothing_may_be_sent_to(gateway: TestClient, refused: Refused, url: str) -> None:
-    """A private address, another scheme and a password are refused when the request is made, and not quoted."""
+    """A private address, another scheme and a password are refused on submission, and not quoted."""
     answer = gateway.post("/v1/deletion-requests", json={"subject_id": "p1", "callback_url": url})
     problem = refused(answer, 422, "input_invalid")
     assert [fault["path"] for fault in problem["errors"]] == ["callback_url"]
@@ -181,7 +181,7 @@ def test_a_url_that_nothing_may_be_sent_to(gateway: TestClient, refused: Refused
 
 
 def test_an_allowed_network_is_one() -> None:
-    """What is no list of networks stops the service before it starts."""
+    """An invalid list of networks stops the service before it starts."""
     for wrong in ("127.0.0.1/8", "localhost", "10.0.0.0/33"):
         with pytest.raises(ValueError, match="webhook_allowed_networks"):
             Settings(webhook_allowed_networks=wrong)
@@ -199,8 +199,8 @@ Forget = Callable[..., dict[str, Any]]
 def test_deliveries_that_did_not_arrive(
     installation: Installation, live: dict[str, Any], forget: Forget, get: Callable[[str], Any]
 ) -> None:
-    """Every delivery that its receiver lacks counts, tried or not; not one that arrived, or that the receiver may not
-    have yet."""
+    """Every delivery that its receiver lacks counts, tried or not; one that arrived, or that the receiver may not have
+    yet, does not."""
     of_each = [delivered(installation, forget(f"p{n}")["id"]) for n in range(5)]
     statuses = (("dead", "timed_out"), ("pending", "timed_out"), ("pending", None), ("delivered", None))
     with installation.database.writing() as session:
@@ -214,7 +214,7 @@ def test_deliveries_that_did_not_arrive(
 
 
 def test_a_receiver_believes_what_was_signed_and_nothing_else() -> None:
-    """What Lethe signs is verified by what receivers import; another body, secret or time is not."""
+    """The receiver's library verifies what Lethe signs; another body, secret or time is refused."""
     secret, other = signature.secret_from(bytes(32)), signature.secret_from(bytes([1] * 32))
     sent_at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     headers = signature.sign(b"{}", message_id="whd_1", sent_at=sent_at, secrets=[secret])

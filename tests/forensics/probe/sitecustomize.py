@@ -1,9 +1,9 @@
-"""Put on PYTHONPATH by tests, so that every process of an installation has it: whichever takes the steps of a chain
-notes, in the folder FORENSIC_PROBE, what no one may ever read: gradients, iterates before their noise, iterates.
+"""Put on PYTHONPATH by tests, so that every process of an installation imports it: a process that takes the steps of a
+chain records, in the folder FORENSIC_PROBE, what may never be readable: gradients, iterates before their noise,
+iterates.
 
-Of each kind the first three and the last three of a process. What is noted is masked, or it would be found here.
-The first process that finds STOP in that folder, when it has noted all six, takes it away and stops itself.
-"""
+It records the first three and the last three of each kind in a process, masked, as they would otherwise be found here.
+The first process that finds STOP in that folder after recording all six removes it and stops itself."""
 
 import importlib.abc
 import importlib.util
@@ -18,7 +18,7 @@ STOP = "stop"
 
 
 class _Watching(importlib.abc.MetaPathFinder):
-    """Wraps the step as soon as the chain's module is there."""
+    """Wraps the step as soon as the chain's module is imported."""
 
     def find_spec(self, name, path, target=None):
         if name != "worker.langevin.chain":

@@ -1,4 +1,4 @@
-"""The command line, by itself and beside a live gateway and a live worker."""
+"""Fixtures of the command line, alone and with a live gateway and a live worker."""
 
 from tests.command_line import certified, lethe, live, people
 

@@ -8,7 +8,8 @@ from tests.command_line import Lethe, refused
 
 
 def test_review(live: Lethe) -> None:
-    """With a policy of review, requests wait until they are approved or rejected; their clocks pause and extend."""
+    """A policy of review makes requests wait until they are approved or rejected; their clocks can be paused and
+    extended."""
     changed = live("tenant", "set", "auto_accept=false", "time_zone=Europe/Berlin").json
     assert (changed["policy"]["auto_accept"], changed["policy"]["time_zone"]) == (False, "Europe/Berlin")
     assert live("tenant", "show").json == changed
@@ -29,7 +30,7 @@ def test_review(live: Lethe) -> None:
 
 
 def test_keys(live: Lethe) -> None:
-    """A key is made, listed, rotated and revoked."""
+    """A key is created, listed, rotated and revoked."""
     asked = ("--scope", "requests:write", "--scope", "requests:read", "--days", "30", "--calls-per-minute", "60")
     made = live("key", "create", "app", *asked).json
     assert made["key"].startswith("lethe_")
@@ -45,7 +46,7 @@ def test_keys(live: Lethe) -> None:
 
 
 def test_tenants(live: Lethe) -> None:
-    """The operator makes tenants, which are listed and shown, and whose admins have keys of their own."""
+    """The operator creates tenants, which are listed and shown, and whose admins have their own keys."""
     made = live("tenant", "create", "acme").json
     assert [line.split()[-1] for line in live("tenant", "list").out.splitlines()] == ["acme", "default"]
     assert live("tenant", "show", made["id"]).json["name"] == "acme"
@@ -66,7 +67,7 @@ def test_suppression_is_lifted(live: Lethe, people: Path) -> None:
 
 
 def test_callbacks(live: Lethe, admin_key: str) -> None:
-    """What receivers were told is listed, without their URLs, and sent again."""
+    """Deliveries are listed without their URLs and can be replayed."""
     with Client(os.environ["LETHE_URL"], admin_key) as client:
         client.deletion_requests.create(subject_id="p1", callback_url="https://hooks.example.org/secret")
     listed = live("webhook", "list")

@@ -1,4 +1,4 @@
-"""Commands about cases: whose each one is, and what colleagues wrote about it."""
+"""Commands about cases: their assignment and notes."""
 
 import io
 import json
@@ -10,8 +10,8 @@ from tests.command_line import Lethe
 
 
 def test_by_the_command_line(live: Lethe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A note is given as an argument, or read from standard input; they are listed for people, and with --json for
-    programs. A case is assigned to a person, and to nobody."""
+    """A note is given as an argument, or read from standard input; notes are listed as text, and with --json for
+    programs. A case is assigned and unassigned."""
     request = live("request", "submit", "p1", "--no-wait").json["id"]
     added = live("request", "add-note", request, "called back").json
     assert added["text"] == "called back"
@@ -27,7 +27,7 @@ def test_by_the_command_line(live: Lethe, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_attachments(live: Lethe, tmp_path: Path) -> None:
-    """A file is attached, listed for people, written where it is asked for, and deleted."""
+    """An attachment is added, listed as text, saved to a given path, and deleted."""
     request = live("request", "submit", "p1", "--no-wait").json["id"]
     letter = tmp_path / "letter.txt"
     letter.write_text("Forget me.")

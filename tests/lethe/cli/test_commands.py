@@ -1,4 +1,4 @@
-"""The command line against a live gateway and a live worker; `certificate verify` with neither."""
+"""The command line against a live gateway and a live worker; `certificate verify` without either."""
 
 import base64
 import hashlib
@@ -28,7 +28,7 @@ def test_datasets(live: Lethe, people: Path) -> None:
 
 
 def test_dataset_with_a_schema(live: Lethe, tmp_path: Path) -> None:
-    """A csv file is uploaded with its public schema, under the name that is given."""
+    """A csv file is uploaded with its public schema, under the given name."""
     rows = (ADULT / "train.csv").read_text().splitlines()[:200]
     file = tmp_path / "rows.csv"
     file.write_text("\n".join(rows) + "\n")
@@ -38,7 +38,7 @@ def test_dataset_with_a_schema(live: Lethe, tmp_path: Path) -> None:
 
 
 def test_dataset_with_a_target(live: Lethe, people: Path) -> None:
-    """Vectors whose y are numbers are uploaded with their range, and their models are regressions."""
+    """Vectors with numeric y are uploaded with their range, and their models are regressions."""
     created = live("dataset", "create", people, "--target", "-1,2").json
     assert created["target"] == {"min": -1, "max": 2, "outside": "error"}
     model = live("model", "create", created["id"], "--l2", "0.05", "--loss-width", "0.5").json
@@ -75,7 +75,7 @@ def test_a_model_from_creation_to_weights(live: Lethe, people: Path, tmp_path: P
 
 
 def test_a_model_is_tested(live: Lethe, people: Path) -> None:
-    """A canary test is waited for, and its run shown; runs are listed with what was certified and what was proved."""
+    """A canary test is waited for, and its run shown; runs are listed with their certified and proved bounds."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     audited, unaudited = (
         live("model", "create", dataset["id"], "--l2", "0.05", "--audit-lanes", lanes, "--audit-chains", "2").json
@@ -110,7 +110,7 @@ def test_a_model_is_rehearsed(live: Lethe, people: Path) -> None:
 
 
 def test_a_request_from_submission_to_completion(live: Lethe, people: Path) -> None:
-    """Submitting a request waits until it is completed; it can be shown, waited for, and no longer be cancelled."""
+    """Submitting a request waits until it is completed; it can be shown and waited for, but no longer cancelled."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     model = live("model", "create", dataset["id"], "--l2", "0.05").json
     request = live("request", "submit", "p3", "--regulation", "ccpa").json
@@ -122,7 +122,7 @@ def test_a_request_from_submission_to_completion(live: Lethe, people: Path) -> N
 
 
 def test_a_subject_from_standard_input(live: Lethe, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `-` the subject is read from standard input, where no list of processes shows it."""
+    """The subject `-` is read from standard input, where no list of processes shows it."""
     live("dataset", "create", people, "--classes", "0,1")
     read, write = os.pipe()
     os.write(write, b"p3\n")
@@ -133,7 +133,7 @@ def test_a_subject_from_standard_input(live: Lethe, people: Path, monkeypatch: p
 
 
 def test_certificate_is_valid_offline(certified: Path, lethe: Lethe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was saved verifies with the keys beside it, without a gateway and without a data folder."""
+    """A saved certificate verifies with the keys saved next to it, without a gateway and without a data folder."""
     monkeypatch.delenv("LETHE_URL")
     monkeypatch.delenv("LETHE_DATA_DIR")
     verified = lethe("certificate", "verify", certified, "--jwks", f"{certified}.jwks.json")
@@ -153,7 +153,7 @@ def test_certificate_is_valid_offline(certified: Path, lethe: Lethe, monkeypatch
 
 
 def test_limits_of_who_verifies(certified: Path, lethe: Lethe) -> None:
-    """A certificate that guarantees less of forgetting than is asked for ends with exit status 1, and says so."""
+    """A certificate that guarantees less than the given limit ends with exit status 1 and a message."""
     verify = ("certificate", "verify", certified, "--jwks", f"{certified}.jwks.json")
     assert lethe(*verify, "--max-epsilon", "8", "--max-delta", "0.1").code == 0
     refused(lethe(*verify, "--max-epsilon", "0.001"), "certificate_beyond_limits")
@@ -161,7 +161,7 @@ def test_limits_of_who_verifies(certified: Path, lethe: Lethe) -> None:
 
 
 def test_certificates_that_do_not_hold(certified: Path, lethe: Lethe, tmp_path: Path) -> None:
-    """A tampered certificate, another issuer's key, and files that are something else each end in one line."""
+    """A tampered certificate, another issuer's key, and other files are each refused in one line."""
     jwks = Path(f"{certified}.jwks.json")
     document = json.loads(certified.read_text())
     [one] = document["certificates"]
@@ -192,7 +192,7 @@ def test_certificates_that_do_not_hold(certified: Path, lethe: Lethe, tmp_path: 
 
 
 def test_keys_that_do_not_verify(certified: Path, lethe: Lethe, tmp_path: Path) -> None:
-    """Another issuer's key set, and files that are none, each end in one line."""
+    """Another issuer's key set, and files that are not key sets, are each refused in one line."""
     stranger = OKPKey.generate_key("Ed25519", private=False, auto_kid=True).as_dict(private=False)
     own = json.loads(Path(f"{certified}.jwks.json").read_text())["keys"][0]
     impostor = stranger | {"kid": own["kid"]}
@@ -205,7 +205,7 @@ def test_keys_that_do_not_verify(certified: Path, lethe: Lethe, tmp_path: Path) 
 
 
 def test_refusals_of_the_gateway(live: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the gateway refuses ends in exit code 1 and one line with the code of the problem."""
+    """A refusal of the gateway ends with exit code 1 and one line with the code of the problem."""
     refused(live("dataset", "show", "ds_none"), "dataset_unknown")
     refused(live("model", "show", "mdl_none"), "model_unknown")
     refused(live("model", "create", "ds_none"), "dataset_unknown")
@@ -221,7 +221,7 @@ def test_refusals_of_the_gateway(live: Lethe, tmp_path: Path, monkeypatch: pytes
 
 
 def test_gateway_that_is_not_there(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No key, no gateway, or something that is no gateway: one line each."""
+    """A missing key, a missing gateway, and an address of something else are each reported in one line."""
     monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "none"))
     refused(lethe("dataset", "list"), "unauthenticated")
     for url in ("http://127.0.0.1:1", "ftp://127.0.0.1", "nonsense", "http://[", "http://127.0.0.1:99999999"):
@@ -239,7 +239,8 @@ def test_a_port_that_is_none(lethe: Lethe, monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_models_and_datasets_are_retired(live: Lethe, people: Path) -> None:
-    """Retiring asks first, unless it is told not to; what cannot be retired or cancelled is refused in one line."""
+    """Retiring asks for confirmation unless told not to; a refused retirement or cancellation is reported in one
+    line."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     model = live("model", "create", dataset["id"], "--l2", "0.05").json
     assert live("model", "retire", model["id"]).code == 1  # nobody answers

@@ -27,7 +27,7 @@ NAMES = {operation.name for operation in OPERATIONS}
 
 
 def made_by(client: Client | AsyncClient) -> set[str]:
-    """The operations of all methods of a client's resources."""
+    """Return the operations of all methods of a client's resources."""
     resources = [resource for name, resource in vars(client).items() if not name.startswith("_")]
     methods = [inspect.getattr_static(one, name) for one in resources for name in dir(one)]
     return {method.operation.name for method in methods if hasattr(method, "operation")}
@@ -162,7 +162,7 @@ def test_nested_settings(live: Lethe, people: Path) -> None:
 
 
 def test_verdicts_of_the_gateway(live: Lethe, certified: Path) -> None:
-    """The gateway can verify certificates, the ledger and the audit log for callers who trust it."""
+    """The gateway verifies certificates, the ledger and the audit log for callers who trust it."""
     assert live("certificate", "verdict", certified).json["valid"] is True
     refused(live("certificate", "verdict", certified, "--max-epsilon", "1e-9"), "certificate_beyond_limits")
     assert live("ledger", "verdict").json["valid"] is True
@@ -202,7 +202,7 @@ def test_other_inputs_and_answers(live: Lethe, people: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("absent", "extra"), [("typer", "cli"), ("scipy", "verify")])
 def test_without_an_optional_package(absent: str, extra: str) -> None:
-    """Without an optional package, one line names the extra that provides it."""
+    """A missing optional package is reported in one line that names the extra."""
     program = f"import sys; sys.modules[{absent!r}] = None; from lethe import cli; cli.main()"
     command = [sys.executable, "-c", program, "account", "bounds"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
@@ -212,7 +212,7 @@ def test_without_an_optional_package(absent: str, extra: str) -> None:
 
 @pytest.mark.slow
 def test_a_command_starts_without_numbers() -> None:
-    """No command loads numpy or scipy before it computes something: those take longer to import than all the rest."""
+    """No command imports numpy or scipy before it computes something: they take longer to import than all the rest."""
     script = (
         "import sys; from lethe.cli import root; root.command_line(); print(*({'numpy', 'scipy'} & sys.modules.keys()))"
     )

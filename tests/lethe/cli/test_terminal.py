@@ -17,8 +17,8 @@ from tests.faults import processes
 
 @pytest.mark.soak
 def test_progress_on_a_terminal(settings: Settings, admin_key: str, people: Path) -> None:
-    """Waiting at a terminal shows a bar with status and steps, which disappears at the end; only the answer goes to
-    standard output."""
+    """Waiting at a terminal shows a bar with status and steps, which disappears at the end; only the answer is printed
+    on standard output."""
     with (
         processes.gateway(settings) as (_, address),
         Client(address, admin_key) as client,

@@ -1,4 +1,4 @@
-"""Arguments are what the gateway takes, or nothing is sent; and `help` says what they are."""
+"""Arguments must be ones that the gateway accepts, or nothing is sent; and `help` documents them."""
 
 import datetime
 import inspect
@@ -77,7 +77,7 @@ def test_wrong_arguments(script: Script, scripted_client: Client, made: Made, fi
     ],
 )
 def test_arguments_that_there_are_not(script: Script, scripted_client: Client, made: Made) -> None:
-    """Too many arguments, too few, and those of other names are a `TypeError`, as of any function."""
+    """Too many, too few or unknown arguments raise `TypeError`, as with any function, and nothing is sent."""
     with pytest.raises(TypeError):
         made(scripted_client)
     assert script.calls == []
@@ -114,7 +114,8 @@ def test_arguments_that_there_are_not(script: Script, scripted_client: Client, m
     ],
 )
 def test_what_was_said_is_sent(script: Script, scripted_client: Client, made: Made, sent: Any) -> None:
-    """The body has what was said and no more, however it was given: the gateway chooses the rest."""
+    """The body contains exactly the given arguments, in whatever form they were given; the gateway chooses the
+    defaults."""
     script.says(Reply(status=404, body={}))
     with pytest.raises(Problem):
         made(scripted_client)
@@ -123,7 +124,7 @@ def test_what_was_said_is_sent(script: Script, scripted_client: Client, made: Ma
 
 
 def test_filters_are_sent(script: Script, scripted_client: Client) -> None:
-    """Members of closed sets, and their texts, are the same filter; what was not said is not sent."""
+    """Members of closed sets, and their texts, are the same filter; omitted arguments are not sent."""
     script.says(Reply(body={"items": [], "next_cursor": None}))
     for status in (RunStatus.RUNNING, "running"):
         assert list(scripted_client.runs.list(status=status, model_id=None, limit=7)) == []  # type: ignore[arg-type]
@@ -131,7 +132,7 @@ def test_filters_are_sent(script: Script, scripted_client: Client) -> None:
 
 
 def test_help() -> None:
-    """Methods have the names, the arguments, the answers and the documentation that `help` and editors show."""
+    """Methods have the names, arguments, return types and documentation that `help` and editors show."""
     blocking, awaited = Client("http://127.0.0.1:1", "k"), AsyncClient("http://127.0.0.1:1", "k")
     create = blocking.models.create
     signature = inspect.signature(create)

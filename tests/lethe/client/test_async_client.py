@@ -1,4 +1,4 @@
-"""The awaited client against a live gateway and a live worker, and beside a server that misbehaves on purpose."""
+"""The asynchronous client against a live gateway and a live worker, and against a server that misbehaves on purpose."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ Told = Callable[[AsyncClient], Awaitable[object]]
 
 
 def told(url: str, key: str, story: Told, *, retry_seconds: float = 60.0) -> None:
-    """Tell a story with a client, from its making to its closing."""
+    """Run a story with an async client from its creation to its closing."""
 
     async def all_of_it() -> None:
         async with AsyncClient(url, key, retry_seconds=retry_seconds) as client:
@@ -39,7 +39,8 @@ def told(url: str, key: str, story: Told, *, retry_seconds: float = 60.0) -> Non
 
 
 def test_from_rows_to_a_certificate(settings: Settings, admin_key: str, people: Path, tmp_path: Path) -> None:
-    """Rows are uploaded, learned and forgotten; the certificate holds by the gateway and here; long answers come."""
+    """Rows are uploaded, learned and forgotten; the gateway and the client verify the certificate; long answers are
+    streamed."""
 
     async def story(client: AsyncClient) -> None:
         dataset = await client.datasets.upload(people, classes=["0", "1"], idempotency_key="once")
@@ -71,7 +72,7 @@ def test_from_rows_to_a_certificate(settings: Settings, admin_key: str, people: 
 
 
 def test_many_at_once(settings: Settings, admin_key: str) -> None:
-    """Fifty calls under way are fifty answers, each to its own; lists are all pages; batches are results in order."""
+    """Fifty concurrent calls each get their own answer; lists include all pages; batches are results in order."""
 
     async def story(client: AsyncClient) -> None:
         requests = client.deletion_requests
@@ -93,7 +94,7 @@ def test_many_at_once(settings: Settings, admin_key: str) -> None:
 
 
 def test_calls_are_made_again_as_by_the_other_client(script: Script) -> None:
-    """Calls that may be repeated are, under one key; those that may not be, or are refused, are made once."""
+    """Calls that may be repeated are repeated under one key; other calls, and refused ones, are sent once."""
 
     async def story(client: AsyncClient) -> None:
         script.says(DROP, problem(429), problem(503), EMPTY)
@@ -118,7 +119,7 @@ def test_calls_are_made_again_as_by_the_other_client(script: Script) -> None:
 
 
 def test_repetition_ends(script: Script) -> None:
-    """A gateway that stays away is given up in the time that was allowed, and others run meanwhile."""
+    """A gateway that stays away is given up after the time limit, and other tasks run meanwhile."""
     script.says(problem(503))
     ticks: list[float] = []
 
@@ -139,7 +140,7 @@ def test_repetition_ends(script: Script) -> None:
 
 
 def test_waiting(script: Script) -> None:
-    """Waiting survives a gateway that restarts, and ends in time."""
+    """Waiting survives a restart of the gateway, and ends in time."""
 
     async def story(client: AsyncClient) -> None:
         script.says(RUNNING, DROP, problem(503), RUNNING, COMPLETED)
@@ -152,7 +153,7 @@ def test_waiting(script: Script) -> None:
 
 
 def test_pages_are_fetched_as_they_are_used(script: Script) -> None:
-    """The second page is asked for when its first item is, with the filters of the first."""
+    """The second page is requested when its first item is, with the filters of the first."""
 
     async def story(client: AsyncClient) -> None:
         script.says(Reply(body={"items": [REQUEST], "next_cursor": "c"}), EMPTY)
@@ -168,7 +169,7 @@ def test_pages_are_fetched_as_they_are_used(script: Script) -> None:
 
 
 def test_nothing_is_logged_about_people(script: Script, caplog: pytest.LogCaptureFixture) -> None:
-    """Not even at the lowest level, while many calls are under way, is a subject in a log."""
+    """No log contains a subject, even at the lowest level and with many concurrent calls."""
     caplog.set_level(logging.DEBUG)
     script.says(Reply(body={"num_records": 1}))
 

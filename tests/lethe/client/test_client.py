@@ -1,4 +1,4 @@
-"""The SDK against a live gateway and a live worker: each resource does what it says."""
+"""The SDK against a live gateway and a live worker: each resource works as documented."""
 
 import datetime
 import subprocess
@@ -24,7 +24,7 @@ from tests.faults.processes import wait_until
 
 @pytest.fixture
 def strangers(tmp_path: Path) -> Path:
-    """People whom nobody learns from."""
+    """Return a file of people whom no model learns from."""
     file = tmp_path / "strangers.npz"
     file.write_bytes(npz(seed=1, first=1000))
     return file
@@ -32,7 +32,7 @@ def strangers(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def model(client: Client, people: Path, worker: None) -> ModelOut:
-    """A live model of made-up people."""
+    """Return a live model of made-up people."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
     return client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=240)
 
@@ -160,7 +160,7 @@ def wait_for_version(client: Client, model_id: str, number: int) -> None:
 
 
 def test_progress_of_learning(client: Client, people: Path, worker: None) -> None:
-    """A caller who waits is told status and steps until the end."""
+    """A caller who waits gets status and steps until the end."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
     created = client.models.create(name="m", dataset_id=dataset.id, learn_steps=30_000)
     seen: list[tuple[str, int, int | None]] = []

@@ -1,4 +1,4 @@
-"""Rules about calls, beside a server that misbehaves on purpose."""
+"""Rules about calls, tested with a server that misbehaves on purpose."""
 
 import logging
 import time
@@ -87,7 +87,7 @@ def problem(status: int, code: str = "not_now", **more: Any) -> Reply:
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(502), problem(503), Reply(status=504, body=b"<html>")])
 def test_a_reading_call_is_made_again(script: Script, scripted_client: Client, failure: Reply) -> None:
-    """A GET that was dropped, or answered 429, 502, 503 or 504, is made again until it is answered."""
+    """A GET that was dropped, or answered with 429, 502, 503 or 504, is repeated until it is answered."""
     script.says(failure, failure, EMPTY)
     assert list(scripted_client.runs.list()) == []
     assert [call.method for call in script.calls] == ["GET"] * 3
@@ -123,7 +123,7 @@ def test_an_upload_is_made_again_whole(script: Script, scripted_client: Client, 
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(503)])
 def test_other_calls_are_made_once(script: Script, scripted_client: Client, failure: Reply) -> None:
-    """Withdrawing a request changes something and has no key: it is never repeated."""
+    """Cancelling a request, which changes something and has no key, is never repeated."""
     script.says(failure)
     with pytest.raises((Unreachable, Unavailable)):
         scripted_client.deletion_requests.cancel("dr_1")
@@ -131,7 +131,7 @@ def test_other_calls_are_made_once(script: Script, scripted_client: Client, fail
 
 
 def test_a_post_that_changes_nothing_is_made_again(script: Script, scripted_client: Client) -> None:
-    """Predictions change nothing, so that they may be asked for again."""
+    """Predictions, which change nothing, may be repeated."""
     pytest.importorskip("lethe.features.predictions")
     script.says(problem(503), Reply(body={"version": 1, "predictions": []}))
     assert scripted_client.models.predictions("mdl_1", records=[[1.0]]).version == 1
@@ -140,7 +140,7 @@ def test_a_post_that_changes_nothing_is_made_again(script: Script, scripted_clie
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 413, 422, 500])
 def test_refusals_are_final(script: Script, scripted_client: Client, status: int) -> None:
-    """What would be refused again, or may have been a defect, is asked once."""
+    """A refusal, or an answer that may be due to a defect, is not retried."""
     script.says(problem(status))
     with pytest.raises(Problem):
         scripted_client.models.get("mdl_1")
@@ -148,7 +148,7 @@ def test_refusals_are_final(script: Script, scripted_client: Client, status: int
 
 
 def test_retry_after_is_obeyed(script: Script, scripted_client: Client) -> None:
-    """A server that asks for a second gets one."""
+    """The client pauses for a second if the server asks for a second."""
     script.says(problem(429, headers={"Retry-After": "1"}), EMPTY)
     began = time.monotonic()
     assert list(scripted_client.runs.list()) == []
@@ -156,7 +156,7 @@ def test_retry_after_is_obeyed(script: Script, scripted_client: Client) -> None:
 
 
 def test_retry_after_beyond_the_end_is_not_waited_for(script: Script, scripted_client: Client) -> None:
-    """Who asks for more time than the call has is told so at once, by a problem that says how long."""
+    """A Retry-After beyond the end of the call raises a problem with that time at once."""
     script.says(problem(503, headers={"Retry-After": "3600"}))
     began = time.monotonic()
     with pytest.raises(Unavailable) as refused:
@@ -168,7 +168,7 @@ def test_retry_after_beyond_the_end_is_not_waited_for(script: Script, scripted_c
 
 @pytest.mark.parametrize("failure", [DROP, problem(503)])
 def test_repetition_ends(script: Script, failure: Reply) -> None:
-    """A server that never answers is given up within the time that was allowed; with none, after one call."""
+    """A server that never answers is given up within the time limit, or without one after one call."""
     script.says(failure)
     for seconds, least in ((0.0, 1), (3.0, 3)):
         script.calls.clear()
@@ -207,7 +207,7 @@ def test_a_silent_server_is_given_up(script: Script) -> None:
     ],
 )
 def test_problems_by_kind(script: Script, status: int, kind: type[Problem]) -> None:
-    """The class of a problem says what to do about it; its attributes are what the gateway said."""
+    """The class of a problem shows what to do about it; its attributes are those of the answer."""
     script.says(problem(status, code="the_code", errors=[{"path": "body.l2", "message": "too small"}]))
     with Client(script.url, "k", retry_seconds=0.0) as client, pytest.raises(Problem) as refused:
         client.models.get("mdl_1")
@@ -218,7 +218,7 @@ def test_problems_by_kind(script: Script, status: int, kind: type[Problem]) -> N
 
 
 def test_redirects_are_not_followed(script: Script, scripted_client: Client) -> None:
-    """A redirect is not followed, because the key is for this gateway alone, which never redirects."""
+    """A redirect is not followed, because the key is only for this gateway, which never redirects."""
     script.says(Reply(status=307, body={}, headers={"Location": f"{script.url}/elsewhere"}))
     with pytest.raises(AnswerInvalid) as refused:
         scripted_client.models.get("mdl_1")
@@ -246,7 +246,8 @@ def test_redirects_are_not_followed(script: Script, scripted_client: Client) -> 
     ],
 )
 def test_no_problem_quotes_what_was_sent_or_answered(script: Script, reply: Reply) -> None:
-    """An answer that is none of Lethe's is refused without repeating a word of it, or of the call: nor does a trace."""
+    """An answer that is not from Lethe is refused without repeating a word of it, or of the call, in the error or its
+    traceback."""
     script.says(reply)
     calls: list[Callable[[Client], Any]] = [
         lambda client: client.deletion_requests.get(ANNA),
@@ -277,8 +278,8 @@ def test_a_subject_id_in_a_query_is_percent_coded(script: Script, scripted_clien
 def test_nothing_is_logged_about_people(
     script: Script, scripted_client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not even at the lowest level is a subject, which some URLs have to name, in a log; other users of httpx are
-    logged as ever."""
+    """No log contains a subject, which some URLs have to name, even at the lowest level; other users of httpx are
+    logged as usual."""
     caplog.set_level(logging.DEBUG)
     script.says(EMPTY, Reply(body={"num_records": 1}), DROP, Reply(status=202, body=REQUEST), EMPTY)
     list(scripted_client.deletion_requests.list(subject_id=ANNA))
@@ -293,7 +294,7 @@ def test_nothing_is_logged_about_people(
 
 
 def test_fields_of_a_newer_gateway_are_ignored(script: Script, scripted_client: Client) -> None:
-    """What is added to an answer does no harm, at any depth."""
+    """Unknown fields in an answer are ignored at any depth."""
     owed = {"model_id": "m", "status": "new", "run_id": None, "version": 1, "certificate_id": None, "added": 1}
     script.says(Reply(body=REQUEST | {"status": "never_heard_of", "added": {"a": 1}, "models": [owed]}))
     found = scripted_client.deletion_requests.get("dr_1")
@@ -301,7 +302,7 @@ def test_fields_of_a_newer_gateway_are_ignored(script: Script, scripted_client: 
 
 
 def test_values_are_frozen(script: Script, scripted_client: Client) -> None:
-    """What was answered is not changed by who reads it."""
+    """Returned values cannot be changed."""
     script.says(Reply(body=REQUEST))
     found = scripted_client.deletion_requests.get("dr_1")
     with pytest.raises(ValidationError, match="frozen"):
@@ -309,7 +310,7 @@ def test_values_are_frozen(script: Script, scripted_client: Client) -> None:
 
 
 def test_ids_stay_in_their_place(script: Script, scripted_client: Client) -> None:
-    """An id cannot lead to another path, whatever it is made of."""
+    """An id of any characters cannot lead to another path."""
     script.says(problem(404))
     for strange in ("a/b", "../models", "a?b=c", "a#b", "a%2Fb", "é"):
         with pytest.raises(NotFound):
@@ -332,7 +333,7 @@ def test_a_malformed_url_is_refused(url: str) -> None:
 
 
 def test_a_password_in_the_url_is_not_repeated() -> None:
-    """The address in an error text is scheme, host and port."""
+    """An error names only scheme, host and port of the address."""
     client = Client("http://user:secret@127.0.0.1:1/prefix", "k", retry_seconds=0.0)
     with client, pytest.raises(Unreachable) as refused:
         client.models.get("mdl_1")
@@ -351,7 +352,7 @@ def test_a_malformed_key_is_refused(script: Script, key: str) -> None:
 
 
 def test_text_that_is_not_unicode(script: Script, scripted_client: Client) -> None:
-    """Half a surrogate pair cannot be sent, which is said in one line."""
+    """An unpaired surrogate cannot be sent, which is reported in one line."""
     with pytest.raises(Malformed):
         scripted_client.deletion_requests.create(subject_id="\udcff")
     assert script.calls == []

@@ -32,7 +32,7 @@ def test_retry_after_in_seconds(seconds: int) -> None:
 
 @pytest.mark.parametrize(("ahead", "least", "most"), [(3600, 3500, 3600), (-3600, 0, 0)])
 def test_retry_after_as_a_date(ahead: int, least: float, most: float) -> None:
-    """A date in Retry-After is the time until then, and at least 0."""
+    """A date in Retry-After becomes the seconds until then, and at least 0."""
     moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=ahead)
     for text in (email.utils.format_datetime(moment, usegmt=True), email.utils.format_datetime(moment)):
         found = retry_after_in(text)

@@ -1,4 +1,4 @@
-"""Waiting, beside a server whose models take as long as the test says."""
+"""Waiting, tested with a server whose models take as long as the test needs."""
 
 import statistics
 import time
@@ -40,7 +40,7 @@ COMPLETED = Reply(body=REQUEST | {"status": "completed", "models": [OWED | {"sta
 
 
 def test_progress_of_a_request(script: Script, scripted_client: Client) -> None:
-    """First the steps that are estimated, then those of its runs; a run that is over is not asked about again."""
+    """Progress shows the estimated steps first, then those of the runs; an ended run is not requested again."""
     over = Reply(body=RUN | {"steps_done": 100, "finished_at": "2026-01-01T00:01:00Z"})
     script.says(ACCEPTED, RUNNING, Reply(body=RUN), RUNNING, over, COMPLETED)
     seen: list[Any] = []
@@ -51,7 +51,7 @@ def test_progress_of_a_request(script: Script, scripted_client: Client) -> None:
 
 
 def test_progress_for_a_key_that_may_not_read_runs(script: Script, scripted_client: Client) -> None:
-    """A key without models:read learns the status; it asks for a run once, and not again."""
+    """A key without models:read gets the status; the run is requested once and not again."""
     script.says(RUNNING, problem(403, code="scope_missing"), RUNNING, COMPLETED)
     seen: list[Any] = []
     scripted_client.deletion_requests.wait("dr_1", progress=lambda *state: seen.append(state))
@@ -60,20 +60,20 @@ def test_progress_for_a_key_that_may_not_read_runs(script: Script, scripted_clie
 
 @pytest.mark.parametrize("status", ["completed", "cancelled", "rejected"])
 def test_requests_end(script: Script, scripted_client: Client, status: str) -> None:
-    """Whatever a request ends in, waiting for it is over, and nobody has to watch."""
+    """Waiting for a request ends with any final status."""
     script.says(RUNNING, Reply(body=REQUEST | {"status": status}))
     assert scripted_client.deletion_requests.wait("dr_1").status == status
     assert len(script.calls) == 2
 
 
 def test_waiting_survives_a_gateway_that_restarts(script: Script, scripted_client: Client) -> None:
-    """A look that is dropped or refused for now is made again."""
+    """A poll that is dropped or refused temporarily is repeated."""
     script.says(RUNNING, Reply(drop=True), problem(503), RUNNING, COMPLETED)
     assert scripted_client.deletion_requests.wait("dr_1").status == "completed"
 
 
 def test_waiting_ends_in_time(script: Script, scripted_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `timeout_seconds` waiting ends with a problem that is a TimeoutError too, and says how it stands."""
+    """After `timeout_seconds` waiting ends with a problem that is also a TimeoutError and has the current state."""
     # A busy machine may take longer for one answer than a gateway is given for it.
     monkeypatch.setattr("lethe.client.waiting._MIN_POLL_SECONDS", 60.0)
     script.says(RUNNING)
@@ -89,7 +89,7 @@ def test_waiting_ends_in_time(script: Script, scripted_client: Client, monkeypat
 
 
 def test_a_gateway_that_is_away_does_not_prolong_waiting(script: Script) -> None:
-    """A wait is not given more time by the repetition of its looks than a last look takes."""
+    """Retrying a poll extends the wait by no more than one last poll takes."""
     script.says(Reply(drop=True))
     began = time.monotonic()
     with Client(script.url, "k", retry_seconds=60.0) as client, pytest.raises(Problem):
@@ -98,7 +98,7 @@ def test_a_gateway_that_is_away_does_not_prolong_waiting(script: Script) -> None
 
 
 def test_pauses_grow(script: Script, scripted_client: Client) -> None:
-    """A look comes later the longer one has waited, by a quarter of that at most, so that long runs are looked at
+    """The pause between polls grows with the time waited, up to a quarter of it, so that long runs are polled
     rarely."""
     script.says(RUNNING)
     with pytest.raises(WaitTimedOut):
@@ -107,7 +107,7 @@ def test_pauses_grow(script: Script, scripted_client: Client) -> None:
 
 
 def test_the_first_pause_is_short() -> None:
-    """What is over in a twentieth of a second is not waited for much longer."""
+    """The first pause is short enough that waiting for something that takes a twentieth of a second ends soon."""
     pauses = []
     for _ in range(9):
         watch = Watch(subject="it", timeout_seconds=None)

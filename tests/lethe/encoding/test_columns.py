@@ -1,4 +1,4 @@
-"""Each kind of column becomes the features that its schema states, whatever form its values come in."""
+"""Each kind of column becomes the features that its schema states, in whatever form its values come."""
 
 import datetime
 import json
@@ -58,7 +58,7 @@ def features(kind: str, values: Any, **said: Any) -> Any:
 
 @given(st.lists(records, min_size=1, max_size=5))
 def test_rows_are_never_longer_than_one(found: list[dict[str, Any]]) -> None:
-    """For any values a row with all kinds of columns has norm at most 1 and ends in a positive bias."""
+    """A row with any values in all kinds of columns has norm at most 1 and ends in a positive bias."""
     rows = encode_records(ALL, found)
     assert rows.shape == (len(found), ALL.num_features + 1)
     assert (np.square(rows, dtype=np.float64).sum(axis=1) <= 1).all()
@@ -67,7 +67,7 @@ def test_rows_are_never_longer_than_one(found: list[dict[str, Any]]) -> None:
 
 @given(st.lists(records, min_size=2, max_size=5))
 def test_a_row_depends_on_its_record_alone(found: list[dict[str, Any]]) -> None:
-    """A record is encoded alike alone and among others, so that no row carries traces of other people."""
+    """A record is encoded the same alone and among others, so that no row carries traces of other people."""
     alone = [encode_records(ALL, [record])[0] for record in found]
     np.testing.assert_array_equal(encode_records(ALL, found), alone)
 
@@ -87,7 +87,7 @@ def test_standard() -> None:
 
 @given(st.floats(-5, 15))
 def test_knots_follow_a_line(number: float) -> None:
-    """The features of a spline lie in [0, 1], sum to 1, and weighted by the knots give the number back."""
+    """The features of a spline are in [0, 1], sum to 1, and weighted by the knots return the number."""
     knots = [0.0, 1.0, 4.0, 10.0]
     (found,) = features("numeric", [number], min=0, max=10, outside="clip", knots=knots)
     assert ((found >= 0) & (found <= 1)).all()
@@ -171,7 +171,7 @@ def test_vectors_in_every_form() -> None:
     [[1.0, 2.0], [1.0, 2.0, math.nan], [1.0, None, 2.0], None, "[1,2", "x", 7, [[1], [2], [3]]],
 )
 def test_what_is_no_vector_is_refused(value: object) -> None:
-    """A list of another length or with a gap, and anything else, is refused."""
+    """A list of another length or with a gap, and a value of another type, is refused."""
     with pytest.raises(InputInvalid, match="list of 3 finite numbers"):
         features("vector", [value], length=3)
 

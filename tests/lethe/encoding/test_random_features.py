@@ -1,4 +1,4 @@
-"""Random features: recomputable from their seed alone, exact, and an approximation of the Gaussian kernel."""
+"""Random features: reproducible from their seed alone, exact, and an approximation of the Gaussian kernel."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ WORD = 2**64 - 1
 
 
 def philox(key: int, words: int) -> list[int]:
-    """The first words of Philox-4x64-10 (Salmon et al. 2011), by counters from 1 on, as numpy counts them."""
+    """Return the first words of Philox-4x64-10 (Salmon et al. 2011), by counters from 1 on, as numpy counts them."""
     found: list[int] = []
     for counter in range(1, words // 4 + 2):
         block, keys = [counter, 0, 0, 0], [key, 0]
@@ -35,7 +35,7 @@ def philox(key: int, words: int) -> list[int]:
 
 
 def test_they_follow_from_the_seed_alone() -> None:
-    """Weights and phases computed here from the words of Philox, in whole numbers, give the same features."""
+    """Weights and phases computed here from the words of Philox, in integers, give the same features."""
     random, row, words = RandomFeatures(features=3, seed=7, scale=0.5), [0.25, -1.5], philox(7, 27)
     expected = []
     for j in range(3):
@@ -51,7 +51,7 @@ def test_they_follow_from_the_seed_alone() -> None:
 
 
 def test_a_row_is_alone() -> None:
-    """The features of a row are the same to the last bit, whatever rows come with it and however far out it is."""
+    """The features of a row are the same to the last bit, whatever rows come with it and however large it is."""
     random = RandomFeatures(features=50, seed=1, scale=0.3)
     rows = np.random.default_rng(0).normal(size=(200, 40)) * np.logspace(-3, 5, 200)[:, np.newaxis]
     together = random.of(rows)
@@ -61,7 +61,7 @@ def test_a_row_is_alone() -> None:
 
 
 def test_they_come_near_the_gaussian_kernel() -> None:
-    """Products of features are exp(-scale^2 |x - x'|^2 / 2) but for six standard deviations of a mean of D terms."""
+    """Products of features are exp(-scale^2 |x - x'|^2 / 2) up to six standard deviations of a mean of D terms."""
     random, scale = RandomFeatures(features=16_384, seed=3, scale=0.7), 0.7
     rows = np.random.default_rng(1).normal(size=(8, 5))
     features = random.of(rows)
@@ -71,8 +71,8 @@ def test_they_come_near_the_gaussian_kernel() -> None:
 
 
 def test_a_schema_states_them() -> None:
-    """They take the place of the columns' features, are written out with their scale, and come back; another seed is
-    another encoding."""
+    """Random features replace the columns' features, are written out with their scale, and are read back; another seed
+    is another encoding."""
     schema = parse_schema({"columns": COLUMNS, "random_features": {"features": 64, "seed": 5}})
     document: dict[str, Any] = schema.to_json()
     assert document["random_features"] == {"features": 64, "seed": 5, "scale": 1 / math.sqrt(2)}
@@ -109,7 +109,7 @@ def test_what_is_none_is_refused(said: object, path: str) -> None:
 
 
 def test_too_many_weights_are_refused() -> None:
-    """What would take more than 64 MiB of weights is refused before any is drawn."""
+    """A schema that needs more than 64 MiB of weights is refused before any is drawn."""
     wide = {"v": {"kind": "vector", "length": 4096}, "y": COLUMNS["y"]}
     with pytest.raises(SchemaInvalid):
         parse_schema({"columns": wide, "random_features": {"features": 4096, "seed": 1}})

@@ -128,7 +128,8 @@ def test_any_document_is_parsed_or_refused(document: object) -> None:
 
 
 def test_a_record_is_encoded_as_the_schema_says() -> None:
-    """A number becomes its position in the range, a category a one-hot vector, then a bias follows; the norm is one."""
+    """A number becomes its position in the range and a category a one-hot vector, followed by a bias; the norm is
+    one."""
     schema = schema_of(age=AGE, work=WORK)
     (row,) = schema.encode({"age": ["25"], "work": ["some"]})
     expected = np.array([0.25, 0, 1, 1]) / np.sqrt(0.0625 + 2)
@@ -137,8 +138,7 @@ def test_a_record_is_encoded_as_the_schema_says() -> None:
 
 
 def test_a_missing_number_is_not_the_lowest_one() -> None:
-    """With "unknown": "null" a missing number or NaN has a feature of its own, and an unknown category has only
-    zeros."""
+    """With "unknown": "null" a missing number or NaN has its own feature, and an unknown category has only zeros."""
     columns = {"age": ["", None, "NaN", math.nan], "work": ["", None, "else", math.nan]}
     missing = SHRINK * np.array([0, 1, 0, 0, 1]) / np.sqrt(2)
     np.testing.assert_allclose(FORGIVING.encode(columns), [missing] * 4, rtol=1e-7)
@@ -306,7 +306,7 @@ def test_a_row_does_not_depend_on_its_neighbours(values: list[tuple[object, obje
     [pa.array([1, None, 99]), pa.array([1.0, math.nan, 99.0], pa.float32()), pa.array(["1", "", "99"])],
 )
 def test_arrow_columns_and_lists_agree(numbers: Any) -> None:
-    """Integers, floats and texts are encoded alike from lists and from Arrow arrays, chunked or not."""
+    """Integers, floats and texts are encoded the same from lists and from Arrow arrays, chunked or not."""
     work = pa.array(["some", None, "none"]).dictionary_encode()
     expected = FORGIVING.encode({"age": [1, None, 99], "work": ["some", "", "none"]})
     np.testing.assert_array_equal(FORGIVING.encode({"age": numbers, "work": work}), expected)

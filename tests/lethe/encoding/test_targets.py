@@ -1,4 +1,4 @@
-"""Targets are numbers in a public range: how they are declared, stored, and what of them is refused."""
+"""Targets are numbers in a public range: their declaration, storage and refusals."""
 
 import io
 import json
@@ -33,8 +33,8 @@ def faults_of(document: Any, **beside: Any) -> dict[str, str]:
 
 @given(low=st.floats(-1e9, 1e9), width=st.floats(1e-3, 1e9), share=st.floats(0, 1))
 def test_a_value_comes_back_from_its_label(low: float, width: float, share: float) -> None:
-    """A value in the range is stored as a label between -2^23 and 2^23, which float32 holds exactly, and comes back
-    as itself up to half a step."""
+    """A value in the range is stored as a label between -2^23 and 2^23, which float32 holds exactly, and is read back
+    up to half a step."""
     target = TargetColumn(low=low, high=low + width)
     value = np.clip(np.array([low + share * width]), target.low, target.high)
     [label] = target.labels(value)
@@ -45,7 +45,8 @@ def test_a_value_comes_back_from_its_label(low: float, width: float, share: floa
 
 
 def test_the_ends_of_the_range_are_the_ends_of_the_labels() -> None:
-    """The least is -2^23, the middle 0, the largest 2^23; what is predicted beyond is moved to the end."""
+    """The minimum is stored as -2^23, the middle as 0 and the maximum as 2^23; a prediction beyond them is moved to the
+    end."""
     target = TargetColumn(low=0.0, high=200.0)
     assert target.labels(np.array([0.0, 100.0, 200.0])).tolist() == [-UNIT, 0, UNIT]
     assert target.values(np.array([-7.0, -1.0, 0.0, 0.5, 7.0])).tolist() == [0.0, 0.0, 100.0, 150.0, 200.0]
@@ -53,7 +54,7 @@ def test_the_ends_of_the_range_are_the_ends_of_the_labels() -> None:
 
 @given(bound=st.integers(1, MAX_COUNT), share=st.floats(0, 1))
 def test_a_count_comes_back_as_itself(bound: int, share: float) -> None:
-    """A count up to the largest bound there is comes back from its label to the last one, and is no other's."""
+    """A count up to the largest possible bound is read back exactly from its label, which no other count shares."""
     target, count = TargetColumn(low=0, high=bound, counts=True), round(share * bound)
     near = np.unique(np.clip([count - 1, count, count + 1], 0, bound)).astype(float)
     labels = target.labels(near)
@@ -72,7 +73,7 @@ def test_a_malformed_count_is_refused(number: float) -> None:
 
 
 def test_a_schema_of_counts_survives_its_document() -> None:
-    """Counts are stored as such; a target that is none states nothing of it, as none did before there were counts."""
+    """Counts are stored as such; the document of another target does not mention them, as before counts existed."""
     counts = parse_schema({"columns": COLUMNS | {"cost": SPEC | {"counts": True}}})
     assert counts.target == TargetColumn(low=0.0, high=200.0, counts=True)
     assert stored(counts.to_json()) == counts
@@ -88,7 +89,7 @@ def test_a_schema_of_counts_survives_its_document() -> None:
 
 
 def test_a_schema_with_a_target_survives_its_document() -> None:
-    """A target is stored with its range and what becomes of values outside, and read again as it was."""
+    """A target is stored with its range and its rule for values outside, and read back unchanged."""
     assert CLIPPED.target == TargetColumn(low=0.0, high=200.0, outside="clip")
     assert (CLIPPED.classes, CLIPPED.label) == ((), "cost")
     assert stored(CLIPPED.to_json()) == CLIPPED
@@ -110,23 +111,23 @@ def test_a_schema_with_a_target_survives_its_document() -> None:
     ],
 )
 def test_a_target_that_cannot_be_used_is_named(columns: dict[str, Any], path: str) -> None:
-    """One column is learned, with a range of its own; what is missing or strange is named by its path."""
+    """A schema has exactly one target column, with a range; a missing or unknown field is named by its path."""
     assert path in faults_of({"columns": COLUMNS | columns})
 
 
 def test_classes_are_none_of_a_target() -> None:
-    """Classes beside a schema with a target are refused."""
+    """Classes in addition to a schema with a target are refused."""
     assert "classes" in faults_of({"columns": COLUMNS}, classes=("a", "b"))
 
 
 def test_a_schema_without_a_label_is_refused_with_advice() -> None:
-    """The error for a schema that learns no column says how to learn a number."""
+    """The error for a schema that learns no column explains how to learn a number."""
     assert '"role": "target", "min"' in faults_of({"columns": {"age": COLUMNS["age"]}})["columns"]
 
 
 @pytest.mark.parametrize("document", [[0, 1], {"min": 0}, {"min": 1, "max": 0}, SPEC, {"min": 0, "max": float("nan")}])
 def test_a_range_without_a_schema_is_checked_alike(document: Any) -> None:
-    """A range that comes beside vectors is an object of two finite numbers."""
+    """A range given with vectors must be an object of two finite numbers."""
     with pytest.raises(SchemaInvalid) as refusal:
         parse_target(document)
     assert all(fault.path.startswith("target") for fault in refusal.value.errors)
@@ -139,8 +140,7 @@ SEVERAL = parse_schema({"columns": {"age": COLUMNS["age"], "tags": LABELS}})
 
 
 def test_labels_are_a_bit_each(tmp_path: Path) -> None:
-    """The labels of a cell are a set, whatever their order and however often they are said; a cell that is empty has
-    none."""
+    """The labels of a cell are a set: order and repetition do not matter, and an empty cell has none."""
     cells = ["a", "7|a", "a | b c|a", "", "b c", "7"]
     (tmp_path / "a.csv").write_text("".join(["age,tags\n", *(f"1,{cell}\n" for cell in cells)]))
     assert labels_of(tmp_path / "a.csv", schema=SEVERAL) == [1, 5, 3, 0, 2, 4]
@@ -173,7 +173,7 @@ def test_an_unknown_label_is_named_by_its_place(tmp_path: Path, cell: str) -> No
     ],
 )
 def test_labels_that_cannot_be_used_are_named(changed: dict[str, Any], path: str) -> None:
-    """There are two labels or more, 31 at most, and none has what stands between them."""
+    """Labels need 2 to 31 values, none of which contains the separator; faults are named."""
     assert f"columns.tags.{path}" in faults_of({"columns": {"age": COLUMNS["age"], "tags": LABELS | changed}})
 
 
@@ -187,7 +187,7 @@ def labels_of(path: Path, **given: Any) -> list[int]:
 
 
 def test_a_file_has_targets(tmp_path: Path) -> None:
-    """Numbers are read as they are, and outside of the range they are moved to its end where the schema says so."""
+    """Numbers become labels, and a number beyond the range is moved to its nearer end if the schema permits it."""
     (tmp_path / "a.csv").write_text("age,cost\n1,0\n2,150.0\n3,1e2\n4,250\n5,-1\n")
     assert labels_of(tmp_path / "a.csv", schema=CLIPPED) == [-UNIT, UNIT // 2, 0, UNIT, -UNIT]
 
@@ -210,7 +210,7 @@ def vectors(folder: Path, y: Any) -> Path:
 
 
 def test_vectors_have_targets_where_their_range_is_told(tmp_path: Path) -> None:
-    """Of an npz file y is floats or integers in the range."""
+    """The targets of an npz file are floats or integers within the range."""
     pytest.importorskip("app.features.npz")
     target = TargetColumn(low=0.0, high=200.0)
     for y in (np.array([0.0, 150.0], np.float32), np.array([0, 150])):

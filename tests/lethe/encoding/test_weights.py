@@ -1,4 +1,4 @@
-"""Weights of rows: what a schema says of them, and what is stored."""
+"""Weights of rows: their schema and storage."""
 
 import io
 from pathlib import Path
@@ -26,7 +26,7 @@ SCHEMA = parse_schema({"columns": COLUMNS})
 
 @given(most=st.floats(1e-300, 1e300), share=st.floats(0, 1))
 def test_no_stored_weight_is_beyond_one(most: float, share: float) -> None:
-    """Whatever the bound, a weight from 0 to it becomes a number from 0 to 1 that is next to its share."""
+    """A weight from 0 to any bound is stored as the nearest number from 0 to 1 to its share."""
     weight = Weight(column="w", bound=most)
     number = np.array([min(share * most, most)])
     assert not weight.wrong(number).any()
@@ -98,8 +98,8 @@ def test_rows_have_one_weight() -> None:
 
 
 def test_a_schema_keeps_its_weight() -> None:
-    """It comes back from its document; rows are measured on others of the same columns, whether those have weights or
-    not; records to predict need none."""
+    """A weight is read back from the schema's document; evaluation data needs the same columns, with or without
+    weights; records to predict need none."""
     document = SCHEMA.to_json()
     assert stored(document) == SCHEMA
     without = parse_schema({"columns": {name: COLUMNS[name] for name in ("age", "ill")}})

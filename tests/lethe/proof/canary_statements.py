@@ -37,7 +37,7 @@ def seen(
 
 
 def apart(plan: CanaryPlan, numbers: Any) -> tuple[Any, Any]:
-    """Numbers of lanes less the mean of their group, and that mean  # (canary tests, lanes) each"""
+    """Return numbers of lanes minus the mean of their group, and that mean  # (canary tests, lanes) each"""
     group = np.tile(np.arange(plan.lanes // 2) % plan.groups, 2)
     same = (group[:, None] == group) / np.bincount(group)[group]
     return numbers - numbers @ same, numbers @ same

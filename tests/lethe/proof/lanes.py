@@ -1,4 +1,4 @@
-"""What lanes show, made up: of a run that is as it should be, or not."""
+"""Invented observations of lanes, of correct and incorrect runs."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from lethe.proof.mechanism import Mechanism
 
 
 def observed(plan: CanaryPlan, mechanism: Mechanism | None, **changed: Any) -> Observed:
-    """Nine of ten guesses are right and noise is as it is to be, but for what is changed."""
+    """Return an observation with nine of ten right guesses and correct noise, apart from the given changes."""
     members = plan.lanes // 2
     wrong = members // 10
     assert mechanism is not None

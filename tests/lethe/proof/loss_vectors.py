@@ -1,10 +1,10 @@
-"""Test vectors of the losses, to fifty digits by mpmath and rounded to doubles: `loss_vectors.json`, for whoever
-computes them anew.
+"""Test vectors of the losses, to fifty digits by mpmath and rounded to doubles: `loss_vectors.json`, for checking other
+implementations.
 
     python -m tests.lethe.proof.loss_vectors
 
-Each is one row of norm 1 whose scores are given: its loss, the slope of it by each score, and both times its weight.
-A `label` is what is stored: a class, a set of bits for labels, a target y in units of 2^-23.
+Each is one row of norm 1 with given scores: its loss, the slope by each score, and both times its weight. A `label` is
+the stored form: a class, a set of bits for labels, or a target y in units of 2^-23.
 """
 
 import itertools
@@ -117,7 +117,7 @@ _LOSSES = {
 
 
 def written() -> str:
-    """One vector a line."""
+    """Return the vectors as JSON, one per line."""
     with mp.workdps(50):
         lines = ",\n".join(json.dumps(vector) for vector in vectors())
     return f"[\n{lines}\n]\n"

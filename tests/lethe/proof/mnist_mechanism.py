@@ -9,7 +9,7 @@ TARGET = {"epsilon": 1.0, "delta": 1 / MNIST}
 
 
 def converged(*, l2: float, noise_scale: float, step_size: float | None = None) -> Chain:
-    """The model of Chien et al. (2024) on MNIST, two classes, after many steps."""
+    """Return the model of Chien et al. (2024) on MNIST, two classes, after many steps."""
     mechanism = Mechanism(
         objective=Objective.LOGISTIC_REGRESSION,
         num_slots=MNIST,
@@ -24,6 +24,6 @@ def converged(*, l2: float, noise_scale: float, step_size: float | None = None) 
 
 
 def replaced(chain: Chain, *, batch: int, epsilon: float) -> list[int]:
-    """The steps for 100 deletions, one batch after another; `replace`, hence twice the records."""
+    """Return the steps for 100 deletions, one batch after another; with `replace`, twice the records."""
     batches = [2 * batch] * (100 // batch)
     return schedules.schedule(chain, batches=batches, epsilon=epsilon, delta=1 / MNIST, at_most=1000)

@@ -12,11 +12,12 @@ from scipy.optimize import nnls
 from lethe.proof import lookback
 
 Step = tuple[float, float, float]
-"""Contraction c, variance nu^2 of the noise, push s."""
+"""A step: contraction c, variance nu^2 of the noise, push s."""
 
 
 def path(steps: Sequence[Step], *, apart: float = 0.0) -> list[tuple[mpmath.mpf, mpmath.mpf]]:
-    """The noise added and the influence let in, before each step and after the last, as they arrive at the end."""
+    """Return the noise added and the influence let in, before each step and after the last, as they arrive at the
+    end."""
     arrives = [mpmath.mpf(1)]
     for c, _, _ in reversed(steps):
         arrives.append(arrives[-1] * mpmath.mpf(c))
@@ -29,7 +30,8 @@ def path(steps: Sequence[Step], *, apart: float = 0.0) -> list[tuple[mpmath.mpf,
 
 
 def pulled_mu(steps: Sequence[Step], *, apart: float = 0.0) -> float:
-    """mu of the string from the origin to the end of the path, found by going on to where it rises least: 50 digits."""
+    """Return mu of the string from the origin to the end of the path, found by following the smallest slope, with 50
+    digits."""
     with mpmath.workdps(50):
         corners, square = path(steps, apart=apart), mpmath.mpf(0)
         here, noise, reach = 0, mpmath.mpf(0), mpmath.mpf(0)
@@ -46,7 +48,7 @@ def pulled_mu(steps: Sequence[Step], *, apart: float = 0.0) -> float:
 def quadratic_mu(
     steps: Sequence[Step], *, slopes: Sequence[float], signs: Sequence[float], apart: float = 0.0
 ) -> float:
-    """The exact mu of x <- slope x + sign s + N(0, nu^2): two Gaussians, from two points `apart`."""
+    """Return the exact mu of x <- slope x + sign s + N(0, nu^2): two Gaussians, from two points `apart`."""
     distance, variance = apart, 0.0
     for (_, noise, push), slope, sign in zip(steps, slopes, signs, strict=True):
         distance = slope * distance + sign * push
@@ -55,11 +57,11 @@ def quadratic_mu(
 
 
 def worst_slopes(steps: Sequence[Step], *, apart: float = 0.0) -> list[float]:
-    """The slopes in [0, c_t] whose quadratic is told apart best, by nonnegative least squares over all of them.
+    """Return the slopes in [0, c_t] with the best distinguished quadratic, by nonnegative least squares over all of
+    them.
 
     With slopes theta_(t-1)/theta_t c_t, theta never falling, mu = sum(theta d)/sqrt(sum(theta^2 u)) for the increments
-    d and u of the path: greatest where theta is closest to d/u in the norm of u.
-    """
+    d and u of the path, which is greatest where theta is closest to d/u in the norm of u."""
     corners = path(steps, apart=apart)
     noise = np.array([float(b[0] - a[0]) for a, b in itertools.pairwise(corners)])
     reach = np.array([float(b[1] - a[1]) for a, b in itertools.pairwise(corners)])
@@ -74,7 +76,7 @@ def worst_slopes(steps: Sequence[Step], *, apart: float = 0.0) -> list[float]:
 
 
 def calls(work: Callable[[], object]) -> int:
-    """Functions of Python that are entered, which does not depend on the machine; none has been asked before."""
+    """Count the Python functions that are entered, which does not depend on the machine; nothing is cached before."""
     for known in (
         lookback._present,
         lookback.alike,

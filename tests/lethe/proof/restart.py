@@ -12,9 +12,8 @@ from lethe.proof.mechanism import Mechanism
 def restart_mu(mechanism: Mechanism, runs: Sequence[Run]) -> float:
     """Return the minimum `unlearning` mu over comparisons that restart before one of `runs`, 2R apart, without noise.
 
-    This is a second upper bound beside `unlearning_mu(replay(mechanism, runs))`, and is smaller after a large number of
-    early edits. The result is infinite if there are no runs.
-    """
+    This is a second upper bound in addition to `unlearning_mu(replay(mechanism, runs))`, and is smaller after a large
+    number of early edits. The result is infinite if there are no runs."""
     explicit_runs, current = [], mechanism
     for run in runs:
         current = run.mechanism or current

@@ -29,7 +29,7 @@ DELETED = "(deleted)"
 
 
 def evidence(**changed: Any) -> Evidence:
-    """Two records, deleted after 64 steps of this model, which also fed another model."""
+    """Return evidence of two records, deleted after 64 steps of this model, which also fed another model."""
     parts: dict[str, Any] = {
         "mechanism": MECHANISM,
         "history": HISTORY,
@@ -71,7 +71,7 @@ def statement(made: Evidence | None = None, *, kind: str = "unlearn", audited: b
 
 
 def altered(path: str, value: Any) -> dict[str, Any]:
-    """The statement with one thing in it replaced, added or taken out."""
+    """Return the statement with one part replaced, added or removed."""
     document = copy.deepcopy(statement())
     *parents, last = (int(key) if key.isdigit() else key for key in path.split("/"))
     place: Any = document
@@ -91,6 +91,6 @@ def refusal(document: Any) -> str:
 
 
 def audited(**changed: Any) -> dict[str, Any]:
-    """The statement with the canary test that follows from what is changed here."""
+    """Return the statement with the canary test that follows from the given changes."""
     shown = observed(evidence(), **changed).to_json(MECHANISM, delta=evidence().delta)
     return altered("audit", json.loads(json.dumps(shown)))

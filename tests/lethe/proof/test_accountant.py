@@ -58,7 +58,7 @@ def numbers(chain: Chain) -> list[float]:
     ],
 )
 def test_it_is_the_recursion_step_by_step(changed):
-    """W <- c W + s and V <- c^2 V + nu^2, taken step by step with 50 digits, give the accountant's numbers."""
+    """W <- c W + s and V <- c^2 V + nu^2, taken step by step with 50 digits, equal the accountant's numbers."""
     made = mechanism(**changed)
     history = [Run(steps=40), Run(steps=7, records=3), Run(steps=1, records=2), Run(steps=25)]
     with mpmath.workdps(50):
@@ -82,7 +82,7 @@ def test_it_is_the_recursion_step_by_step(changed):
 
 
 def test_a_long_run_is_stationary():
-    """After many steps W is s/(1 - c) and V is nu^2/(1 - c^2), also when c is within 1e-11 of 1."""
+    """After many steps W is s/(1 - c) and V is nu^2/(1 - c^2), even if c is within 1e-11 of 1."""
     for made in (mechanism(), mechanism(l2=1e-11)):
         chain = accountant.replay(made, [Run(steps=10**15)])
         c = made.contraction
@@ -91,13 +91,13 @@ def test_a_long_run_is_stationary():
 
 
 def test_before_the_first_step_nothing_differs():
-    """A chain that has taken no step has the initial law, whatever the data."""
+    """A chain without a step has the initial distribution, whatever the data."""
     chain = accountant.started(mechanism())
     assert (chain.steps, accountant.unlearning_mu(chain, records=5)) == (0, 0.0)
 
 
 def test_one_step_is_the_gaussian_mechanism():
-    """After one step, one record is worth the Gaussian mechanism: sensitivity over standard deviation."""
+    """After one step, one record has the mu of the Gaussian mechanism: sensitivity over standard deviation."""
     made = mechanism()
     for adjacency in Adjacency:
         expected = made.sensitivity(adjacency) / math.sqrt(made.step_variance)
@@ -109,7 +109,7 @@ def test_one_step_is_the_gaussian_mechanism():
 
 @given(made=mechanisms(), history=histories, run=runs, share=st.floats(0, 1))
 def test_splitting_a_run_changes_nothing(made, history, run, share):
-    """Without a cool-down, a run taken in two parts leaves the chain where the whole run leaves it."""
+    """A run split in two parts has the same result as the whole run if there is no cool-down."""
     assume(run.steps > 1)
     first = min(max(1, round(share * run.steps)), run.steps - 1)
     whole = accountant.replay(made, [*history, run])
@@ -128,7 +128,7 @@ def test_keeping_books_is_replaying(made, history):
 
 @given(made=mechanisms(), history=histories)
 def test_influence_is_the_sum_over_the_deleted(made, history):
-    """The influence of all who were deleted is the sum of what `deletion_mu` says of each of them."""
+    """The influence of all deleted records is the sum of `deletion_mu` for each of them."""
     chain = accountant.replay(made, history)
     present = itertools.accumulate((run.steps for run in history), initial=0)
     each = [
@@ -141,7 +141,7 @@ def test_influence_is_the_sum_over_the_deleted(made, history):
 
 @given(made=mechanisms(), history=histories, records=st.integers(1, 50))
 def test_a_deletion_turns_presence_into_influence(made, history, records):
-    """Deleting moves records of one presence each into the influence, and a step then only lowers the sum."""
+    """A deletion moves one presence per record into the influence, and a step then only lowers the sum."""
     chain = accountant.replay(made, history)
     before = accountant.unlearning_mu(chain, records=records)
     expected = (chain.influence + records * chain.presence) / math.sqrt(chain.variance)
@@ -160,7 +160,7 @@ def test_steps_after_the_deletion_only_help(made, history, steps):
 
 @given(made=mechanisms(), history=histories, records=st.integers(0, 10**6))
 def test_more_records_never_cost_less(made, history, records):
-    """mu grows with the number of deleted records, in `unlearning` and in `deletion`."""
+    """Mu grows with the number of deleted records, in `unlearning` and in `deletion`."""
     chain = accountant.replay(made, history)
     assert accountant.unlearning_mu(chain, records=records) < accountant.unlearning_mu(chain, records=records + 1)
     present = history[0].steps
@@ -170,7 +170,7 @@ def test_more_records_never_cost_less(made, history, records):
 
 @given(made=mechanisms(), history=histories, factor=st.floats(1.01, 100))
 def test_noise_hides_in_proportion(made, history, factor):
-    """mu is inversely proportional to the noise."""
+    """Mu is inversely proportional to the noise."""
     louder = dataclasses.replace(made, noise_scale=made.noise_scale * factor)
     mu, less = (accountant.unlearning_mu(accountant.replay(m, history)) for m in (made, louder))
     assert less * factor == pytest.approx(mu, rel=1e-11, abs=1e-300)
@@ -178,7 +178,7 @@ def test_noise_hides_in_proportion(made, history, factor):
 
 @given(made=mechanisms(), history=histories, factor=st.integers(2, 1000))
 def test_a_crowd_hides_in_proportion(made, history, factor):
-    """mu is inversely proportional to the number of slots."""
+    """Mu is inversely proportional to the number of slots."""
     slots = made.num_slots * factor
     larger = dataclasses.replace(made, num_slots=slots, batch_size=slots)
     mu, less = (accountant.unlearning_mu(accountant.replay(m, history)) for m in (made, larger))
@@ -187,7 +187,7 @@ def test_a_crowd_hides_in_proportion(made, history, factor):
 
 @given(made=mechanisms(), history=histories)
 def test_relearning_leaves_nothing_of_the_deleted(made, history):
-    """The first run of a chain owes nothing to whoever was null before it."""
+    """The first run of a chain has no influence of records that were null before it."""
     assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=9, records=history[0].records)])) == 0
     assert accountant.deletion_mu(accountant.replay(made, history), records=3, steps_present=0) == 0
 
@@ -197,7 +197,7 @@ def test_relearning_leaves_nothing_of_the_deleted(made, history):
 
 @given(made=mechanisms(), steps=st.integers(1, 10**6))
 def test_a_release_costs_more_the_longer_its_run(made, steps):
-    """A run of more steps with the record says no less about it; merging two runs into one says no more than both."""
+    """A longer run with the record reveals no less about it; merging two runs into one reveals no more than both."""
     one, next_one, two = (
         accountant.release_mu(made, steps=k, adjacency=Adjacency.ZERO_OUT) for k in (steps, steps + 1, 2 * steps)
     )
@@ -207,7 +207,7 @@ def test_a_release_costs_more_the_longer_its_run(made, steps):
 
 @given(made=mechanisms(), steps=st.integers(1, 1000))
 def test_replacement_is_twice_removal(made, steps):
-    """A record against another record is twice a record against nothing."""
+    """Replacing a record has twice the mu of removing it."""
     null, other = (accountant.release_mu(made, steps=steps, adjacency=adjacency) for adjacency in Adjacency)
     assert other == 2 * null
 
@@ -216,7 +216,7 @@ def test_replacement_is_twice_removal(made, steps):
     first=mechanisms(), second=mechanisms(), records=st.integers(1, 20), steps=st.lists(st.integers(1, 500), max_size=9)
 )
 def test_releases_compose_in_quadrature(first, second, records, steps):
-    """mu^2 adds over all versions of all models, in any order, and grows with the square of the records."""
+    """The mu^2 of all versions of all models add up, in any order, and grow with the square of the records."""
     exposures = [
         Exposure(mechanism=first, records=records, releases=tuple(sorted(Counter(steps).items()))),
         Exposure(mechanism=second, records=1, releases=((7, 3),)),
@@ -230,7 +230,7 @@ def test_releases_compose_in_quadrature(first, second, records, steps):
 
 @given(made=mechanisms(), steps=st.lists(st.integers(1, 500), min_size=1, max_size=6), records=st.integers(1, 5))
 def test_reading_every_version_never_tells_less_than_reading_one(made, steps, records):
-    """Against readers of every version mu is at least the `deletion` mu of the last version with the record in it."""
+    """For readers of every version mu is at least the `deletion` mu of the last version with the record in it."""
     chain = accountant.replay(made, [Run(steps=k) for k in steps])
     exposure = Exposure(mechanism=made, records=records, releases=tuple(sorted(Counter(steps).items())))
     at_once = accountant.deletion_mu(chain, records=records, steps_present=chain.steps)
@@ -246,8 +246,8 @@ def test_reading_every_version_never_tells_less_than_reading_one(made, steps, re
     history=st.lists(st.builds(Run, steps=st.integers(1, 30_000), records=st.integers(0, 40)), min_size=1, max_size=12),
 )
 def test_a_compact_history_bounds_the_whole_one(made, history):
-    """Leaving out what is old keeps the steps and the last run, and changes mu by less than 1e-12 of what a record
-    and the ball come to."""
+    """Leaving out old runs keeps the steps and the last run, and changes mu by less than 1e-12 of the contribution of a
+    record and the ball."""
     left_out, short = accountant.compact(made, history)
     assert left_out + steps_of(short) == steps_of(history)
     assert short == history[len(history) - len(short) :]
@@ -260,7 +260,7 @@ def test_a_compact_history_bounds_the_whole_one(made, history):
 
 
 def test_a_compact_history_does_not_grow_with_the_age_of_the_model():
-    """A history of ten thousand runs is stated in as many runs as the horizon holds, and those up to the next cut."""
+    """A history of ten thousand runs is stated in as many runs as the horizon holds, plus those up to the next cut."""
     made = mechanism()
     left_out, short = accountant.compact(made, [Run(steps=50)] + [Run(steps=10, records=1)] * 10_000)
     assert len(short) <= accountant.CUT + math.log(1e-18) / math.log(made.contraction) / 10
@@ -268,7 +268,8 @@ def test_a_compact_history_does_not_grow_with_the_age_of_the_model():
 
 
 def test_a_history_is_cut_where_it_was_cut_before():
-    """A history that grows by a run begins where it began, but for once in a while: what was computed is known."""
+    """A history that grows by a run is cut at the same place as before, with rare exceptions, so cached results can be
+    used."""
     made = mechanism()
     grown = [[Run(steps=50)] + [Run(steps=10, records=1)] * age for age in range(1000, 1000 + 2 * accountant.CUT)]
     began = [accountant.compact(made, history)[0] for history in grown]

@@ -1,4 +1,4 @@
-"""Edits of every kind, models that were not learned here, and histories that begin anew."""
+"""Edits of every kind, models that were not learned here, and histories that start over."""
 
 import dataclasses
 import math
@@ -34,12 +34,12 @@ def steps_of(history: list[Run]) -> int:
 
 
 def gaps(history: list[Run], weights: list[int]) -> list[int]:
-    """How many records the data differ by from the final data, in each step."""
+    """Return the number of records by which the data differ from the final data in each step."""
     return [sum(weights[index + 1 :]) for index, run in enumerate(history) for _ in range(run.steps)]
 
 
 def stepwise(made: Mechanism, differing: list[int], *, apart: float = 0.0) -> float:
-    """mu by the recursion, one step at a time, with `differing` records in each and starts `apart`."""
+    """Return mu by the recursion, one step at a time, with `differing` records in each and starts `apart`."""
     influence, variance = apart, 0.0
     for records in differing:
         influence = made.contraction * influence + records * made.sensitivity(Adjacency.ZERO_OUT)
@@ -48,7 +48,7 @@ def stepwise(made: Mechanism, differing: list[int], *, apart: float = 0.0) -> fl
 
 
 def exact_mu(made: Mechanism, *, curvatures: list[float], pulls: list[float], apart: float = 0.0) -> float:
-    """mu of x <- (1 - eta h) x + eta g / n0 + N(0, nu^2) from two points `apart`, whose g differ by `pulls`."""
+    """Return mu of x <- (1 - eta h) x + eta g / n0 + N(0, nu^2) from two points `apart`, whose g differ by `pulls`."""
     distance, variance = apart, 0.0
     for h, pull in zip(curvatures, pulls, strict=True):
         slope = 1 - made.step_size * h
@@ -62,7 +62,8 @@ def exact_mu(made: Mechanism, *, curvatures: list[float], pulls: list[float], ap
 
 @given(made=made_with, history=histories)
 def test_every_edit_ages_from_when_it_was_made(made, history):
-    """Until its time a deletion or insertion counts as one differing record in each step, and a correction as two."""
+    """A deletion or insertion counts, until it is made, as one differing record in each step, and a correction as
+    two."""
     weights = [run.records + run.inserted + 2 * run.corrected for run in history]
     chain = accountant.replay(made, history)
     assert accountant.unlearning_mu(chain) == pytest.approx(stepwise(made, gaps(history, weights)), rel=1e-10)
@@ -82,7 +83,7 @@ def test_an_insertion_costs_what_a_deletion_costs(made, history):
 )
 @each("l2", [1e-4, 0.05, 1.0])
 def test_every_kind_of_edit_is_exact_for_the_worst_quadratic(edit, pull, l2):
-    """For curvature m and records with the strongest possible pull, the bound is the exact mu of every kind of edit."""
+    """The bound is the exact mu of every kind of edit for curvature m and records with the strongest possible pull."""
     made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
     chain = accountant.replay(made, [Run(steps=60), Run(steps=9, **edit)])
     exact = exact_mu(made, curvatures=[l2] * 69, pulls=[pull] * 60 + [0.0] * 9)
@@ -92,7 +93,7 @@ def test_every_kind_of_edit_is_exact_for_the_worst_quadratic(edit, pull, l2):
 @settings(max_examples=200)
 @given(seed=st.integers(0, 2**32), share=st.floats(0.1, 1.9), l2=st.floats(1e-3, 1.0))
 def test_no_quadratic_exceeds_it_however_slots_are_edited(seed, share, l2):
-    """For slots filled, emptied and corrected at random, repeatedly, the exact mu stays below the bound."""
+    """The exact mu stays below the bound for slots filled, emptied and corrected at random, repeatedly."""
     made = mechanism(l2=l2, step_size=share / (0.25 + l2))
     generator = np.random.default_rng(seed)
     slots = np.where(generator.random(5) < 0.5, generator.uniform(-1, 1, 5), 0.0)  # 0: null
@@ -120,7 +121,7 @@ def test_no_quadratic_exceeds_it_however_slots_are_edited(seed, share, l2):
 @each("value", [-1, 0.5, math.nan, math.inf, True, None, "3"])
 @each("kind", ["inserted", "corrected"])
 def test_edits_are_counted(kind, value):
-    """A number of edits that is not a count is refused by name."""
+    """An invalid number of edits is refused by name."""
     with pytest.raises(DomainError, match=f"integer {kind}="):
         Run(steps=1, **{kind: value})
 
@@ -155,7 +156,7 @@ def test_a_record_that_came_late_is_compared_from_its_arrival(made, absent, pres
 
 
 def test_noise_from_before_an_arrival_would_not_hide_it():
-    """If all noise of the chain counted, mu would be too small: a quadratic that forgets its start at once exceeds
+    """Counting all noise of the chain would make mu too small: a quadratic that forgets its start at once exceeds
     it."""
     made = mechanism(l2=0.01, step_size=1 / 0.26)
     chain = accountant.replay(made, [Run(steps=200), Run(steps=5, inserted=1)])
@@ -206,7 +207,7 @@ def test_relearning_does_not_undo_published_versions():
 
 @given(made=made_with, history=histories)
 def test_an_imported_model_starts_anywhere_in_the_ball(made, history):
-    """W begins at 2R and V at 0, in `unlearning` and in `deletion` alike."""
+    """W begins at 2R and V at 0, in both `unlearning` and `deletion`."""
     weights = [run.edits for run in history]
     chain = accountant.resume(accountant.imported(made), history)
     expected = stepwise(made, gaps(history, weights), apart=2 * made.radius)
@@ -282,7 +283,7 @@ def test_a_restart_helps_where_very_much_was_edited():
 
 
 def test_a_restart_does_not_pay_where_little_was_edited():
-    """For a single deletion a restart does not lower the bound, because the deletion moves less than the ball's
+    """A restart does not lower the bound of a single deletion, because the deletion moves less than the ball's
     width."""
     made = mechanism(radius=20.0)
     history = [Run(steps=100), Run(steps=9, records=1)]

@@ -14,7 +14,7 @@ from tests.lethe.proof.mnist import CONVERGED, MNIST, mechanism, mnist
 
 
 def exact_mu(made: Mechanism, *, curvatures: list[float], shifts: list[float]) -> float:
-    """mu of the last iterates of x <- (1 - eta h) x + shift + N(0, nu^2), with the shifts and without."""
+    """Return mu of the last iterates of x <- (1 - eta h) x + shift + N(0, nu^2), with the shifts and without."""
     distance, variance = 0.0, 0.0
     for h, shift in zip(curvatures, shifts, strict=True):
         slope = 1 - made.step_size * h
@@ -25,7 +25,7 @@ def exact_mu(made: Mechanism, *, curvatures: list[float], shifts: list[float]) -
 
 @pytest.mark.parametrize("l2", [1e-4, 0.05, 1.0])
 def test_it_is_exact_for_the_worst_quadratic(l2):
-    """For a quadratic of curvature m and shifts of s per differing record, the bound is the exact mu."""
+    """The bound is the exact mu for a quadratic of curvature m and shifts of s per differing record."""
     made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
     history = [Run(steps=60), Run(steps=9, records=4), Run(steps=30, records=1), Run(steps=5)]
     s = made.sensitivity(Adjacency.ZERO_OUT)
@@ -38,7 +38,7 @@ def test_it_is_exact_for_the_worst_quadratic(l2):
 
 
 def test_it_is_exact_at_the_longest_step():
-    """Where the curvature L decides, the worst shifts alternate in sign, and the bound is exact again."""
+    """If the curvature L decides, the worst shifts alternate in sign, and the bound is exact again."""
     made = mechanism(l2=0.05, step_size=6.3)
     assert made.contraction == pytest.approx(made.step_size * made.smoothness - 1)
     s = made.sensitivity(Adjacency.ZERO_OUT)
@@ -49,8 +49,8 @@ def test_it_is_exact_at_the_longest_step():
 
 @given(seed=st.integers(0, 2**32), share=st.floats(0.1, 1.9), l2=st.floats(1e-3, 1.0))
 def test_no_quadratic_exceeds_the_bound(seed, share, l2):
-    """For any curvatures in [m, L] that change from step to step, and any admissible shifts, the exact mu stays below
-    the bound."""
+    """The exact mu stays below the bound for any curvatures in [m, L] that change from step to step, and any admissible
+    shifts."""
     made = mechanism(l2=l2, step_size=share / (0.25 + l2))
     generator = np.random.default_rng(seed)
     history = [Run(steps=int(generator.integers(1, 60)))]
@@ -84,7 +84,7 @@ def test_example_vectors():
 
 
 def test_one_version_of_the_mnist_model():
-    """One version of a model that has converged, or that took 4 or 64 steps since the last, gives the known mu."""
+    """The mu of one version, converged or 4 or 64 steps after the last, is the known value."""
     for steps, expected in ((CONVERGED, 0.0504215001477), (4, 0.0153546872621), (64, 0.047912813963)):
         mu = accountant.release_mu(mnist(), steps=steps, adjacency=Adjacency.REPLACE)
         assert mu == pytest.approx(expected, rel=5e-9)
@@ -117,7 +117,8 @@ def test_sequences_of_deletions(forgetting, expected):
     ],
 )
 def test_least_noise_for_one_step(epsilon, replaced, removed):
-    """One step after one deletion needs the known noise, a third to a half of what Chien et al. (Table 3) need."""
+    """The noise for one step after one deletion is the known value, a third to a half of what Chien et al. (Table 3)
+    need."""
     target = conversion.gdp_mu(epsilon=epsilon, delta=1 / MNIST)
     for records, expected in ((2, replaced), (1, removed)):
         made = mnist(l2=1e-6 * MNIST, noise_scale=1.0)

@@ -1,4 +1,4 @@
-"""Chains whose runs differ in step size and noise scale: the string is bent where the noise fell, if anywhere."""
+"""Chains whose runs differ in step size and noise scale: the string is bent only where the noise fell."""
 
 import dataclasses
 import itertools
@@ -65,12 +65,12 @@ def path_of(history: list[Run]) -> list[Step]:
 
 
 def stepwise(history: list[Run], *, apart: float = 0.0) -> float:
-    """mu of the string under the path of every single step, with 50 digits."""
+    """Return mu of the string under the path of every single step, with 50 digits."""
     return pulled_mu(path_of(history), apart=apart)
 
 
 def one_piece(history: list[Run]) -> float:
-    """W / sqrt(V), taken one step at a time: no bound where the string is bent."""
+    """Return W / sqrt(V), taken one step at a time, which is no bound if the string is bent."""
     influence, variance = 0.0, 0.0
     for contraction, noise, push in path_of(history):
         influence, variance = contraction * influence + push, contraction**2 * variance + noise
@@ -78,7 +78,7 @@ def one_piece(history: list[Run]) -> float:
 
 
 def exact_mu(history: list[Run], *, slopes: list[float], signs: list[float]) -> float:
-    """mu of x <- slope x + eta g / n0 + N(0, nu^2), whose g differ by `signs` times the differing records."""
+    """Return mu of x <- slope x + eta g / n0 + N(0, nu^2), whose g differ by `signs` times the differing records."""
     return quadratic_mu(path_of(history), slopes=slopes, signs=signs)
 
 
@@ -89,8 +89,8 @@ def exact_mu(history: list[Run], *, slopes: list[float], signs: list[float]) -> 
 @settings(max_examples=300)
 @given(history=histories, imported=st.booleans())
 def test_it_is_the_string_under_every_step(history, imported):
-    """The chain has the string of all its steps; where several were edited at different times their strings add, which
-    is no less."""
+    """The mu of a chain is that of the string of all its steps; strings of several edits at different times add, which
+    is never less."""
     apart = 2 * FIRST.radius if imported else 0.0
     chain = accountant.resume(accountant.imported(FIRST) if imported else accountant.started(FIRST), history)
     mu, exact = accountant.unlearning_mu(chain), stepwise(history, apart=apart)
@@ -110,7 +110,7 @@ def test_asking_about_a_deletion_equals_asking_after_it(history, records):
 
 @given(history=histories, sizes=st.lists(st.floats(0.05, 6.0), min_size=6, max_size=6))
 def test_neither_step_size_nor_rising_noise_bends_the_string(history, sizes):
-    """Whatever the step sizes, while the noise does not fall mu is W / sqrt(V)."""
+    """Mu is W / sqrt(V) for any step sizes as long as the noise does not fall."""
     scales = sorted(run.mechanism.noise_scale if run.mechanism else 0.1 for run in history)
     history = [
         dataclasses.replace(run, mechanism=with_(step_size=size, noise_scale=scale))
@@ -125,7 +125,7 @@ TOO_SOON = [Run(steps=50, mechanism=with_(noise_scale=1.0)), Run(steps=5, mechan
 
 
 def test_the_noise_of_before_a_fall_does_not_hide_what_came_after():
-    """W / sqrt(V) would hide the quiet steps behind the loud ones; the string does not, and a quadratic attains it."""
+    """W / sqrt(V) would hide the quiet steps behind the noisy ones; the string does not, and a quadratic attains it."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, TOO_SOON))
     slopes = [0.9] * 50 + [0.4] + [0.9] * 5  # at the first quiet step the curvature is L
     exact = exact_mu(TOO_SOON, slopes=slopes, signs=[1.0] * 56)
@@ -145,7 +145,7 @@ def test_more_steps_straighten_it():
 
 @given(history=histories, more=st.integers(1, 60))
 def test_steps_on_equal_data_never_raise_it(history, more):
-    """Steps without edits only help, whatever they ran with and whatever was before."""
+    """Steps without edits never raise mu, whatever their mechanism and history."""
     fewer = accountant.unlearning_mu(accountant.replay(FIRST, history))
     assert accountant.unlearning_mu(accountant.replay(FIRST, [*history, Run(steps=more)])) <= fewer * (1 + 1e-12)
 
@@ -154,7 +154,7 @@ def test_steps_on_equal_data_never_raise_it(history, more):
 
 
 def slopes_within(history: list[Run], draw: Any) -> list[float]:
-    """1 - eta h for curvatures h in [m, L] chosen by `draw` for every step."""
+    """Return 1 - eta h for curvatures h in [m, L] chosen by `draw` for every step."""
     return [1 - made.step_size * draw(made.strong_convexity, made.smoothness) for made, _ in steps_of(history)]
 
 
@@ -162,7 +162,7 @@ def slopes_within(history: list[Run], draw: Any) -> list[float]:
 @settings(max_examples=300)
 @given(history=histories, seed=st.integers(0, 2**32))
 def test_no_quadratic_exceeds_the_bound(history, seed):
-    """For any curvatures in [m, L] and any pulls of the records, step by step, the exact mu stays below the bound."""
+    """The exact mu stays below the bound for any curvatures in [m, L] and any pulls of the records, step by step."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, history))
     generator = np.random.default_rng(seed)
     count = sum(run.steps for run in history)
@@ -176,7 +176,7 @@ def test_no_quadratic_exceeds_the_bound(history, seed):
 
 @given(history=histories)
 def test_it_is_exact_for_the_worst_quadratic(history):
-    """While the noise does not fall, the quadratic of curvature m attains the bound, however eta and sigma vary."""
+    """If the noise does not fall, the quadratic of curvature m attains the bound, however eta and sigma vary."""
     assume(all(made.step_size <= 5 for made, _ in steps_of(history)))
     chain = accountant.replay(FIRST, history)
     slopes = slopes_within(history, lambda low, high: low)
@@ -192,7 +192,7 @@ def test_it_is_exact_for_the_worst_quadratic(history):
 
 @given(history=histories)
 def test_keeping_books_is_replaying(history):
-    """Advancing run by run gives exactly what a replay gives, falls included."""
+    """Advancing run by run equals a replay, even if the noise falls."""
     chain = accountant.started(FIRST)
     for index, run in enumerate(history, start=1):
         chain = accountant.advance(chain, run)
@@ -201,7 +201,7 @@ def test_keeping_books_is_replaying(history):
 
 @given(history=histories)
 def test_naming_the_same_mechanism_is_naming_none(history):
-    """A run that states the mechanism of the run before it is the run that states none, to the last bit."""
+    """Replaying a history is bit for bit the same whether a run states the mechanism of the previous run or none."""
     plain = [dataclasses.replace(run, mechanism=None) for run in history]
     named = [dataclasses.replace(run, mechanism=FIRST) for run in history]
     assert accountant.replay(FIRST, named) == accountant.replay(FIRST, plain)
@@ -209,7 +209,7 @@ def test_naming_the_same_mechanism_is_naming_none(history):
 
 @given(history=histories, data=st.data())
 def test_one_person_is_followed_through_varying_runs(history, data):
-    """`deletion` where mechanisms vary is the string over the steps since the records came, theirs alone."""
+    """With varying mechanisms `deletion` is the string over the steps since the records came, for them alone."""
     came = data.draw(st.integers(0, len(history) - 1))
     left = data.draw(st.integers(came, len(history) - 1))
     absent, present = (sum(run.steps for run in part) for part in (history[:came], history[came:left]))
@@ -225,7 +225,7 @@ def test_one_person_is_followed_through_varying_runs(history, data):
 
 @given(history=histories)
 def test_a_restart_is_the_best_import(history):
-    """The comparison begins anew before the run where that helps most; strings of several edits add."""
+    """The comparison restarts before the run where that helps most; strings of several edits add."""
     spelt, made = [], FIRST
     for run in history:
         made = run.mechanism or made
@@ -238,7 +238,8 @@ def test_a_restart_is_the_best_import(history):
 
 
 def test_a_long_chain_costs_what_the_runs_within_its_horizon_cost():
-    """Asking after a chain of many runs looks at those that still count, and of the others only at which they are."""
+    """A query of a long chain costs the runs within its horizon, plus one call for each other run, however many steps
+    they have."""
 
     def cost(runs: int, steps: int) -> int:
         chain = accountant.replay(FIRST, [Run(steps=steps)] * runs)
@@ -253,7 +254,7 @@ def test_a_long_chain_costs_what_the_runs_within_its_horizon_cost():
 
 @pytest.mark.parametrize("changed", [{"num_slots": 101}, {"num_classes": 3}, {"l2": 0.06}, {"radius": 2.0}])
 def test_a_chain_keeps_its_problem(changed):
-    """Runs of one chain may differ in step size and noise scale, and in nothing else the bound depends on."""
+    """Runs of one chain may differ in step size and noise scale, but in nothing else that the bound depends on."""
     run = Run(steps=1, mechanism=with_(**changed))
     attempts: list[Any] = [
         lambda: accountant.replay(FIRST, [run]),

@@ -1,4 +1,4 @@
-"""A budget for `adaptive`: what it bounds, and what is refused under it."""
+"""A budget for `adaptive`: its bound, and refusals under it."""
 
 import math
 from typing import Any
@@ -33,7 +33,7 @@ def fed(*releases: tuple[int, int], records: int = 1) -> Exposure:
 
 @given(steps=st.integers(1, 90), records=st.integers(1, 10**6), spent=st.integers(0, 50))
 def test_the_last_version_that_fits(steps: int, records: int, spent: int) -> None:
-    """A budget covers versions until their mu exceeds it, of one record and so of any number of records."""
+    """A budget covers versions until their mu exceeds it, for one record and therefore for any number of records."""
     published = {"a": fed((50, 1), records=records)}
     more = {"b": fed((steps, spent + 1), records=records)}
     of_one = methods.adaptive_mu([fed((50, 1)), fed((steps, spent + 1))])
@@ -48,8 +48,8 @@ def test_a_budget_has_the_mu_of_its_epsilon_and_delta(epsilon: float, delta: flo
 
 
 def test_budgets_bound_the_joint_number() -> None:
-    """If all models have budgets, `adaptive` combines each dataset's budget times the person's records in it, whatever
-    was published."""
+    """If all models have budgets, `adaptive` combines each dataset's budget times the person's records in it,
+    regardless of the published versions."""
     exposures = {"a": fed((50, 1), records=3), "b": fed((9, 2), records=3), "c": fed((50, 1))}
     other = Budget(epsilon=3.0, delta=1e-5)
     budgets = {"x": Budgeted(budget=ONE, models=("a", "b")), "y": Budgeted(budget=other, models=("c",))}
@@ -91,6 +91,6 @@ def test_models_of_a_budget(models: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("of", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"delta": 0.0}, {"delta": 1.0}])
 def test_no_budget(of: dict[str, Any]) -> None:
-    """An epsilon that is not positive, or a delta that is no probability, is refused."""
+    """An epsilon that is not positive, or a delta that is not a probability, is refused."""
     with pytest.raises(DomainError):
         Budget(**{"epsilon": 1.0, "delta": 1e-5} | of)

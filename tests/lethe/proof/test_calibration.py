@@ -19,7 +19,7 @@ from tests.lethe.proof.mnist_mechanism import MNIST, TARGET, converged, replaced
 
 
 def test_default_regulariser():
-    """The default regulariser is 2/n0 at epsilon 1, as much more as the target is stricter, 1/n0 for loose ones, and
+    """The default regulariser is 2/n0 at epsilon 1, proportionally more for stricter targets, 1/n0 for loose ones, and
     2.5e-4 for large datasets."""
     assert calibration.default_l2(1, 1.0) == 2.0
     assert calibration.default_l2(1000, 1.0) == 2e-3
@@ -36,8 +36,8 @@ def test_default_regulariser():
     log_delta=st.floats(-20, -0.5),
 )
 def test_defaults_are_what_they_are_said_to_be(num_slots, classes, epsilon, log_delta):
-    """Step 2/(L + m), radius M/m, batches of a 200th of the rows, a cool-down of two passes, learning until the start
-    is forgotten; and noise for the target where accuracy does not feel it, and for twice the target where it does."""
+    """The defaults are step 2/(L + m), radius M/m, batches of a 200th of the rows, a cool-down of two passes, learning
+    until the start is forgotten, and noise for the target if accuracy does not suffer, or else for twice the target."""
     delta = math.exp(log_delta)
     made = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=epsilon, delta=delta), num_slots=num_slots, num_classes=classes
@@ -109,7 +109,7 @@ def test_impossible_settings_are_refused(asked: dict[str, Any], error):
     before=st.lists(st.builds(Run, steps=st.integers(1, 50), records=st.integers(0, 20)), max_size=4),
 )
 def test_the_least_steps_are_enough_and_one_fewer_is_not(records, epsilon, log_noise, before):
-    """The steps that are planned reach the target when replayed, for everybody at once, and one fewer does not."""
+    """The planned steps reach the target when replayed, for all records at once, and one fewer does not."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     for run in before:
         chain = accountant.advance(chain, run)
@@ -124,7 +124,7 @@ def test_the_least_steps_are_enough_and_one_fewer_is_not(records, epsilon, log_n
 
 
 def test_it_takes_no_more_steps_than_it_may():
-    """The least number of steps may be the largest allowed; one fewer allowed is infeasible."""
+    """The fewest steps may equal the maximum; a maximum of one fewer is infeasible."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     steps = calibration.least_steps(chain, records=20, **TARGET, at_most=10**6)
     for at_most in (steps, steps + 1):
@@ -169,7 +169,7 @@ def test_the_figure_of_the_paper(batch, total):
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 50.0])
 def test_least_steps_after_the_noise_fell(epsilon):
-    """Where the noise fell, the steps reach the target and one less does not, like anywhere else."""
+    """The steps reach the target and one less does not, even after the noise fell."""
     chain = converged(l2=0.0119, noise_scale=0.3)
     chain = accountant.advance(chain, Run(steps=1, records=1))
     quieter = replace(chain.mechanism, noise_scale=0.03)
@@ -192,7 +192,7 @@ def test_least_steps_after_the_noise_fell(epsilon):
     log_noise=st.floats(-2.5, -0.5),
 )
 def test_every_version_of_a_schedule_meets_the_target(batches, epsilon, log_noise):
-    """Replayed, each run of a schedule reaches the target, and none has a step to spare."""
+    """Each run of a replayed schedule reaches the target, and none has a step to spare."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     schedule = schedules.schedule(chain, batches=batches, epsilon=epsilon, delta=1e-5, at_most=10**6)
@@ -206,7 +206,7 @@ def test_every_version_of_a_schedule_meets_the_target(batches, epsilon, log_nois
 
 @given(requests=st.integers(1, 24), epsilon=st.floats(0.05, 5), log_noise=st.floats(-2.5, -0.5))
 def test_waiting_never_costs_more(requests, epsilon, log_noise):
-    """All at once takes no more steps than in batches, and batches no more than one by one."""
+    """One run for all requests takes no more steps than batches, and batches no more than single runs."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
 
     def cost(batches: list[int]) -> int:
@@ -217,7 +217,7 @@ def test_waiting_never_costs_more(requests, epsilon, log_noise):
 
 
 def test_batches_cost_less_than_one_by_one():
-    """Eight requests one by one, in two batches, and at once: the steps of all runs together."""
+    """Eight requests take 1,115 steps one by one, 549 in two batches and 354 at once."""
     settings = calibration.ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3)
     made = calibration.mechanism_for(settings, num_slots=1000, num_classes=2)
     chain = accountant.replay(made, [Run(steps=made.learn_steps)])
@@ -227,7 +227,7 @@ def test_batches_cost_less_than_one_by_one():
 
 
 def test_a_schedule_of_nothing_and_one_that_is_too_long():
-    """No batches take no steps; a batch that would take more than it may is refused."""
+    """A schedule without batches takes no steps; a batch that would exceed the maximum is refused."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     assert schedules.schedule(chain, batches=[], **TARGET, at_most=1) == []
     with pytest.raises(InfeasibleError, match="at most 5 steps"):
@@ -239,7 +239,8 @@ def test_a_schedule_of_nothing_and_one_that_is_too_long():
 
 @given(records=st.integers(1, 500), steps=st.integers(1, 300), epsilon=st.floats(0.01, 10), log_noise=st.floats(-3, 3))
 def test_the_least_noise_is_enough_and_less_is_not(records, steps, epsilon, log_noise):
-    """Whatever noise one starts from, the answer reaches the target and a part in 10^12 less does not."""
+    """The returned noise reaches the target and a part in 10^12 less does not, whatever noise the search starts
+    from."""
     mechanism = converged(l2=0.0119, noise_scale=10.0**log_noise).mechanism
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     asked = {"records": records, "steps": steps, "epsilon": epsilon, "delta": 1e-5}
@@ -266,7 +267,7 @@ def test_the_least_noise_is_enough_and_less_is_not(records, steps, epsilon, log_
     ],
 )
 def test_least_noise_for_one_deletion(epsilon, replaced, removed):
-    """One deletion in one step takes the known noise, where Chien et al. (Table 3) need 0.1872 to 0.0021."""
+    """One deletion in one step needs the known noise, where Chien et al. (Table 3) need 0.1872 to 0.0021."""
     mechanism = converged(l2=1e-6 * MNIST, noise_scale=1.0).mechanism
     for records, noise in ((2, replaced), (1, removed)):
         found = least_noise(mechanism, records=records, steps=1, epsilon=epsilon, delta=1 / MNIST)
@@ -274,7 +275,7 @@ def test_least_noise_for_one_deletion(epsilon, replaced, removed):
 
 
 def test_noise_that_floats_cannot_carry_is_refused():
-    """Where the answer is too small beside the radius it is refused; so is the question for nobody."""
+    """A noise that is too small relative to the radius is refused; so is a call for zero records."""
     mechanism = converged(l2=0.0119, noise_scale=1.0).mechanism
     with pytest.raises(PreconditionError, match="noise_resolvable"):
         least_noise(mechanism, records=1, steps=10_000, epsilon=1.0, delta=1e-5)

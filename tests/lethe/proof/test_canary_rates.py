@@ -58,7 +58,7 @@ def test_known_bounds() -> None:
 
 @pytest.mark.parametrize("seen", [guesses(5, 10, 5, 10), guesses(0, 7, 9, 9), guesses(0, 1, 0, 1), guesses(1, 1, 1, 1)])
 def test_guesses_that_tell_nothing(seen: Guesses) -> None:
-    """Guesses no better than a coin prove nothing about mu."""
+    """Guesses no better than a coin toss prove nothing about mu."""
     assert refuting.mu_at_least(seen, error=0.05) == 0
 
 
@@ -73,7 +73,7 @@ def test_epsilon_is_proved_in_both_directions() -> None:
 
 @given(st.integers(2, 60), st.floats(0, 4), st.floats(-3, 3), st.sampled_from([0.25, 0.05, 1e-3, 3e-7]))
 def test_right_guesses_prove_too_much_seldom(half: int, mu: float, threshold: float, error: float) -> None:
-    """For any threshold and equally many lanes with and without a canary, more than mu is proved with probability <=
+    """At any threshold, with equally many lanes with and without a canary, more than mu is proved with probability <=
     error, summed over all possible counts of two binomials with different rates."""
     true, false = special.ndtr(mu / 2 - threshold), special.ndtr(-mu / 2 - threshold)
     counts = np.arange(half + 1)
@@ -83,8 +83,8 @@ def test_right_guesses_prove_too_much_seldom(half: int, mu: float, threshold: fl
 
 
 def test_one_bound_proves_more_than_two() -> None:
-    """For 256 lanes whose canaries are two and a half deviations apart, a bound on right guesses proves more than
-    bounds on both rates."""
+    """A bound on right guesses proves more than bounds on both rates for 256 lanes whose canaries are two and a half
+    deviations apart."""
     seen = guesses(114, 128, 14, 128)
     both = refuting.mu_at_least(seen, error=0.05)
     assert canary_test.mu_of_right_guesses(228, 256, error=0.05) > 1.08 * both > 1

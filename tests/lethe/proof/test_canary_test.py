@@ -1,4 +1,4 @@
-"""Bounds from samples against other ways to compute them, and the law of lanes against its recursion."""
+"""Bounds from samples compared with other computations, and the law of lanes compared with its recursion."""
 
 import json
 import math
@@ -76,8 +76,8 @@ BATCHES = st.builds(
 
 @given(MECHANISMS | BATCHES, PLANS)
 def test_the_law_is_that_of_the_recursion(settled: Mechanism, plan: CanaryPlan) -> None:
-    """Mean and variance of a lane are those of w <- keep w + push + nu xi, step by step, canaries there or gone: pushed
-    in the steps that read their batch, in which the runs go on one after the other, by a step size that falls."""
+    """Mean and variance of a lane are those of w <- keep w + push + nu xi, step by step, with and without canaries:
+    pushed in the steps that read their batch, in consecutive runs, by a falling step size."""
     law, one = canary_test.law(settled, plan), settled.sensitivity(Adjacency.ZERO_OUT)
     mean, variance, at = np.zeros(len(law.place)), 0.0, 0
     there, witnessed = law.records * one, np.zeros((2, plan.groups))
@@ -104,7 +104,8 @@ def test_the_law_is_that_of_the_recursion(settled: Mechanism, plan: CanaryPlan) 
 
 
 def test_witnesses_tell_batches_apart() -> None:
-    """To each of a hundred batches the witnesses of every group are others, and so are those of every other group."""
+    """The 16 witnesses of each of a hundred batches differ from one another and from those of all other batches, and
+    any two batches are well apart."""
     settled = mechanism(num_slots=100, batch_size=1, learn_steps=300)
     law = canary_test.law(settled, replace(LEARNING, steps=300))
     assert law.witnesses.shape == (100, 16)
@@ -114,7 +115,7 @@ def test_witnesses_tell_batches_apart() -> None:
 
 
 def test_witnesses_of_more_batches_than_are_told_apart() -> None:
-    """Of 4,097 batches the last has the witnesses of the first, and the law is that of both."""
+    """The last of 4,097 batches shares the witnesses of the first, and the law accounts for both."""
     settled = mechanism(num_slots=4097, batch_size=1, l2=1e-4)
     plan = CanaryPlan(lanes=32, steps_before=4096, steps=2)
     law = canary_test.law(settled, plan)
@@ -124,7 +125,7 @@ def test_witnesses_of_more_batches_than_are_told_apart() -> None:
 
 @given(BATCHES, PLANS)
 def test_canaries_are_where_a_record_is_moved_most(settled: Mechanism, plan: CanaryPlan) -> None:
-    """One stands in the batch that ends farthest away; the others in as many other batches as there are."""
+    """One canary is in the batch that ends farthest away; the others are in as many other batches as there are."""
     law = canary_test.law(settled, plan)
     everywhere = canary_test.law(settled, replace(plan, lanes=2 * settled.num_batches))
     assert max(abs(law.mean) / law.records) == pytest.approx(max(abs(everywhere.mean) / everywhere.records), rel=1e-9)
@@ -134,8 +135,8 @@ def test_canaries_are_where_a_record_is_moved_most(settled: Mechanism, plan: Can
 
 @given(MECHANISMS | BATCHES, PLANS)
 def test_lanes_tell_no_more_than_the_accountant_certifies(settled: Mechanism, plan: CanaryPlan) -> None:
-    """The exact mu of a canary lies below what is certified of its records, and attains it up to the best step size
-    where every step reads all rows."""
+    """The exact mu of a canary is below the certified mu of its records, and attains it up to the best step size if
+    every step reads all rows."""
     law = canary_test.law(settled, plan)
     exact = max(abs(law.mean)) / math.sqrt(law.variance)
     certified = canary_test.certified_mu(settled, plan, records=law.records)
@@ -147,8 +148,8 @@ def test_lanes_tell_no_more_than_the_accountant_certifies(settled: Mechanism, pl
 
 @given(MECHANISMS | BATCHES, PLANS)
 def test_canaries_are_large_enough_to_tell(settled: Mechanism, plan: CanaryPlan) -> None:
-    """The farthest lanes end at least 2.5 deviations apart, unless that would take more than a million at the start; no
-    canary is larger than need be."""
+    """The farthest lanes end at least 2.5 deviations apart, unless that would take more than a million records at the
+    start; no canary is larger than needed."""
     law = canary_test.law(settled, plan)
     apart = max(abs(law.mean)) / math.sqrt(law.variance)
     far = max(law.start) / math.sqrt(law.start_variance) if plan.steps_before else 0.0
@@ -161,7 +162,7 @@ def test_canaries_are_large_enough_to_tell(settled: Mechanism, plan: CanaryPlan)
 
 @pytest.mark.parametrize("steps", [10**6, 10**12, 2**52])
 def test_very_long_runs(steps: int) -> None:
-    """A run so long that everything has decayed below the smallest number still has a law, and tests that pass."""
+    """A run so long that everything has decayed below the smallest number still has a law, and its tests pass."""
     plan = CanaryPlan(lanes=4, steps_before=2601, steps=steps)
     law = canary_test.law(MECHANISM, plan)
     assert (law.decay, law.mean[0], law.mean[1]) == (0, 0, 0)
@@ -171,7 +172,7 @@ def test_very_long_runs(steps: int) -> None:
 
 
 def test_more_slots_than_lanes_can_tell() -> None:
-    """Where one record is next to nothing, a canary is as many as can be counted, and not more."""
+    """If one record moves almost nothing, a canary stands for as many records as can be counted, but not more."""
     settled = mechanism(num_slots=LARGEST_COUNT, noise_scale=1e3, radius=1.0)
     for plan in (LEARNING, FORGETTING):
         law = canary_test.law(settled, plan)
@@ -180,14 +181,14 @@ def test_more_slots_than_lanes_can_tell() -> None:
 
 
 def test_a_step_that_forgets_everything() -> None:
-    """With a step size of 1 / l2 a lane forgets all in one step, and the law says so."""
+    """The law has no decay and no mean at a step size of 1 / l2, with which a lane forgets everything in one step."""
     law = canary_test.law(mechanism(l2=1.0, step_size=1.0), CanaryPlan(lanes=2, steps_before=5, steps=1))
     assert (law.decay, law.mean[0]) == (0, 0)
     assert law.variance == law.unforeseen == mechanism(l2=1.0, step_size=1.0).step_variance
 
 
 def drawn(plan: CanaryPlan, audits: int, generator: np.random.Generator) -> list[Observed]:
-    """Canary tests of runs that are as they should be, of the exact law."""
+    """Return canary tests of correct runs, drawn from the exact law."""
     law, half = canary_test.law(MECHANISM, plan), plan.lanes // 2
     canaries = np.repeat([1.0, 0.0], half)
     start = law.start[0] * canaries + math.sqrt(law.start_variance) * generator.standard_normal((audits, plan.lanes))
@@ -205,8 +206,9 @@ def drawn(plan: CanaryPlan, audits: int, generator: np.random.Generator) -> list
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 def test_false_alarms_are_as_rare_as_stated(plan: CanaryPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 6,000 canary tests of correct runs at a family-wise error of 4.5 %, noise, forgetting and schedule alarm in
-    1 % each, and all together in no more than 4.5 %, up to 4 standard errors; at the error in use one does at most."""
+    """In 6,000 canary tests of correct runs at a family-wise error of 4.5 %, noise, forgetting and schedule alarm in 1
+    % each, and all together in no more than 4.5 %, up to 4 standard errors; at the error in use at most one test
+    alarms."""
     audits = drawn(plan, 6000, np.random.default_rng(4))
     assert sum(bool(one.findings(MECHANISM)) for one in audits) <= 1
     monkeypatch.setattr(canary_test, "FALSE_ALARM", 0.045)
@@ -221,7 +223,7 @@ def test_false_alarms_are_as_rare_as_stated(plan: CanaryPlan, monkeypatch: pytes
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 def test_the_lower_bound_is_seldom_wrong_and_not_far_below(plan: CanaryPlan) -> None:
-    """Over 2,000 canary tests the reported bound never exceeds the truth, and is some six tenths of it in the
+    """Over 2,000 canary tests the reported bound never exceeds the truth, and is about six tenths of it in the
     median."""
     law = canary_test.law(MECHANISM, plan)
     truth = law.mean[0] / math.sqrt(law.variance) / law.records
@@ -233,7 +235,8 @@ def test_the_lower_bound_is_seldom_wrong_and_not_far_below(plan: CanaryPlan) -> 
 
 
 def outcomes(settled: Mechanism, plan: CanaryPlan) -> tuple[np.ndarray, list[Observed]]:
-    """Every count of right guesses that a right run's lanes can end with: its exact probability, and what is seen."""
+    """Return every count of right guesses that a correct run's lanes can end with: its exact probability, and the
+    observation."""
     law, half = canary_test.law(settled, plan), plan.lanes // 2
     right = special.ndtr(abs(law.mean[0]) / math.sqrt(law.variance) / 2)
     counts = np.arange(plan.lanes + 1)
@@ -257,8 +260,8 @@ SUMMED = [
 @pytest.mark.slow
 @each(("settled", "plan"), SUMMED)
 def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled: Mechanism, plan: CanaryPlan) -> None:
-    """Summed over the exact law of the guesses, a right run reports more than the truth about a record, or is refused
-    for its guesses, with probability 10^-6/3 at most; refused for anything, with 10^-6 at most."""
+    """Summed over the exact law of the guesses, a correct run reports more than the truth about a record, or is refused
+    for its guesses, with probability at most 10^-6/3, and is refused for any reason with at most 10^-6."""
     law = canary_test.law(settled, plan)
     truth = abs(law.mean[0]) / math.sqrt(law.variance) / law.records
     probabilities, made = outcomes(settled, plan)
@@ -274,7 +277,7 @@ def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled:
 @pytest.mark.soak
 @each(("settled", "plan"), SUMMED)
 def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: CanaryPlan) -> None:
-    """Whatever the lanes may show, the bound from below stays under the certified one, or the run is refused."""
+    """The lower bound stays below the certified one for any outcome of the lanes, or the run is refused."""
     for delta in (1e-9, 1e-5, 0.1):
         for one in outcomes(settled, plan)[1]:
             said = one.to_json(settled, delta=delta)
@@ -302,21 +305,21 @@ def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: Can
     ],
 )
 def test_what_is_wrong_is_named(observed: Observed, names: tuple[str, ...]) -> None:
-    """Each test finds its own: guesses too good, noise too small or too large, a mean that is elsewhere, batches that
-    were not read in their turn."""
+    """Each test finds its own fault: guesses too good, noise too small or too large, a mean elsewhere, batches read out
+    of order."""
     assert observed.findings(MECHANISM) == names
 
 
 @pytest.mark.parametrize("lanes", [256, 512, 4096])
 def test_guesses_that_are_all_right_refute(lanes: int) -> None:
-    """Some hundreds of lanes are enough to refute the guarantee of a run after which no lane was mistaken."""
+    """A few hundred lanes suffice to refute the guarantee of a run after which every guess was right."""
     plan = replace(FORGETTING, lanes=lanes)
     observed = seen(plan, guesses(lanes // 2, lanes // 2, 0, lanes // 2), squares=float(lanes))
     assert observed.findings(MECHANISM) == ("guarantee",)
 
 
 def test_a_document_says_what_follows() -> None:
-    """What is stored can be read again, to the last digit, and states for one record what is certified and proved."""
+    """A stored observation is read back exactly, and states for one record what is certified and proved."""
     for plan in (LEARNING, FORGETTING):
         [observed] = drawn(plan, 1, np.random.default_rng(6))
         document = observed.to_json(MECHANISM, delta=1e-5)
@@ -335,7 +338,7 @@ def test_a_document_says_what_follows() -> None:
 
 
 def test_certified_is_what_the_accountant_says() -> None:
-    """Learning is certified as a release would be against no record; forgetting as the deletion of a record."""
+    """Learning is certified like a release against no record, and forgetting like the deletion of a record."""
     release = canary_test.certified_mu(MECHANISM, LEARNING)
     deletion = canary_test.certified_mu(MECHANISM, FORGETTING)
     law = canary_test.law(MECHANISM, FORGETTING, records=1)
@@ -372,6 +375,6 @@ def test_certified_is_what_the_accountant_says() -> None:
     ],
 )
 def test_numbers_that_cannot_be(refused: Any) -> None:
-    """Counts and numbers that no audit has are refused."""
+    """Impossible counts and numbers of an audit are refused."""
     with pytest.raises(DomainError):
         refused()

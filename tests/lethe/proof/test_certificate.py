@@ -20,7 +20,7 @@ def test_a_true_statement_is_recomputed():
 
 
 def test_a_statement_after_learning_again():
-    """After learning again, and for somebody erased before the first step, a statement is true too."""
+    """A statement also holds after relearning, and for a person erased before the first step."""
     relearned = evidence(history=(Run(steps=50, records=3),), steps_present=0)
     assert certificate.check(statement(relearned, kind="relearn"))[0].mu == 0
     unseen = evidence(history=(Run(steps=50),), steps_present=0, exposures={})
@@ -28,7 +28,7 @@ def test_a_statement_after_learning_again():
 
 
 def test_a_statement_without_the_old_part_of_its_history():
-    """A history whose old runs are left out still accounts for the versions published in its course."""
+    """A history without its old runs still accounts for the versions published during them."""
     history = [Run(steps=50), *[Run(steps=100, records=1)] * 60, Run(steps=9, records=3)]
     left_out, short = accountant.compact(MECHANISM, history)
     assert 50 < left_out < 6050
@@ -45,7 +45,7 @@ def test_a_statement_without_the_old_part_of_its_history():
 
 
 def test_another_machine_may_round_otherwise():
-    """A number that differs in the tenth digit is the same number."""
+    """A number that differs only in the tenth digit is accepted."""
     document = statement()
     for guarantee in document["guarantees"]:
         guarantee["mu"] *= 1 + 1e-11
@@ -79,7 +79,7 @@ NUMBERS_OF_GUARANTEES = [
 
 @each(("path", "value"), NUMBERS_OF_GUARANTEES)
 def test_every_number_of_every_guarantee_is_recomputed(path, value):
-    """Whatever is altered in a guarantee is refused, and the message names the field."""
+    """Any altered number of a guarantee is refused, and the message names the field."""
     assert f"guarantees.{path.split('/')[2]}=" in refusal(altered(path, value))
 
 
@@ -106,13 +106,13 @@ def with_releases(*releases: tuple[int, int], **changed: Any) -> Evidence:
     ids=lambda made: str([e.releases for e in made.exposures.values()]),
 )
 def test_versions_that_the_history_shows_must_be_counted(made):
-    """Evidence that leaves out, shortens or merges versions with the person is refused, though its sums are right."""
+    """Evidence that leaves out, shortens or merges versions with the person is refused, even if its sums are right."""
     with pytest.raises(PreconditionError, match="own_releases_counted"):
         statement(made)
 
 
 def test_versions_of_an_earlier_chain_may_be_counted():
-    """Versions published before the model was learned again are in no history and count all the same."""
+    """Versions published before the model was relearned are in no history and still count."""
     made = with_releases((3, 5), (7, 4), (50, 3))
     assert certificate.check(statement(made)) == made.guarantees()
 
@@ -132,7 +132,7 @@ def test_a_model_that_has_not_learned_gets_no_statement():
 
 
 def test_a_run_need_not_be_tested():
-    """Where no audit was made, the statement says so, and is true."""
+    """A statement of a run without an audit states so and is valid."""
     document = statement(audited=False)
     assert document["audit"] is None
     assert certificate.check(document) == evidence().guarantees()
@@ -160,7 +160,7 @@ def test_a_statement_has_the_result_of_its_canary_test():
     ids=str,
 )
 def test_a_canary_test_of_another_run_is_refused(plan):
-    """A canary test that holds, but was of fewer, of more or of other steps, does not stand in for one of this run."""
+    """A valid canary test of fewer, of more or of other steps is refused for this run."""
     assert "audit_of_run" in refusal(audited(plan=plan))
 
 
@@ -174,7 +174,7 @@ def test_a_canary_test_of_another_run_is_refused(plan):
     ],
 )  # fmt: skip
 def test_a_canary_test_with_a_finding_gets_no_statement(changed, finding):
-    """A canary test that refutes what is certified is refused, whether it says so or hides it."""
+    """A canary test that refutes the certified bound is refused, whether it reports that or hides it."""
     document = audited(**changed)
     assert document["audit"]["findings"] == [finding]
     assert ("audit_within_guarantee" if finding == "guarantee" else "audit_passed") in refusal(document)
@@ -186,7 +186,7 @@ def test_a_canary_test_with_a_finding_gets_no_statement(changed, finding):
     ("name", "notion"), [("mu", None), ("epsilon", None), ("mu", "deletion"), ("epsilon", "deletion")]
 )
 def test_a_statement_that_contradicts_itself_is_refused(name, notion):
-    """What is said to be proved of a canary exceeds neither what is certified of it, nor of the person."""
+    """A statement is refused if its lower bound for a canary exceeds what is certified for the canary or the person."""
     document = statement()
     above = next((one[name] for one in document["guarantees"] if one["notion"] == notion), document["audit"][name])
     document["audit"] |= {f"{name}_lower_bound": above * 1.01} | ({name: above * 2} if notion else {})

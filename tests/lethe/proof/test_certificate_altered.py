@@ -135,7 +135,7 @@ from tests.tables import each
     ],
 )  # fmt: skip
 def test_an_altered_statement_is_refused(path, value, named):
-    """Whatever is altered in a statement is refused, and the message names the part."""
+    """Any alteration of a statement is refused, and the message names the part."""
     assert named in refusal(altered(path, value))
 
 
@@ -160,7 +160,7 @@ def test_no_evidence_may_be_missing(field):
 
 @each("part", list(statement()))
 def test_a_part_of_the_wrong_kind_is_refused(part):
-    """A part that is of another JSON type is refused, never with an unnamed error; a canary test alone may be null."""
+    """A part of another JSON type is refused with a named error; only a canary test may be null."""
     for value in ([None] if part != "audit" else []) + [[], {}, 0, True, math.nan, [[]], {"a": None}]:
         refusal(altered(part, value))
 
@@ -172,7 +172,7 @@ def test_a_malformed_statement_is_refused(document):
 
 
 def test_no_notion_may_be_left_out_doubled_or_reordered():
-    """A statement has all four guarantees, once each, in their order: a missing one could be the worst."""
+    """A statement has all four guarantees, once each, in order: a missing one could be the worst."""
     for chosen in ((0, 1, 2), (0, 1, 2, 3, 3), (0, 0, 1, 2), (1, 0, 2, 3), ()):
         document = statement()
         document["guarantees"] = [document["guarantees"][index] for index in chosen]

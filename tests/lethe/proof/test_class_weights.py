@@ -1,4 +1,4 @@
-"""Public weights of classes: what a mechanism takes, and that no constant changes."""
+"""Public class weights: what a mechanism accepts, and that no constant changes."""
 
 from dataclasses import replace
 
@@ -17,8 +17,8 @@ def made(weights: tuple[float, ...] | None, **changed: object) -> Mechanism:
 
 
 def test_constants_are_those_of_the_heaviest_class() -> None:
-    """With the largest weight 1 no row moves a step further and no step is steeper, so every constant stays; the
-    mechanism states the weights, and comes back from its document."""
+    """All constants are unchanged if the largest class weight is 1, as no row moves a step further and no step is
+    steeper; the mechanism states the weights and is read back from its document."""
     weighted, plain = made((0.2, 1.0, 0.7)), made(None)
     assert replace(weighted, class_weights=None) == plain
     assert (weighted.gradient_bound, weighted.smoothness) == (plain.gradient_bound, plain.smoothness)
@@ -40,7 +40,7 @@ def test_malformed_weights_are_refused(wrong: tuple[float, ...]) -> None:
 
 
 def test_weights_need_classes() -> None:
-    """A target, or several labels per record, cannot have class weights."""
+    """A numeric target, or several labels per record, cannot have class weights."""
     with pytest.raises(DomainError):
         made((1.0,), num_classes=1, objective=Objective.HUBER_REGRESSION)
     with pytest.raises(DomainError):

@@ -16,7 +16,7 @@ NAN_INF_NEGATIVE = [math.nan, math.inf, -math.inf, -0.1]
 
 
 def exact(epsilon: float, mu: float) -> tuple[mpmath.mpf, mpmath.mpf]:
-    """delta and 1 - delta straight from the definition, with digits for all that cancels when mu is small."""
+    """Return delta and 1 - delta from the definition, with enough digits for the cancellation at small mu."""
     with mpmath.workdps(mpmath.mp.dps - math.floor(min(math.log10(mu), 0))):
         e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
         excess = mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2)
@@ -24,7 +24,8 @@ def exact(epsilon: float, mu: float) -> tuple[mpmath.mpf, mpmath.mpf]:
 
 
 def given_away(epsilon: float, mu: float, delta: float) -> float:
-    """How far the exact delta lies below `delta`, relative to delta and to 1 - delta; negative if it lies above."""
+    """Return how far the exact delta lies below `delta`, relative to delta and to 1 - delta; negative if it lies
+    above."""
     given = mpmath.mpf(delta)
     return float((given - exact(epsilon, mu)[0]) / (given * (1 - given)))
 
@@ -40,7 +41,7 @@ def test_delta_at_zero_epsilon_is_total_variation(mu):
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-5, 0.5, 0.99])
 def test_mu_at_zero_epsilon_is_a_quantile(delta):
-    """At epsilon = 0 the permitted mu is a quantile of the normal law."""
+    """At epsilon = 0 the permitted mu is a quantile of the normal distribution."""
     expected = 2 * NormalDist().inv_cdf((1 + delta) / 2) if delta > 1e-9 else delta * math.sqrt(2 * math.pi)
     assert conversion.gdp_mu(epsilon=0.0, delta=delta) == pytest.approx(expected, rel=2e-9)
 
@@ -53,7 +54,7 @@ def test_delta_where_the_curve_crosses_half(mu):
 
 
 def test_identical_laws_cost_nothing():
-    """mu = 0 gives epsilon 0 and delta 0."""
+    """Epsilon and delta are 0 for mu = 0."""
     assert conversion.gdp_delta(epsilon=0.0, mu=0.0) == conversion.gdp_delta(epsilon=1.0, mu=0.0) == 0.0
     assert conversion.gdp_log_delta(epsilon=1.0, mu=0.0) == -math.inf
     assert conversion.gdp_epsilon(mu=0.0, delta=1e-300) == 0.0
@@ -64,7 +65,7 @@ def test_identical_laws_cost_nothing():
     [(1.0, 0.5, 0.00682959498311), (2.0, 1.0, 0.0209236358211), (5.0, 1.5, 0.00159818951205)],
 )
 def test_delta_of_example_vectors(epsilon, mu, delta):
-    """delta agrees with independently computed values to nine digits."""
+    """Delta agrees with independently computed values to nine digits."""
     assert conversion.gdp_delta(epsilon=epsilon, mu=mu) == pytest.approx(delta, rel=1e-9)
 
 
@@ -77,7 +78,7 @@ def test_delta_of_example_vectors(epsilon, mu, delta):
     ],
 )
 def test_epsilon_of_example_vectors(mu, delta, epsilon):
-    """epsilon agrees with independently computed values to nine digits."""
+    """Epsilon agrees with independently computed values to nine digits."""
     assert conversion.gdp_epsilon(mu=mu, delta=delta) == pytest.approx(epsilon, rel=1e-9)
 
 
@@ -86,7 +87,7 @@ def test_epsilon_of_example_vectors(mu, delta, epsilon):
     [(1.0, MNIST_DELTA, 0.309534497408), (0.01, MNIST_DELTA, 0.00560221247796), (2.0, 1e-9, 0.351549815898)],
 )
 def test_mu_of_example_vectors(epsilon, delta, mu):
-    """mu agrees with independently computed values to nine digits."""
+    """Mu agrees with independently computed values to nine digits."""
     assert conversion.gdp_mu(epsilon=epsilon, delta=delta) == pytest.approx(mu, rel=1e-9)
 
 
@@ -100,7 +101,7 @@ def test_mu_of_example_vectors(epsilon, delta, mu):
 @example(mu=0.025, epsilon=0.025 * 37)
 @example(mu=0.1, epsilon=0.0)
 def test_log_delta_is_never_below_the_truth_nor_far_above(mu, epsilon):
-    """log delta exceeds the truth by at most 1e-9 (1 - delta) + 1e-14 |log delta|, or underflow."""
+    """Log delta exceeds the truth by at most 1e-9 (1 - delta) + 1e-14 |log delta|, or underflow."""
     delta, rest = exact(epsilon, mu)
     truth = mpmath.log(delta) if delta < 0.5 else mpmath.log1p(-rest)
     excess = mpmath.mpf(conversion.gdp_log_delta(epsilon=epsilon, mu=mu)) - truth
@@ -115,7 +116,7 @@ def test_log_delta_is_never_below_the_truth_nor_far_above(mu, epsilon):
 @example(mu=1e3, delta=1 - 2**-53)
 @example(mu=1e-100, delta=1e-300)
 def test_epsilon_is_never_below_the_truth_nor_far_above(mu, delta):
-    """epsilon is the exact one of a delta smaller by at most 2e-9, relative to delta and to 1 - delta."""
+    """Epsilon is the exact one of a delta smaller by at most 2e-9, relative to delta and to 1 - delta."""
     epsilon = conversion.gdp_epsilon(mu=mu, delta=delta)
     away = given_away(epsilon, mu, delta)
     assert away >= 0
@@ -128,7 +129,7 @@ def test_epsilon_is_never_below_the_truth_nor_far_above(mu, delta):
 @example(epsilon=1e-12, delta=1e-300)
 @example(epsilon=1e6, delta=1 - 2**-53)
 def test_mu_is_never_above_the_truth_nor_far_below(epsilon, delta):
-    """mu is the exact one of a delta smaller by at most 2e-9, relative to delta and to 1 - delta."""
+    """Mu is the exact one of a delta smaller by at most 2e-9, relative to delta and to 1 - delta."""
     assert 0 <= given_away(epsilon, conversion.gdp_mu(epsilon=epsilon, delta=delta), delta) <= 2e-9
 
 
@@ -164,7 +165,7 @@ def test_epsilon_certifies_delta(mu, delta):
 
 @given(mu=powers_of_ten(-6, 2), delta=powers_of_ten(-300, -0.31) | powers_of_ten(-6, -0.31).map(lambda rest: 1 - rest))
 def test_epsilon_is_bounded_from_below(mu, delta):
-    """At what gdp_epsilon_below returns the exact delta is at least the requested one, and gdp_epsilon is at least as
+    """At the result of gdp_epsilon_below the exact delta is at least the requested one, and gdp_epsilon is at least as
     large."""
     below = conversion.gdp_epsilon_below(mu=mu, delta=delta)
     above = conversion.gdp_epsilon(mu=mu, delta=delta)
@@ -194,7 +195,7 @@ def test_round_trip_from_epsilon(mu, epsilon):
 
 @given(mu=mus, delta=deltas, factor=st.floats(1.000001, 10))
 def test_epsilon_is_monotone(mu, delta, factor):
-    """epsilon rises with mu and falls as delta rises."""
+    """Epsilon rises with mu and falls as delta rises."""
     epsilon = conversion.gdp_epsilon(mu=mu, delta=delta)
     assert conversion.gdp_epsilon(mu=mu * factor, delta=delta) >= epsilon
     assert conversion.gdp_epsilon(mu=mu, delta=delta / factor) >= epsilon
@@ -210,7 +211,7 @@ def test_mu_is_monotone(epsilon, delta, factor):
 
 @given(mu=mus, epsilon=epsilons, factor=st.floats(1.000001, 10))
 def test_delta_is_monotone(mu, epsilon, factor):
-    """log delta rises with mu and falls as epsilon rises, up to rounding, and is never positive."""
+    """Log delta rises with mu and falls as epsilon rises, up to rounding, and is never positive."""
     log_delta = conversion.gdp_log_delta(epsilon=epsilon, mu=mu)
     rounding = 1e-12 * (1 - log_delta)
     assert log_delta <= 0

@@ -15,7 +15,8 @@ CHECKS = [
 
 @pytest.mark.parametrize(("check", "accepted", "refused"), CHECKS)
 def test_checks(check, accepted, refused):
-    """A check passes what its theorem allows and raises DomainError, with the name and the value, on anything else."""
+    """A check accepts what its theorem allows and raises DomainError, with the name and the value, for anything
+    else."""
     for value in accepted:
         check(some_name=value)
     for value in [*refused, math.nan]:

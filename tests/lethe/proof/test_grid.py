@@ -26,7 +26,7 @@ HISTORY = [Run(steps=50), Run(steps=3, records=2), Run(steps=7, records=1)]
 
 
 def test_every_notion_pays_for_the_grid():
-    """Of every notion, mu on a grid is mu without one plus 2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c))."""
+    """In every notion, mu on a grid is mu without one plus 2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c))."""
     plain, grid = mechanism(), mechanism(grid=2.0**-12, num_parameters=30)
     c = 1 - 2.0 * 0.05
     rounding = 2 * 2.0**-12 * math.sqrt(30) / math.sqrt(2 * 2.0 * 0.1**2) * math.sqrt((1 + c) / (1 - c))
@@ -48,7 +48,7 @@ def test_every_notion_pays_for_the_grid():
 
 @pytest.mark.parametrize("steps", [1, 20, 340, 10_000, 10**6])
 def test_what_has_faded_is_still_paid_for(steps: int):
-    """However many steps follow a deletion or an unknown start, mu stays above what rounding alone can change."""
+    """Mu stays above what rounding alone can change, however many steps follow a deletion or an unknown start."""
     made = mechanism(grid=2.0**-12, num_parameters=30, step_size=3.5)
     chain = accountant.replay(made, [Run(steps=50), Run(steps=steps, records=1)])
     assert accountant.unlearning_mu(chain) >= made.rounding_mu
@@ -59,7 +59,7 @@ def test_what_has_faded_is_still_paid_for(steps: int):
 
 @given(st.integers(1, 5000), st.integers(1, 5000))
 def test_more_steps_never_cost_more_on_a_grid(steps: int, more: int):
-    """mu falls with the steps after a deletion, so that the least number of steps can be searched for."""
+    """Mu falls with the steps after a deletion, so that the fewest steps can be searched for."""
     made = mechanism(grid=2.0**-10, num_parameters=5)
     few, many = (
         accountant.unlearning_mu(accountant.replay(made, [Run(steps=50), Run(steps=k, records=1)]))
@@ -69,7 +69,8 @@ def test_more_steps_never_cost_more_on_a_grid(steps: int, more: int):
 
 
 def test_a_chain_on_a_grid_has_one_mechanism():
-    """Where step size, noise or grid change between runs there is no bound on what rounding does: it is refused."""
+    """A chain on a grid whose step size, noise or grid changes between runs is refused, as there is no bound on its
+    rounding."""
     made = mechanism(grid=2.0**-10, num_parameters=5)
     for other in (replace(made, noise_scale=0.2), replace(made, grid=0.0), replace(made, num_parameters=6)):
         with pytest.raises(PreconditionError):
@@ -77,7 +78,7 @@ def test_a_chain_on_a_grid_has_one_mechanism():
 
 
 def test_where_nothing_differs_rounding_costs_nothing():
-    """Without a deletion the two processes are the same, grid or no grid."""
+    """Mu is 0 on a grid if nothing was deleted, as the two processes are the same."""
     assert accountant.unlearning_mu(accountant.replay(mechanism(grid=0.5, num_parameters=9), [Run(steps=50)])) == 0
 
 
@@ -96,8 +97,8 @@ def delta_of(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
 
 @pytest.mark.parametrize(("grid", "steps"), [(0.5, 1), (1.0, 2), (0.25, 3), (2.0, 3)])
 def test_exact_laws_on_a_grid_keep_the_bound(grid: float, steps: int):
-    """Two chains in one dimension that round at every step, their laws computed exactly: the divergence of the last
-    iterates stays below the bound in both directions, and exceeds the bound without its second term."""
+    """Two chains in one dimension that round at every step, with exactly computed distributions: the divergence of the
+    last iterates stays below the bound in both directions, and exceeds the bound without its second term."""
     contraction, shift, noise = 0.8, 0.3, 1.0
     points = np.arange(-40, 40 + grid, grid)
 
@@ -127,7 +128,7 @@ def test_exact_laws_on_a_grid_keep_the_bound(grid: float, steps: int):
 @each("noise_std", [1e-6, 0.37, 1.0, 5e4])
 @each("radius", [1.0, 4000.0, 1e9])
 def test_finest_grid_is_fine_and_can_be_held(noise_std: float, radius: float):
-    """The default grid is a power of two, at most 2^-32 of the noise unless float64 is coarser, and a mechanism takes
+    """The default grid is a power of two, at most 2^-32 of the noise unless float64 is coarser, and a mechanism accepts
     it."""
     grid = finest_grid(noise_std=noise_std, radius=radius)
     assert math.frexp(grid)[0] == 0.5
@@ -138,7 +139,7 @@ def test_finest_grid_is_fine_and_can_be_held(noise_std: float, radius: float):
 
 
 def test_the_default_grid_is_there_when_the_size_is_known():
-    """`mechanism_for` sets grid and size from `num_parameters`; on Adult that costs a ten-thousandth of mu."""
+    """`mechanism_for` sets grid and size from `num_parameters`, which costs a ten-thousandth of mu on Adult."""
     settings, adult = calibration.ModelSettings(epsilon=1.0, delta=1e-5), {"num_slots": 32561, "num_classes": 2}
     plain = calibration.mechanism_for(settings, **adult)
     made = calibration.mechanism_for(settings, **adult, num_parameters=105)
@@ -150,7 +151,7 @@ def test_the_default_grid_is_there_when_the_size_is_known():
 
 @pytest.mark.parametrize("grid", [0.3, -0.5, math.nan, math.inf, 2.0**-52])
 def test_a_grid_that_cannot_be_held_is_refused(grid: float):
-    """A grid is 0 or a power of two of which float64 holds every multiple in the ball."""
+    """A grid must be 0 or a power of two whose multiples in the ball float64 can represent."""
     with pytest.raises((DomainError, PreconditionError)):
         mechanism(radius=1.0, grid=grid)
     with pytest.raises(DomainError):

@@ -28,7 +28,7 @@ LEARN, FORGET_OTHERS, FORGET = Run(steps=50), Run(steps=7, records=1), Run(steps
 
 
 def evidence(**changed: Any) -> Evidence:
-    """Two of the three records that were deleted after 57 steps are one person's."""
+    """Return evidence of three records deleted after 57 steps, two of which are one person's."""
     parts: dict[str, Any] = {
         "mechanism": MECHANISM,
         "history": (LEARN, FORGET_OTHERS, FORGET),
@@ -53,7 +53,7 @@ def test_epsilon_is_what_mu_implies(notion, mu, delta):
 
 @pytest.mark.parametrize("notion", Notion)
 def test_every_notion_names_its_adjacency_and_its_reference(notion):
-    """Every notion says what the person's records are compared with and which process is the reference."""
+    """Every notion states what the person's records are compared with and which process is the reference."""
     made = guarantees.guarantee(notion, mu=0.5, delta=1e-3)
     assert made.adjacency == ("replace" if notion == "release" else "zero_out")
     assert made.reference_process == guarantees.REFERENCE_PROCESS[notion]
@@ -101,7 +101,7 @@ def test_evidence_survives_json():
 
 
 def test_a_person_erased_before_relearning_has_mu_zero():
-    """A person erased before the model learned again has a `deletion` mu of 0, whatever was published before."""
+    """A person erased before the model was relearned has a `deletion` mu of 0, whatever was published before."""
     made = evidence(history=(Run(steps=50, records=3),), steps_present=0)
     mus = {guarantee.notion: guarantee.mu for guarantee in made.guarantees()}
     assert mus[Notion.UNLEARNING] == mus[Notion.DELETION] == 0
@@ -120,7 +120,7 @@ def test_a_person_erased_before_relearning_has_mu_zero():
     ],
 )
 def test_evidence_that_contradicts_itself_is_refused(changed, name):
-    """A history without learning, or without a run that deleted so many records just then, is refused by name."""
+    """A history without learning, or without a run that deleted so many records at that time, is refused by name."""
     with pytest.raises(PreconditionError, match=name):
         evidence(**changed)
 
@@ -149,7 +149,7 @@ RECOMPUTED: dict[str, Any] = {"mu": 0.25, "steps": 9, "notion": Notion.DELETION,
 
 @pytest.mark.parametrize("stated", [{}, {"mu": 0.25 * (1 + 1e-10)}, {"notion": "deletion"}])
 def test_the_same_numbers_are_confirmed(stated):
-    """Numbers that agree to nine digits are the same, and JSON has a notion as text."""
+    """Numbers that agree to nine digits are accepted, and JSON has a notion as text."""
     guarantees.confirm("part", stated=RECOMPUTED | stated, recomputed=RECOMPUTED)
 
 
@@ -171,13 +171,13 @@ def test_the_same_numbers_are_confirmed(stated):
     ],
 )
 def test_another_number_is_not_confirmed(stated):
-    """A number that differs, or is none, is refused, and the message names it and its part."""
+    """A number that differs, or is not a number, is refused, and the message names it and its part."""
     with pytest.raises(PreconditionError, match=rf"numbers_recompute: Expected part\.{next(iter(stated))}="):
         guarantees.confirm("part", stated=RECOMPUTED | stated, recomputed=RECOMPUTED)
 
 
 def test_missing_and_added_fields_are_not_confirmed():
-    """A field that is missing, or one too many, is refused."""
+    """A missing or additional field is refused."""
     for stated in ({"mu": 0.25}, RECOMPUTED | {"note": 1}, [], None):
         with pytest.raises(PreconditionError, match="fields of part"):
             guarantees.confirm("part", stated=stated, recomputed=RECOMPUTED)

@@ -1,4 +1,4 @@
-"""What several models tell together, against the law of Gaussians that attain it."""
+"""Joint guarantees of several models, compared with Gaussians that attain them."""
 
 import math
 from dataclasses import replace
@@ -27,7 +27,8 @@ def of_model(made: Evidence, notion: Notion) -> float:
 
 
 def test_one_model_tells_what_its_certificate_says() -> None:
-    """Of one model the joint number is the certificate's, in every notion but the one about who is still there."""
+    """The joint number of one model is its certificate's in every notion except release, which is about people still
+    there."""
     made = evidence()
     assert by_notion(joint.of({"mdl_1": made})) == {
         notion: pytest.approx(of_model(made, notion), rel=1e-15)
@@ -36,7 +37,7 @@ def test_one_model_tells_what_its_certificate_says() -> None:
 
 
 def test_mu_squared_adds_up() -> None:
-    """Of models with different mechanisms, records and deltas mu^2 adds up, and the least delta is the one stated."""
+    """The mu^2 of models with different mechanisms, records and deltas add up, and the smallest delta is stated."""
     made = {"mdl_1": evidence(), "mdl_2": evidence(mechanism=OTHER, records=1, delta=1e-6)}
     found = joint.of(made)
     for notion in (Notion.UNLEARNING, Notion.DELETION):
@@ -51,15 +52,15 @@ def test_mu_squared_adds_up() -> None:
 
 @pytest.mark.parametrize(("models", "epsilon"), [(2, 1.47), (10, 3.62)])
 def test_models_at_epsilon_one(models: int, epsilon: float) -> None:
-    """Two models at epsilon 1 are 1.47 together, and ten 3.62, at delta = 10^-5."""
+    """Two models at epsilon 1 have a joint epsilon of 1.47, and ten of 3.62, at delta = 10^-5."""
     mu = conversion.gdp_mu(epsilon=1.0, delta=1e-5)
     assert conversion.gdp_epsilon(mu=math.sqrt(models) * mu, delta=1e-5) == pytest.approx(epsilon, abs=0.01)
 
 
 @given(st.lists(st.floats(0.01, 3.0), min_size=1, max_size=5))
 def test_the_sum_is_what_independent_gaussians_tell(mus: list[float]) -> None:
-    """Of independent outputs that attain their mu the best test, on the sum weighted by mu, has the accuracy that the
-    joint mu allows, and no more."""
+    """The best test on independent outputs that attain their mu, on the sum weighted by mu, has exactly the accuracy
+    that the joint mu allows."""
     weights = np.array(mus)
     spread = math.sqrt(float((weights**2).sum()))
     attained = special.ndtr(float((weights * weights).sum()) / spread / 2)
@@ -67,8 +68,8 @@ def test_the_sum_is_what_independent_gaussians_tell(mus: list[float]) -> None:
 
 
 def test_versions_are_counted_once() -> None:
-    """`adaptive` counts the versions of every model already: two statements that name the same model count it once, as
-    the one that saw more of it."""
+    """`adaptive` already counts the versions of every model: two statements that name the same model count it once,
+    with the larger exposure."""
     own = Exposure(mechanism=MECHANISM, records=2, releases=((7, 2), (50, 1)))
     fewer = Exposure(mechanism=MECHANISM, records=2, releases=((7, 1), (50, 1)))
     third = Exposure(mechanism=OTHER, records=1, releases=((50, 1),))
@@ -80,6 +81,6 @@ def test_versions_are_counted_once() -> None:
 
 
 def test_of_no_model_nothing_is_told() -> None:
-    """The joint guarantee of no models is a DomainError, not 0."""
+    """The joint guarantee of no models raises DomainError, rather than be 0."""
     with pytest.raises(DomainError):
         joint.of({})

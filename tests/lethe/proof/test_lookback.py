@@ -1,4 +1,5 @@
-"""One record at the worst place in the order of the batches: against every place alone, step by step."""
+"""Bounds for one record at the worst position in the order of the batches, compared with every position, step by
+step."""
 
 import dataclasses
 import math
@@ -20,7 +21,7 @@ from tests.lethe.proof.paths import Step, calls, pulled_mu, quadratic_mu, worst_
 
 
 def mechanism(**changed: Any) -> Mechanism:
-    """Ten batches of ten."""
+    """Return a mechanism of ten batches of ten."""
     given = {"num_slots": 100, "num_classes": 2, "l2": 0.01, "step_size": 2.0, "noise_scale": 0.1, "radius": 100.0}
     settings = {**given, "learn_steps": 300, "batch_size": 10, "cool_down": 16, **changed}
     return Mechanism(objective=Objective.LOGISTIC_REGRESSION, **settings)
@@ -44,7 +45,7 @@ lengths = st.lists(st.integers(1, 25) | st.integers(1, 3), min_size=1, max_size=
 
 
 def path(made: Mechanism, present: list[int], after: list[int], *, place: int) -> list[Step]:
-    """Every step of a record in batch `place` that is present during the first runs and null in the others."""
+    """Return every step of a record in batch `place` that is present during the first runs and null in the others."""
     steps: list[Step] = []
     for run in (*present, *after):
         for done in range(run):
@@ -82,12 +83,12 @@ def test_the_bound_holds_for_every_batch(made, present, after):
 @settings(max_examples=150, deadline=None)
 @given(made=mechanisms(), steps=st.integers(1, 60))
 def test_one_run_alone_is_exact(made, steps):
-    """For one run alone the bound is the string of the worst batch."""
+    """The bound of a single run is the string of the worst batch."""
     assert lookback.worst_mu(made, steps) == pytest.approx(exact(made, [steps], []), rel=1e-10)
 
 
 def test_the_bound_is_exact_after_a_few_passes():
-    """Once the string is straight for every place, as it is when the target is reached, the bound is exact."""
+    """Once the string is straight for every position, as it is when the target is reached, the bound is exact."""
     for after, loss in (([], 1.1), ([5], 1.1), ([50], 1 + 1e-6), ([100], 1 + 1e-11)):
         ratio = deleted(mechanism(), [300, 40, 7], after) / exact(mechanism(), [300, 40, 7], after)
         assert 1 - 1e-11 <= ratio <= loss
@@ -100,7 +101,7 @@ def test_the_bound_is_exact_after_a_few_passes():
     noise=st.floats(0.01, 10),
 )
 def test_whole_passes_have_the_published_closed_form(batches, passes, l2, noise):
-    """Without a cool-down the bound is that of Bok, Su and Altschuler (2024) for noisy cyclic gradient descent."""
+    """The bound without a cool-down is that of Bok, Su and Altschuler (2024) for noisy cyclic gradient descent."""
     made = mechanism(num_slots=batches, batch_size=1, cool_down=1, l2=l2, step_size=1 / (0.25 + l2), noise_scale=noise)
     with mpmath.workdps(50):
         c, s = mpmath.mpf(made.contraction), mpmath.mpf(made.sensitivity(Adjacency.ZERO_OUT))
@@ -116,7 +117,7 @@ def test_whole_passes_have_the_published_closed_form(batches, passes, l2, noise)
 @settings(max_examples=100, deadline=None)
 @given(made=mechanisms(), present=lengths, after=st.lists(st.integers(1, 12), max_size=2), seed=st.integers(0, 2**32))
 def test_no_quadratic_exceeds_the_bound(made, present, after, seed):
-    """For curvatures within [m, L] that change from step to step, the exact mu of any batch stays below the bound."""
+    """The exact mu of any batch stays below the bound for curvatures within [m, L] that change from step to step."""
     generator, bound = np.random.default_rng(seed), deleted(made, present, after)
     for place in range(made.num_batches):
         steps = path(made, present, after, place=place)
@@ -127,7 +128,7 @@ def test_no_quadratic_exceeds_the_bound(made, present, after, seed):
 
 
 def test_the_worst_quadratic_attains_the_bound():
-    """For one run the worst quadratic with curvatures that change over time attains the bound."""
+    """The worst quadratic with curvatures that change over time attains the bound of a single run."""
     made = mechanism(num_slots=5, batch_size=1, cool_down=4, step_size=1 / 0.26)
     found = lookback.worst_mu(made, 23)
     attained = []
@@ -187,7 +188,7 @@ def test_no_record_has_a_part_in_more_versions(made, runs):
 
 @pytest.mark.parametrize("stretches", [0, -1, 1.0, None])
 def test_runs_follow_each_other_in_some_stretch(stretches):
-    """A number that is not a count of stretches is refused."""
+    """An invalid number of stretches is refused."""
     with pytest.raises(DomainError, match="stretches"):
         Exposure(mechanism=mechanism(), records=1, releases=((1, 1),), stretches=stretches)
 
@@ -196,7 +197,7 @@ def test_runs_follow_each_other_in_some_stretch(stretches):
 
 
 def test_old_steps_cost_nothing():
-    """The work of a query does not grow with the number of steps, nor with that of batches."""
+    """The work of a query does not grow with the number of steps or of batches."""
 
     def cost(**changed: Any) -> int:
         made = mechanism(**changed)

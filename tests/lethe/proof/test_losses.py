@@ -1,4 +1,4 @@
-"""The losses of one score beyond the logistic: their constants, what is refused, and the documents that state them."""
+"""Losses of one score other than the logistic: their constants, refusals, and documents."""
 
 import math
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def loss(objective: Objective, score: Any, y: Any, width: float) -> Any:
 @each("objective", [HUBER, SQUARES, HINGE, COUNTS])
 def test_no_slope_or_curvature_exceeds_the_constants_and_both_are_attained(objective):
     """At every score in the ball and every target, the slope of the loss is at most M and its curvature at most L - l2,
-    and somewhere they are that."""
+    and both are attained somewhere."""
     made = mechanism(objective)
     scores = np.linspace(-made.radius, made.radius, 16_001)  # 1/2000 apart: |w.x| <= R
     steepest = curved = 0.0
@@ -82,7 +82,7 @@ def test_constants_in_closed_form():
 
 
 def test_without_a_ball_no_gradient_of_least_squares_is_bounded():
-    """Where no radius is told, M of least squares is infinite."""
+    """The gradient bound M of least squares is infinite without a radius."""
     assert gradient_bound(SQUARES, 1) == math.inf
 
 
@@ -109,7 +109,7 @@ def test_labels_have_the_constants_of_their_logistic_losses():
     width=st.floats(0.01, 10),
 )
 def test_the_default_ball_holds_the_minimiser(objective, seed, log_l2, width):
-    """Whatever the rows and their targets, what minimises f is no farther from 0 than the default radius."""
+    """The minimiser of f is no farther from 0 than the default radius, for any rows and targets."""
     generator, l2 = np.random.default_rng(seed), 10.0**log_l2
     rows = generator.normal(size=(generator.integers(1, 4), 2))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -155,8 +155,8 @@ def test_losses_are_convex_and_smooth_and_their_slope_is_bounded(objective, widt
     rows=st.integers(1, 5),
 )
 def test_gradients_of_counts_keep_to_their_constants_anywhere(seed, width, log_radius, rows):
-    """At any two weights, however far from the origin, no row's gradient is longer than M, and the mean of the
-    gradients moves by no more than beta times their distance, and never against it."""
+    """At any two weights, however far from the origin, no row's gradient is longer than M, and the mean gradient moves
+    by at most beta times their distance and never against it."""
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(rows, 3))
     x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1) * generator.choice([1.0, 1.0, 3.0], (rows, 1))
@@ -176,8 +176,8 @@ def test_gradients_of_counts_keep_to_their_constants_anywhere(seed, width, log_r
 
 
 def test_counts_far_off_pull_as_hard_as_any_may():
-    """A record of none where the rate is at its bound, and one at its bound where the rate is next to nothing, both
-    have a slope of 1 in size; at the bend the slope's slope is 1 from below."""
+    """A count of 0 where the rate is at its bound, and a count at its bound where the rate is near 0, both have a slope
+    of size 1; at the bend the curvature approaches 1 from below."""
     for score, y, slope in ((3.0, -1.0, 1.0), (-60.0, 1.0, -1.0)):
         found = (loss(COUNTS, score + 1e-4, y, 2.0) - loss(COUNTS, score - 1e-4, y, 2.0)) / 2e-4
         assert found == pytest.approx(slope, abs=1e-9)
@@ -210,7 +210,7 @@ def test_counts_far_off_pull_as_hard_as_any_may():
     ],
 )
 def test_a_loss_of_other_settings_is_refused(objective, changed, said):
-    """Classes where there is a target, a width that is missing, not one, or of no use, are refused by name."""
+    """Classes for a numeric target, and a width that is missing, invalid or unused, are refused by name."""
     with pytest.raises(DomainError, match=said):
         mechanism(objective, **changed)
 
@@ -238,11 +238,11 @@ TODAY = {
     "step_variance": 0.04000000000000001,
     "num_batches": 1,
 }
-"""A mechanism as releases before these losses stated it, in ledgers and certificates."""
+"""A mechanism as earlier releases stated it in ledgers and certificates."""
 
 
 def test_a_document_from_before_is_read_and_written_as_it_is():
-    """What stored mechanisms, ledgers and certificates of classes state is what they have always stated."""
+    """Stored mechanisms of classes are read and written unchanged."""
     assert Mechanism.from_json(TODAY).to_json() == TODAY
     assert list(Mechanism.from_json(TODAY).to_json()) == list(TODAY)
 
@@ -264,7 +264,7 @@ def test_it_survives_its_document(objective):
     ],
 )
 def test_a_document_with_a_gap_is_refused(document):
-    """A width of null is no way to say that there is none."""
+    """A mechanism document whose width is null, or that lacks its gradient bound, is refused."""
     with pytest.raises(PreconditionError, match="mechanism_of_format"):
         Mechanism.from_json(document)
 
@@ -304,7 +304,7 @@ def default(objective: Objective, **asked: Any) -> Mechanism:
 
 @each("objective", [HUBER, SQUARES, HINGE, LABELS, COUNTS])
 def test_by_default_one_record_can_be_forgotten(objective):
-    """With no setting at all there is a mechanism, and a run that brings one record to the target."""
+    """The default mechanism exists for every objective, and a run within it brings one record to the target."""
     made = default(objective)
     learned = accountant.replay(made, [Run(steps=made.learn_steps)])
     steps = calibration.least_steps(learned, records=1, epsilon=1.0, delta=1e-5, at_most=10 * made.learn_steps)
@@ -325,6 +325,6 @@ def test_default_balls_are_those_of_the_proof():
 
 
 def test_a_smaller_ball_moves_least_squares_less():
-    """One record's share of a step of least squares is eta (R + 1) / b."""
+    """The gradient bound of least squares is proportional to R + 1."""
     small, large = (default(SQUARES, radius=radius) for radius in (2.0, 9.0))
     assert large.gradient_bound / small.gradient_bound == pytest.approx(10 / 3)

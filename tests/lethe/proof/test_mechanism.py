@@ -64,7 +64,7 @@ def test_contraction_in_closed_form():
 
 @given(log_l2=st.floats(-14, 9), share=st.floats(1e-3, 1.0), classes=st.sampled_from([2, 3]))
 def test_contraction_is_rounded_up(log_l2, share, classes):
-    """The contraction is never below its exact rational value, and above it by rounding only."""
+    """The contraction is never below its exact rational value, and exceeds it only by rounding."""
     l2 = 10.0**log_l2
     step_size = share * 2 / ((0.25 if classes == 2 else 0.5) + 2 * l2)
     exact_l2, exact_step = Fraction(l2), Fraction(step_size)
@@ -79,7 +79,7 @@ def test_contraction_is_rounded_up(log_l2, share, classes):
 
 @pytest.mark.parametrize(("adjacency", "factor"), [(Adjacency.ZERO_OUT, 1), (Adjacency.REPLACE, 2)])
 def test_one_record_moves_a_step_by_its_share(adjacency, factor):
-    """One record against nothing moves a step by eta M / n0 at most, against another record by twice that."""
+    """One record against none moves a step by at most eta M / n0, and against another record by twice that."""
     assert mechanism(num_classes=3).sensitivity(adjacency) == pytest.approx(factor * 2.0 * math.sqrt(2) / 100)
 
 
@@ -132,7 +132,7 @@ def test_noise_beyond_the_floats_is_refused():
 
 
 def test_it_is_frozen():
-    """Nothing of a mechanism can be changed after its creation."""
+    """No field of a mechanism can be changed after its creation."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         mechanism().noise_scale = 1.0
 
@@ -148,7 +148,7 @@ def test_it_survives_its_document():
 
 @pytest.mark.parametrize("name", ["gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance"])
 def test_a_constant_that_does_not_follow_is_refused(name):
-    """A document that states a constant other than the one that follows from its settings is refused by its name."""
+    """A document that states another constant than the one that follows from its settings is refused by its name."""
     document = mechanism().to_json()
     for wrong in (document[name] * (1 - 1e-15), math.nan):
         with pytest.raises(PreconditionError, match=f"constants_follow: Expected {name}"):
@@ -160,8 +160,7 @@ def test_a_constant_that_does_not_follow_is_refused(name):
 
 @each("name", mechanism().to_json().keys())
 def test_a_document_of_other_fields_is_refused(name):
-    """Nothing of a document has a default, and nothing is passed over: one that lacks a field, or has another one too,
-    is refused by name."""
+    """Fields of a document have no defaults, and none is ignored: a missing or additional field is refused by name."""
     document = mechanism().to_json()
     del document[name]
     for other in (document, mechanism().to_json() | {"momentum": 0.9}):
@@ -170,7 +169,7 @@ def test_a_document_of_other_fields_is_refused(name):
 
 
 def test_a_document_says_how_many_rows_a_step_reads():
-    """Zero, which means all of them where a mechanism is made, says nothing in a document."""
+    """A batch size of zero, which means all rows on creation, is refused in a document."""
     with pytest.raises(PreconditionError, match="constants_follow: Expected batch_size=0 == 100"):
         Mechanism.from_json(mechanism().to_json() | {"batch_size": 0})
 
@@ -188,7 +187,7 @@ def test_a_document_says_how_many_rows_a_step_reads():
     ],
 )
 def test_batches_that_cannot_be(changed, refused):
-    """A batch of no row or of more than there are, and a cool-down longer than learning, are refused by name."""
+    """A batch of no row or of more rows than exist, and a cool-down longer than learning, are refused by name."""
     with pytest.raises(DomainError, match=refused):
         mechanism(**changed)
 

@@ -1,4 +1,4 @@
-"""Methods: which is asked, and that one that is not installed is refused."""
+"""Methods: the choice among them, and refusal of one that is not installed."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from tests.lethe.proof.test_certificate import MECHANISM, statement
 
 
 def test_a_mechanism_without_method_is_langevin() -> None:
-    """The documents of Langevin unlearning name no method, and their numbers are those of its accountant."""
+    """Documents of Langevin unlearning name no method, and their numbers are those of its accountant."""
     document = MECHANISM.to_json()
     assert "method" not in document
     read = methods.read(document)
@@ -23,8 +23,8 @@ def test_a_mechanism_without_method_is_langevin() -> None:
 
 
 def test_a_chain_replayed_before_goes_on() -> None:
-    """A history that goes on from one that was replayed gives the chain of the whole history, however long ago that
-    was; another past, or steps before the history, gives another chain."""
+    """A history that extends a replayed one gives the chain of the whole history, however long it is; another past, or
+    steps before the history, give another chain."""
     runs = [Run(steps=MECHANISM.learn_steps)]
     for number in range(100):
         runs.append(Run(steps=7 + number % 2, records=1))

@@ -1,4 +1,4 @@
-"""The public network in a mechanism: stated where there is one, and in every certificate that rests on it."""
+"""The public network in a mechanism: stated if there is one, and in every certificate that depends on it."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ def on(network: PublicNetwork | None) -> Mechanism:
 
 
 def statement(own: PublicNetwork | None, other: PublicNetwork | None = None) -> dict[str, Any]:
-    """A certificate of a model on `own`; the person's rows fed a model on `other` too."""
+    """Return a certificate of a model on `own`; the person's rows fed a model on `other` too."""
     exposures = {
         "mdl_1": Exposure(mechanism=on(own), records=2, releases=RELEASES, stretches=2),
         "mdl_2": Exposure(mechanism=on(other), records=1, releases=((50, 1),), stretches=2),
@@ -37,7 +37,7 @@ def statement(own: PublicNetwork | None, other: PublicNetwork | None = None) -> 
 
 @pytest.mark.parametrize("network", [NETWORK, TANGENT])
 def test_it_survives_its_document(network):
-    """A mechanism on a network is the same when it is read from its JSON, and another one than that without."""
+    """A mechanism on a network is read back unchanged from its JSON, and differs from one without."""
     document = json.loads(json.dumps(on(network).to_json()))
     assert Mechanism.from_json(document) == on(network)
     assert on(network) != on(None)
@@ -68,7 +68,7 @@ def test_it_survives_its_document(network):
     ],
 )
 def test_a_document_that_cannot_be_is_refused(change, error):
-    """A network with another field, or a value that it cannot have, is no part of a mechanism."""
+    """A network with an additional field, or an invalid value, is refused in a mechanism."""
     document = on(TANGENT).to_json()
     with pytest.raises(error):
         Mechanism.from_json(document | {"network": document["network"] | change})
@@ -88,7 +88,7 @@ def test_a_tangent_model_learns_classes_or_labels(objective, num_classes, width)
 
 
 def test_a_network_of_null_is_refused():
-    """A network of null is no way to say that there is none."""
+    """A mechanism document whose network is null is refused."""
     with pytest.raises(PreconditionError):
         Mechanism.from_json(on(None).to_json() | {"network": None})
 

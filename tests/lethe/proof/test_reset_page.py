@@ -1,4 +1,4 @@
-"""The table of docs/mathematics/reset.md: what a start from elsewhere would save."""
+"""The table of docs/mathematics/reset.md: what another start would save."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ MOST = 10**6
 
 
 def test_the_table_is_what_the_accountant_says() -> None:
-    """Each row of the table is recomputed: learning, reset, and the least steps as good as learning."""
+    """Each row of the table is recomputed: learning, reset, and the fewest steps as good as learning."""
     section = PAGE.read_text().split("## What a start would save")[1].split("## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]
     assert len(rows) == 12

@@ -1,4 +1,4 @@
-"""A public bound on the second moment of batches: the constants that follow, and what deleting does to it."""
+"""A public bound on the second moment of batches: the constants that follow, and the effect of deletions."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,7 +25,7 @@ def made(*, num_slots: int = 1000, num_classes: int = 2, **changed: Any) -> Mech
 
 @pytest.mark.parametrize("objective", BETA)
 def test_smoothness_is_that_share_of_it(objective: Objective) -> None:
-    """L - m is beta times the bound, and without one beta."""
+    """L - m is beta times the bound, or beta without one."""
     classes = 1 if objective.is_regression else 2
     width = 0.5 if objective.has_width else None
     for bound in (None, 1.0, BOUND):
@@ -35,7 +35,7 @@ def test_smoothness_is_that_share_of_it(objective: Objective) -> None:
 
 @given(seed=st.integers(0, 2**32 - 1), nulled=st.integers(0, 12))
 def test_a_step_contracts_with_and_without_anybody(seed: int, nulled: int) -> None:
-    """With the bound at a batch's largest eigenvalue, the noiseless softmax step contracts by the mechanism's c, also
+    """With the bound at a batch's largest eigenvalue, the noiseless softmax step contracts by the mechanism's c, even
     after rows were nulled, and c is no larger than without a bound."""
     random = np.random.default_rng(seed)
     rows = random.normal(size=(12, 3)) + random.normal(size=3) * 3
@@ -63,7 +63,7 @@ def test_a_step_contracts_with_and_without_anybody(seed: int, nulled: int) -> No
 
 
 def test_it_is_attained() -> None:
-    """Rows that all point one way, as long as the root of the bound, at a score of 0: the slope changes as L says."""
+    """Rows that all point one way, as long as the root of the bound, have at a score of 0 exactly the smoothness L."""
     mechanism = made(num_slots=10, batch_size=10, l2=0.05)
     row, near = np.array([BOUND**0.5, 0.0]), 1e-6
     slope = (1 / (1 + np.exp(-near * row[0])) - 0.5) * row / near + mechanism.l2 * np.array([1.0, 0.0])
@@ -71,7 +71,7 @@ def test_it_is_attained() -> None:
 
 
 def test_fewer_steps_for_the_same_guarantee() -> None:
-    """Learning takes the share of the steps that the bound is, about, and a request no more than before."""
+    """Learning takes about the share of the steps that the bound is, and a request no more than before."""
     tight, loose = made(), made(second_moment=None)
     assert tight.learn_steps == pytest.approx(BOUND * loose.learn_steps, rel=0.02)
     chains = [accountant.replay(m, [Run(steps=m.learn_steps)]) for m in (tight, loose)]
@@ -89,8 +89,8 @@ def test_a_malformed_bound_is_refused(wrong: float) -> None:
 
 
 def test_learning_reads_every_batch() -> None:
-    """A mechanism whose learning leaves batches unread could not check them, and is refused; so is a run of a chain
-    with another bound than the one before."""
+    """A mechanism whose learning leaves batches unread is refused, as it could not check them; so is a run of a chain
+    with another bound than before."""
     with pytest.raises(PreconditionError, match="every_batch_checked"):
         made(learn_steps=9, cool_down=1)
     tight = made()

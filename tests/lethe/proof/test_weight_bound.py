@@ -1,4 +1,4 @@
-"""The public bound of rows' weights: what a mechanism takes, and that no constant changes."""
+"""The public bound of row weights: what a mechanism accepts, and that no constant changes."""
 
 from dataclasses import replace
 
@@ -33,8 +33,8 @@ def made(bound: float | None, objective: Objective = Objective.LOGISTIC_REGRESSI
 
 @pytest.mark.parametrize(("objective", "classes"), OBJECTIVES)
 def test_constants_are_those_of_a_row_of_weight_one(objective: Objective, classes: int) -> None:
-    """Of every objective all constants are what they are without weights; the mechanism states the bound and comes back
-    from its document, and one without states nothing of it."""
+    """All constants of every objective are the same as without weights; the mechanism states the bound and is read back
+    from its document, and a mechanism without weights states no bound."""
     weighted, plain = made(10.0, objective, classes), made(None, objective, classes)
     assert replace(weighted, weight_bound=None) == plain
     assert (weighted.gradient_bound, weighted.smoothness) == (plain.gradient_bound, plain.smoothness)
@@ -52,7 +52,7 @@ def test_a_malformed_bound_is_refused(wrong: float) -> None:
 
 
 def test_a_chain_keeps_to_its_bound() -> None:
-    """A run with another bound cannot follow in a chain: it would minimise another objective."""
+    """A run with another bound is refused in a chain, as it would minimise another objective."""
     first = made(10.0)
     with pytest.raises(PreconditionError, match="weight_bound"):
         accountant.replay(first, [Run(steps=first.learn_steps), Run(steps=3, mechanism=made(5.0))])

@@ -1,4 +1,4 @@
-"""JSON that says two things, and statements of absence: what is refused, and that it is named."""
+"""Ambiguous JSON, and statements of absence: refusals, by name."""
 
 import copy
 import json
@@ -34,7 +34,7 @@ def nothing_held() -> dict[str, Any]:
     ],
 )
 def test_json_with_two_meanings_is_refused(text: str, named: str) -> None:
-    """A key that stands twice, at any depth, and what is no number are refused by name."""
+    """A repeated key, at any depth, and an invalid number are refused by name."""
     with pytest.raises(PreconditionError, match=named):
         wellformed.read(text)
 
@@ -49,7 +49,7 @@ def test_bytes_in_another_encoding_than_utf8_are_refused(encoding: str) -> None:
 
 
 def test_both_forms_are_read() -> None:
-    """A certificate gives its guarantees, a statement of absence none."""
+    """Reading a certificate returns its guarantees, and a statement of absence none."""
     assert signed.read(json.dumps(statement()), header=HEADER).guarantees == evidence().guarantees()
     said = signed.read(json.dumps(nothing_held()).encode(), header=HEADER)
     assert (said.statement, said.guarantees) == (nothing_held(), [])
@@ -90,7 +90,7 @@ def test_a_duplicated_key_of_a_certificate_is_refused() -> None:
     ],
 )
 def test_an_altered_statement_of_absence_is_refused(path: str, value: Any, named: str) -> None:
-    """Whatever is altered, added or malformed in a statement of absence is refused, and the message names the part."""
+    """A statement of absence with an altered, added or malformed part is refused, and the message names the part."""
     document = copy.deepcopy(nothing_held())
     *parents, last = path.split("/")
     place: Any = document

@@ -24,7 +24,7 @@ SHORT = CanaryPlan(lanes=256, steps_before=43, steps=7)
 
 @pytest.fixture
 def mechanism() -> Mechanism:
-    """Mechanism of 40 slots and 5 columns; a step keeps 0.96 of a lane."""
+    """Return a mechanism of 40 slots and 5 columns; a step keeps 0.96 of a lane."""
     return Mechanism(
         objective=Objective.LOGISTIC_REGRESSION,
         num_slots=40,
@@ -41,7 +41,7 @@ def mechanism() -> Mechanism:
 
 @pytest.fixture
 def batched(mechanism: Mechanism) -> Mechanism:
-    """The same in ten batches of 4 slots."""
+    """Return the same mechanism in ten batches of 4 slots."""
     made = replace(mechanism, batch_size=4, cool_down=8)
     return replace(made, grid=finest_grid(noise_std=made.least_noise_std, radius=made.radius))
 

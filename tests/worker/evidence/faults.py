@@ -1,4 +1,4 @@
-"""Faults to plant in the chain that runs."""
+"""Faults to plant in the running chain."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -19,18 +19,18 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def _copied(state: State) -> State:
-    """A step that goes nowhere."""
+    """Return the state with only its count of steps changed."""
     parameters, here = state.parameters.clone(), state.lanes.clone()
     return State(parameters=parameters, steps_done=state.steps_done + 1, lanes=here)
 
 
 def _stepping(step: Callable[..., State]) -> Plant:
-    """Take `step(noise, state, **settings)` instead of the chain's."""
+    """Replace the chain's step by `step(noise, state, **settings)`."""
     return lambda patch: patch.setattr(chain, "projected_noisy_step", step)
 
 
 def _with(**changed: Callable[[Any], Any]) -> Plant:
-    """Take the chain's step with other settings."""
+    """Replace the settings of the chain's step."""
 
     def step(noise: Any, state: State, **settings: Any) -> State:
         return projected_noisy_step(noise, state, **settings | {k: f(settings[k]) for k, f in changed.items()})
@@ -39,7 +39,7 @@ def _with(**changed: Callable[[Any], Any]) -> Plant:
 
 
 class Repeating:
-    """Noise that is drawn once, and then the same at every step."""
+    """Noise that is drawn once, and repeated at every step."""
 
     def __init__(self) -> None:
         self._drawn: dict[int, torch.Tensor] = {}
@@ -79,7 +79,7 @@ Fault = Callable[[Schedule, int], Step]
 
 
 def _scheduled(fault: Fault) -> Plant:
-    """Take the steps that `fault(schedule, done)` says instead of those of the run's schedule."""
+    """Replace the steps of the run's schedule by `fault(schedule, done)`."""
 
     class Faulty(Schedule):
         def step(self, done: int) -> Step:
@@ -89,7 +89,7 @@ def _scheduled(fault: Fault) -> Plant:
 
 
 def reading(order: Callable[[int], Sequence[int]]) -> Fault:
-    """The steps of a run that reads batches in another order than theirs, time after time."""
+    """Return the steps of a run that reads batches in another order, repeatedly."""
 
     def step(right: Schedule, done: int) -> Step:
         batches = order(right.num_batches)
@@ -100,7 +100,7 @@ def reading(order: Callable[[int], Sequence[int]]) -> Fault:
 
 
 def _once(other: Callable[[int, int], int]) -> Fault:
-    """The steps of a run in which one, in the middle, reads the batch of another: `other(done, middle)`."""
+    """Return the steps of a run in which the middle one reads another's batch: `other(done, middle)`."""
 
     def step(right: Schedule, done: int) -> Step:
         instead = right.step(other(done, right.steps // 2))
@@ -122,7 +122,7 @@ SCHEDULES: dict[str, Fault] = {
     "one step reads another batch": _once(lambda done, middle: done + (done == middle)),
     "two steps change places": _once(lambda done, middle: {middle: middle + 1, middle + 1: middle}.get(done, done)),
 }
-"""What is wrong with the order of batches, or with what becomes of the step size."""
+"""Faults of the order of batches and of the step size's schedule."""
 
 FAULTS: dict[str, Plant] = {
     "does nothing": _stepping(lambda _, state, **settings: _copied(state)),
@@ -136,8 +136,8 @@ FAULTS: dict[str, Plant] = {
     "lanes pushed": _with(push=lambda push: push + 0.05),
 }
 BATCHED = FAULTS | {name: _scheduled(fault) for name, fault in SCHEDULES.items()}
-"""Of runs that read batches in turn, too."""
+"""Faults of runs that read batches in turn."""
 OF_FORGETTING = ("canary stays",)
-"""What is no fault while canaries are to be there."""
+"""Faults only of runs that forget: while learning, canaries are meant to stay."""
 OF_LATER_RUNS = ("position not carried",)
-"""What is no fault of a chain's first run."""
+"""Faults only of later runs: a chain's first run cannot show them."""

@@ -1,5 +1,5 @@
-"""Faults planted in the chain and in the worker: the canary test finds them, nothing is published, and nobody is
-told that they were forgotten."""
+"""Faults planted in the chain and in the worker: the canary test finds them, nothing is published, and no request
+completes."""
 
 import contextlib
 import threading
@@ -43,8 +43,8 @@ Get = Callable[[str], Any]
 def test_a_fault_in_the_chain_is_found(
     plan: CanaryPlan, fault: str, mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each planted fault of the steps is found by the canary test of one run, and nothing once it is removed. The
-    smallest, noise of half its size, escapes 512 lanes less than once in 10^15 runs."""
+    """The canary test of one run finds each planted fault of the steps, and nothing once it is removed. The smallest,
+    noise of half its size, escapes 512 lanes less than once in 10^15 runs."""
     plan = replace(plan, lanes=512)
     with monkeypatch.context() as patch:
         FAULTS[fault](patch)
@@ -72,8 +72,8 @@ RUNS = {"learning": LEARNING_BATCHES, "forgetting": FORGETTING_BATCHES, "few ste
 def test_a_fault_in_a_chain_of_batches_is_found(
     run: str, fault: str, batched: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each planted fault is found where steps read batches in turn; one that is in their order alone, and moves no
-    canary, by the test that is about the order and by no other; and nothing once it is removed."""
+    """Each planted fault is found in steps that read batches in order; a fault only in the order, which moves no
+    canary, is found by the test of the order and by no other; and nothing is found once it is removed."""
     plan = replace(RUNS[run], lanes=1024)
     with monkeypatch.context() as patch:
         BATCHED[fault](patch)
@@ -92,7 +92,7 @@ def test_a_fault_in_a_chain_of_batches_is_found(
 def test_a_run_that_forgets_nothing_refutes_the_guarantee(
     mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where canaries stay, 16,384 lanes with and without one are told apart better than is certified."""
+    """If canaries stay, 16,384 lanes with and without one are distinguished better than is certified."""
     FAULTS["canary stays"](monkeypatch)
     observed = ran(replace(FORGETTING, lanes=16384)).observed
     assert observed is not None
@@ -103,7 +103,7 @@ def test_a_run_that_forgets_nothing_refutes_the_guarantee(
 
 
 class _Here:
-    """Runs in a thread of this process instead of a process of their own, so that they have what was planted."""
+    """Executes runs in a thread of this process instead of a separate process, so that planted faults apply."""
 
     @contextlib.contextmanager
     def start(self, *descriptors: int) -> Iterator[Any]:
@@ -154,18 +154,18 @@ class Stale:
         self._features, self._labels = rows.features, rows.labels
 
     def mapped(self, patch: pytest.MonkeyPatch) -> None:
-        """The whole run reads an old copy."""
+        """Let the whole run read an old copy."""
         patch.setattr(chain_process, "mapped", lambda memory, *shape: (self._features, self._labels))
 
     def resident(self, patch: pytest.MonkeyPatch) -> None:
-        """The steps read an old copy, and all else what there is now."""
+        """Let the steps read an old copy, and everything else the current rows."""
         opened = engines.open_rows
         copy = (self._features, self._labels)
         patch.setattr(engines, "open_rows", lambda made, x, y, *rest: opened(made, *copy, *rest))
 
 
 def _assert_open(installation: Installation, get: Get, model_id: str, request_id: str, code: str) -> None:
-    """The last run failed, of a code, and there is nothing that came of it."""
+    """Check that the last run failed with this code, and left nothing behind."""
     [last] = get("/runs?limit=1")["items"]
     assert (last["status"], last["error_code"]) == ("failed", code)
     model = get(f"/models/{model_id}")
@@ -202,8 +202,8 @@ def test_a_run_that_fails_its_canary_test_publishes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A run with a fault ends failed with an alarm and what its audit found, as often as it is tried, and the request
-    stays open; once the fault is gone the request completes."""
+    """A run with a fault ends failed with an alarm and the audit's findings, at every repetition, and the request stays
+    open; once the fault is removed the request completes."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02, **batches)
     assert work() == 1
@@ -247,8 +247,8 @@ def test_a_run_on_other_rows_publishes_nothing(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where the row of who is to be forgotten is still there, on disk or for the steps alone, the run fails, and
-    completes once it is gone."""
+    """A run whose steps still read the row to be forgotten, on disk or in memory, fails, and completes once the row is
+    gone."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     stale = Stale(installation, dataset["id"])
@@ -279,8 +279,8 @@ def test_erasing_somebody_else_is_noticed(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where another row than the one asked for would become null the run fails before anything is on record, so that
-    nobody's row is lost; a later run does what was asked."""
+    """A run that would erase another row than the requested one fails before anything is recorded, so no other row is
+    lost; a later run erases the requested one."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -322,7 +322,7 @@ def test_a_run_without_its_canary_test_publishes_nothing(
 def test_a_model_without_lanes_is_not_tested(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model that is asked for with no lanes runs without, and says so."""
+    """A model created without lanes runs without, and reports it."""
     model = new_model(new_dataset()["id"], audit={"lanes": 0})
     assert work() == 1
     assert get("/runs?limit=1")["items"][0]["audit"] is None

@@ -1,4 +1,4 @@
-"""The second gradient tells other rows from those that were used, and rounding from neither."""
+"""The second gradient detects other rows than those used, and tolerates rounding."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Made = tuple[Any, Any, Any, float]
 
 @pytest.fixture(params=[(2, 300), (5, 300), (2, 20_000)])
 def made(request: pytest.FixtureRequest) -> Made:
-    """Rows, labels, parameters, and the most that one record may contribute."""
+    """Return rows, labels, parameters, and the maximum contribution of a record."""
     classes, rows = request.param
     generator = np.random.default_rng(1)
     features = generator.standard_normal((rows, 12))
@@ -34,7 +34,7 @@ def gradient(features: Any, labels: Any, parameters: Any) -> Any:
 
 
 def test_both_gradients_agree(made: Made) -> None:
-    """What the engine sums up is what numpy does, null rows among them."""
+    """The engine's gradient agrees with numpy's, including null rows."""
     features, labels, parameters, bound = made
     features[5] = 0
     ours = gradient(features, labels, parameters)
@@ -43,7 +43,8 @@ def test_both_gradients_agree(made: Made) -> None:
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_rows_that_are_all_alike_are_no_fault(classes: int) -> None:
-    """Where every row is the same, rounding to single precision adds up instead of cancelling; it is still rounding."""
+    """If every row is the same, rounding to single precision adds up instead of cancelling, and still counts as
+    rounding."""
     features = np.tile(np.float32([[0.1, 0.3, 0.948]]), (300_000, 1))
     labels = (np.arange(len(features)) % 7 == 0).astype(np.int32)
     parameters = np.random.default_rng(2).normal(size=(1 if classes == 2 else classes, 3)) * 9
@@ -53,7 +54,7 @@ def test_rows_that_are_all_alike_are_no_fault(classes: int) -> None:
 
 
 def test_large_scores_do_not_overflow(made: Made) -> None:
-    """Weights so large that every exponential would overflow change nothing about that."""
+    """Weights so large that every exponential would overflow do not change the comparison."""
     features, labels, parameters, bound = made
     parameters = parameters * 1e4
     ours = gradient(features, labels, parameters)
@@ -62,7 +63,7 @@ def test_large_scores_do_not_overflow(made: Made) -> None:
 
 @pytest.mark.parametrize("spoil", ["row", "label", "nan", "one more"])
 def test_one_other_row_is_seen(made: Made, spoil: str) -> None:
-    """A row that was not nulled, one with another label, one twice, and what is no number: each is seen."""
+    """A row that was not nulled, one with another label, a repeated row, and a NaN are each detected."""
     features, labels, parameters, bound = made
     here: Callable[[], Any] = lambda: gradient(features, labels, parameters)  # noqa: E731
     ours = here()

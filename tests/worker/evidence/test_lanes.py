@@ -1,4 +1,4 @@
-"""Lanes in the chain that runs: their law is the law, and nothing else notices them."""
+"""Lanes in the running chain: they follow their law, and do not affect anything else."""
 
 import math
 from collections.abc import Callable
@@ -28,7 +28,7 @@ BOTH = pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", 
 
 @pytest.fixture(params=["cpu", *passes.OTHERS])
 def computing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Engine that takes the steps; CPU tensors stand for a device."""
+    """Return the engine that takes the steps; CPU tensors stand for a device."""
     name = request.param
 
     def opened(mechanism: Mechanism, features: Any, labels: Any, *_: Any) -> AbstractContextManager[Any]:
@@ -44,8 +44,8 @@ def computing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def test_the_law_in_the_chain(
     plan: CanaryPlan, grid: float | None, computing: str, mechanism: Mechanism, ran: Run
 ) -> None:
-    """Of 4,096 lanes those with a canary end as N(mean, variance) and the others as N(0, variance), on any grid, by
-    Kolmogorov and Smirnov at a false-alarm rate of 1e-9 each; the canary test finds nothing."""
+    """The ends of 2,048 lanes with a canary are N(mean, variance) and of 2,048 without are N(0, variance), on any grid,
+    by Kolmogorov-Smirnov tests at a false-alarm rate of 1e-9 each; the canary test finds nothing."""
     plan = replace(plan, lanes=4096)
     law, found = canary_test.law(mechanism, plan), ran(plan, **{} if grid is None else {"grid": grid})
     assert found.lanes is not None
@@ -62,7 +62,7 @@ def test_the_law_in_the_chain(
 def test_short_runs_are_tested_too(
     plan: CanaryPlan, steps: int, computing: str, mechanism: Mechanism, ran: Run
 ) -> None:
-    """However few steps a run has, its audit is of these and finds nothing."""
+    """The audit of a run with few steps covers exactly these and finds nothing."""
     plan = replace(plan, steps=steps)
     found = ran(plan)
     assert found.observed is not None
@@ -74,8 +74,8 @@ def test_short_runs_are_tested_too(
 def test_batches_are_tested_wherever_steps_are_taken(
     plan: CanaryPlan, computing: str, batched: Mechanism, ran: Run
 ) -> None:
-    """Lanes of steps that read one batch each, and get shorter, obey their law, and their witnesses have moved some of
-    them by ten thousand standard deviations or more."""
+    """Lanes of steps that read one batch each, and get shorter, follow their law, and their witnesses have moved some
+    of them by ten thousand standard deviations or more."""
     found = ran(plan, made=batched)
     assert found.observed is not None
     assert found.lanes is not None
@@ -84,7 +84,7 @@ def test_batches_are_tested_wherever_steps_are_taken(
 
 
 class TwoSources:
-    """Noise of the five parameters from one seed, of what comes after them from another."""
+    """Noise of the five parameters from one seed, and of everything after them from another."""
 
     def __init__(self, seed: int) -> None:
         self._parameters, self._others = np.random.default_rng(seed), np.random.default_rng(seed + 1)
@@ -101,7 +101,7 @@ class TwoSources:
 
 @BOTH
 def test_lanes_do_not_touch_the_parameters(plan: CanaryPlan, ran: Run) -> None:
-    """With the same noise for the parameters, a run ends with the same bits, with lanes or without."""
+    """A run ends with the same bits with or without lanes if the noise of its parameters is the same."""
     audited = ran(plan, noise=TwoSources(3))
     alone = ran(None, steps=plan.steps, noise=TwoSources(3))
     assert np.array_equal(audited.parameters, alone.parameters)
@@ -109,7 +109,7 @@ def test_lanes_do_not_touch_the_parameters(plan: CanaryPlan, ran: Run) -> None:
 
 
 def test_lanes_are_not_projected(mechanism: Mechanism, ran: Run) -> None:
-    """Where the parameters are held in a small ball at every step, lanes far outside go on as ever."""
+    """Lanes far outside a small ball continue as usual although the parameters are projected into it at every step."""
     small, plan = 0.05, FORGETTING
     found = ran(plan, radius=small)
     assert np.linalg.norm(found.parameters) <= small * (1 + 1e-6)
@@ -120,7 +120,7 @@ def test_lanes_are_not_projected(mechanism: Mechanism, ran: Run) -> None:
 
 
 def test_lanes_of_a_run_in_its_own_process(mechanism: Mechanism) -> None:
-    """A run in a process of its own counts all rows that are not null, and its lanes obey their law."""
+    """A run in a separate process counts all non-null rows, and its lanes follow their law."""
     slots = 2 * BLOCK_ROWS + 700
     features = np.random.default_rng(0).standard_normal((slots, 5)).astype(np.float32)
     features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)
@@ -145,8 +145,8 @@ def test_lanes_of_a_run_in_its_own_process(mechanism: Mechanism) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 9_000, 46_500, 60_000])
 def test_drift_is_standard_normal_however_long_the_run(steps: int) -> None:
-    """Also where what was foreseen is below the smallest number, or so small that its square is, drift of 4,000 correct
-    canary tests is standard normal (false alarm 1e-9), and the first ten are quiet."""
+    """The drift of 4,000 correct canary tests is standard normal (false alarm 1e-9), even if the expected value or its
+    square underflows, and the first ten find nothing."""
     mechanism = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-5), num_slots=1000, num_classes=2
     )
@@ -164,7 +164,7 @@ def test_drift_is_standard_normal_however_long_the_run(steps: int) -> None:
 
 
 def test_where_lanes_are_is_what_was_given(mechanism: Mechanism) -> None:
-    """Lanes start where they are told to be, and learning lanes at the origin; what they hand out is a copy."""
+    """Lanes start at the given place, and learning lanes at the origin; they are returned as a copy."""
     law, known = canary_test.law(mechanism, FORGETTING), torch.arange(256, dtype=torch.float64)
     given = evidence.Lanes(law, FORGETTING, start=known)
     given.start(SystemNoise()).zero_()
@@ -173,7 +173,7 @@ def test_where_lanes_are_is_what_was_given(mechanism: Mechanism) -> None:
 
 
 def test_what_steps_add_to_lanes(mechanism: Mechanism) -> None:
-    """Both lanes of a pair have the same witnesses; the first has a canary as well, as long as it is there."""
+    """Both lanes of a pair have the same witnesses; the first has a canary too, as long as it is present."""
     for plan, there in ((LEARNING, canary_test.law(mechanism, LEARNING).push), (FORGETTING, 0.0)):
         first, second = evidence.of(mechanism, plan).push.of(0).chunk(2)
         assert len(second.unique()) == plan.groups == 16

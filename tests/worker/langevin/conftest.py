@@ -1,4 +1,4 @@
-"""Noise that a test can foresee, and data of which it knows everything."""
+"""Predictable noise, and known data."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from lethe.proof.mechanism import Mechanism
 
 
 class SilentNoise:
-    """No noise at all: what remains of a step is its deterministic part."""
+    """No noise, so that only the deterministic part of a step remains."""
 
     def normal(self, size: int) -> torch.Tensor:
         return torch.zeros(size, dtype=torch.float64)
@@ -22,7 +22,7 @@ class SilentNoise:
 
 
 class ReplayableNoise:
-    """The same numbers for the same seed; `drawn` keeps hold of every buffer that was handed out."""
+    """The same numbers for the same seed; `drawn` references every returned buffer."""
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.default_rng(seed)
@@ -56,7 +56,7 @@ def replayable_noise() -> Callable[[int], ReplayableNoise]:
 
 @pytest.fixture
 def random_rows() -> Callable[..., tuple[Any, Any]]:
-    """Rows just inside the unit sphere, with labels that depend on them."""
+    """Return rows just inside the unit sphere, with labels that depend on them."""
 
     def make(num_rows: int, num_features: int, num_classes: int = 2, seed: int = 0) -> tuple[Any, Any]:
         generator = np.random.default_rng(seed)
@@ -70,7 +70,7 @@ def random_rows() -> Callable[..., tuple[Any, Any]]:
 
 @pytest.fixture
 def settings() -> dict[str, Any]:
-    """A run of three steps on a small binary problem of 40 slots and 5 features, as keyword arguments."""
+    """Return a run of three steps on a small binary problem of 40 slots and 5 features, as keyword arguments."""
     return {
         "mechanism": mechanism_of(),
         "initial": np.zeros((1, 5)),

@@ -1,4 +1,4 @@
-"""Steps that read one batch after the other, and a step size that falls at the end of a run."""
+"""Steps that read batches in order, and a step size that falls at the end of a run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ class Replayed:
 def written_out(
     features: Any, labels: Any, *, steps: int, batches: int, cool_down: int, first_step: int, seed: int, initial: Any
 ) -> Any:
-    """The chain in double precision, as docs/mathematics has it."""
+    """Run the chain in double precision, as docs/mathematics states it."""
     x, noise = initial.copy(), Replayed(seed)
     for done in range(steps):
         eta = 1.5 * min(1.0, (steps - done) / cool_down)
@@ -59,7 +59,7 @@ RUNS = pytest.mark.parametrize(
 def test_a_run_is_the_chain_written_out(
     steps: int, batches: int, cool_down: int, first_step: int, random_rows: Rows
 ) -> None:
-    """The steps read the batches in turn, going on where the run before stopped, and the step size falls over the last
+    """Steps read the batches in order, continue where the previous run stopped, and the step size falls over the last
     of them."""
     features, labels = random_rows(43, 6)
     initial = np.random.default_rng(1).standard_normal((1, 6))
@@ -80,7 +80,7 @@ def test_a_run_is_the_chain_written_out(
 
 
 def test_runs_go_on_in_the_order_of_the_batches(random_rows: Rows) -> None:
-    """Runs one after the other, without a cool-down, are one run of all their steps."""
+    """Consecutive runs without a cool-down equal one run of all their steps."""
     features, labels = random_rows(43, 6)
     noise, parameters, done = Replayed(5), np.zeros((1, 6)), 0
     settings = {
@@ -101,7 +101,7 @@ def test_runs_go_on_in_the_order_of_the_batches(random_rows: Rows) -> None:
 def test_batches_are_all_rows_once(
     num_rows: int, width: int, batches: int, num_classes: int, random_rows: Rows
 ) -> None:
-    """The gradients of all batches add up to that of all rows, each to the bit that of its rows alone."""
+    """The gradients of all batches add up to that of all rows, and each is to the bit that of its rows alone."""
     data = random_rows(num_rows, width, num_classes)
     here = torch.from_numpy(np.random.default_rng(2).standard_normal((1 if num_classes == 2 else num_classes, width)))
     schedule = Schedule(num_slots=num_rows, num_batches=batches, steps=1)
@@ -117,7 +117,7 @@ def test_batches_are_all_rows_once(
 
 @pytest.mark.parametrize(("num_slots", "batches"), [(1, 1), (43, 4), (43, 43), (1000, 999), (10**15, 10**9 + 7)])
 def test_every_slot_is_in_one_batch(num_slots: int, batches: int) -> None:
-    """Batches are consecutive, none is empty, and none is larger than another by more than a slot."""
+    """Batches are consecutive, none is empty, and their sizes differ by at most a slot."""
     schedule = Schedule(num_slots=num_slots, num_batches=batches, steps=1)
     looked_at = range(batches) if batches < 2000 else (0, 1, batches // 2, batches - 2, batches - 1)
     for batch in looked_at:

@@ -42,7 +42,7 @@ def test_without_data_the_law_is_the_stationary_one(l2: float, steps: int) -> No
 def test_two_chains_on_the_same_data_draw_together(
     num_classes: int, curvature: float, rate: float, random_rows: Rows, replayable_noise: Any
 ) -> None:
-    """With the same noise and data, two runs come closer by c = max(|1 - eta m|, |1 - eta L|) at every step."""
+    """Two runs with the same noise and data approach each other by c = max(|1 - eta m|, |1 - eta L|) at every step."""
     features, labels = random_rows(40, 5, num_classes)
     l2, shape = 0.1, (1 if num_classes == 2 else num_classes, 5)
     step_size = rate / (curvature + 2 * l2)  # rate 2 is the fastest, 2 / (L + m)
@@ -70,8 +70,8 @@ def test_two_chains_on_the_same_data_draw_together(
 
 
 def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, replayable_noise: Any) -> None:
-    """With the same noise, chains with and without one record are no further apart than W <- c W + eta M / n says, and
-    after its deletion the distance shrinks by c at every step."""
+    """Chains with and without one record, with the same noise, are no further apart than W <- c W + eta M / n states,
+    and after its deletion the distance shrinks by c at every step."""
     features, labels = random_rows(40, 5)
     without = features.copy()
     without[7] = 0
@@ -96,7 +96,7 @@ def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, repl
 
 @pytest.mark.parametrize("num_classes", [2, 4])
 def test_a_run_learns(num_classes: int, random_rows: Rows) -> None:
-    """From the origin, with a little noise, a run finds weights that tell the classes apart."""
+    """A run from the origin with little noise finds weights that separate the classes."""
     features, labels = random_rows(2000, 10, num_classes)
     ran = chain.run(
         mechanism=mechanism_of(
@@ -115,7 +115,7 @@ def test_a_run_learns(num_classes: int, random_rows: Rows) -> None:
 
 
 def test_progress_is_told_after_every_step(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """A run of three steps reports 1, 2, 3 and says that three steps ran."""
+    """A run of three steps reports 1, 2, 3 and returns that three steps ran."""
     features, labels = random_rows(40, 5)
     told: list[int] = []
     ran = chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"on_progress": told.append})
@@ -126,7 +126,7 @@ def test_progress_is_told_after_every_step(random_rows: Rows, settings: dict[str
 
 @pytest.fixture
 def iterates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Every buffer in which a run held an iterate, filled while it runs."""
+    """Collect every buffer in which a run holds an iterate."""
     held: list[Any] = []
 
     def probed(*args: Any, **settings: Any) -> State:
@@ -142,7 +142,7 @@ def iterates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_progress_may_stop_the_run(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """What `on_progress` raises ends the run at once, and no iterate survives in the buffers."""
+    """An exception from `on_progress` ends the run at once, and no iterate remains in the buffers."""
     features, labels = random_rows(40, 5)
     noise = replayable_noise(1)
 
@@ -159,7 +159,7 @@ def test_progress_may_stop_the_run(
 def test_only_the_last_iterate_leaves(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """After a run every buffer that held an iterate is zero; the result is a copy, and the start is as it was."""
+    """After a run every buffer that held an iterate is zero; the result is a copy, and the start is unchanged."""
     features, labels = random_rows(40, 5)
     noise, start = replayable_noise(1), np.ones((1, 5))
     start.setflags(write=False)
@@ -173,7 +173,7 @@ def test_only_the_last_iterate_leaves(
 def test_a_failing_step_leaves_nothing_behind(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """When a later step fails, the iterate before it is overwritten too."""
+    """If a later step fails, the iterate before it is overwritten too."""
     features, labels = random_rows(40, 5)
     noise = replayable_noise(1)
     draw = noise.normal
@@ -190,7 +190,7 @@ def test_a_failing_step_leaves_nothing_behind(
 
 
 def test_the_last_iterate_lies_on_the_grid(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """What a run releases is a multiple of the mechanism's grid in every coordinate, and no earlier iterate need be."""
+    """The released parameters are a multiple of the mechanism's grid in every coordinate."""
     features, labels = random_rows(40, 5)
     ran = chain.run(
         features=features, labels=labels, noise=SystemNoise(), **settings | {"mechanism": mechanism_of(grid=2.0**-12)}
@@ -225,7 +225,7 @@ def test_two_runs_never_agree(random_rows: Rows, settings: dict[str, Any]) -> No
 def test_unusable_settings_are_refused(
     name: str, value: Any, condition: str, random_rows: Rows, settings: dict[str, Any]
 ) -> None:
-    """A setting outside its range is refused before the first step, with the condition it breaks."""
+    """A setting outside its range is refused before the first step, with the violated condition."""
     features, labels = random_rows(40, 5)
     told: list[int] = []
     with pytest.raises(ValueError, match=condition):

@@ -1,4 +1,4 @@
-"""Losses that count more or less by the class of their row."""
+"""Losses with class weights."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ HINGE = Loss(Objective.SMOOTHED_HINGE, 0.5, (1.0, 0.2))
 
 
 def expected(loss: Loss, weights: Any, parameters: Any, features: Any, labels: Any) -> Any:
-    """The derivative of the weighted sum of the textbook losses, in double precision."""
+    """Return the derivative of the weighted sum of the textbook losses, in double precision."""
     parameters = parameters.clone().requires_grad_()
     scores, y = torch.from_numpy(features).double() @ parameters.T, torch.from_numpy(labels).long()
     factors = torch.tensor(weights, dtype=torch.float64)[y]
@@ -37,8 +37,8 @@ def expected(loss: Loss, weights: Any, parameters: Any, features: Any, labels: A
 
 @pytest.mark.parametrize("loss", [TWO, FOUR, FIVE, HINGE], ids=["two", "four", "five", "hinge"])
 def test_a_row_counts_as_its_class_does(loss: Loss) -> None:
-    """Over several blocks the gradient is that of the weighted losses, in the kernel, of every engine and by the second
-    gradient, which notices where weights were left out."""
+    """Over several blocks the gradient is that of the weighted losses, in the kernel, for every engine and by the
+    second gradient, which notices omitted weights."""
     random, weights = np.random.default_rng(3), loss.class_weights
     assert weights is not None
     rows, width, classes = 2 * BLOCK_ROWS + 17, 12, len(weights)

@@ -20,7 +20,7 @@ RANGE = TargetColumn(low=20.0, high=140.0)
 
 
 def test_two_classes_are_the_logistic_function_of_the_score() -> None:
-    """For two classes the probability of class 1 is 1 / (1 + exp(-score)) and that of class 0 the rest."""
+    """The probability of class 1 of two is 1 / (1 + exp(-score)), and that of class 0 the rest."""
     features = np.array([[0.6, 0.8], [0.0, 1.0], [0.0, 0.0]], np.float32)
     scores = features.astype(float) @ [2.0, -1.0]
     expected = 1 / (1 + np.exp(-scores))
@@ -29,7 +29,7 @@ def test_two_classes_are_the_logistic_function_of_the_score() -> None:
 
 
 def test_many_classes_are_the_softmax_of_the_scores() -> None:
-    """For more classes the probabilities are proportional to the exponentials of the scores."""
+    """The probabilities of three classes are proportional to the exponentials of the scores."""
     parameters = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
     odds = np.exp(parameters @ [0.6, 0.8])
     actual = probabilities(parameters, np.array([[0.6, 0.8]]), 3)
@@ -55,7 +55,7 @@ def test_probabilities_are_probabilities(num_classes: int, seed: int, scale: flo
 def test_shapes_that_do_not_fit_are_refused(
     parameters: tuple[int, ...], features: tuple[int, ...], num_classes: int
 ) -> None:
-    """Weights of another model than the number of classes and features says are refused."""
+    """Weights whose shape does not match the number of classes and features are refused."""
     with pytest.raises(ValueError, match="Expected features"):
         probabilities(np.zeros(parameters), np.zeros(features), num_classes)
 
@@ -71,8 +71,8 @@ def test_accuracy_counts_the_rows_that_are_guessed_right(random_rows: Rows) -> N
 
 @pytest.mark.parametrize("num_classes", [2, 5])
 def test_auc_and_log_loss_are_those_of_scikit_learn(random_rows: Rows, num_classes: int) -> None:
-    """The area under the curve is scikit-learn's to within the error that is stated, and that is small; the log loss is
-    to rounding, also where a probability underflows."""
+    """The area under the curve equals scikit-learn's within the stated error, which is small; the log loss equals it up
+    to rounding, even if a probability underflows."""
     features, labels = random_rows(5000, 4, num_classes)
     parameters = np.random.default_rng(1).standard_normal((1 if num_classes == 2 else num_classes, 4))
     for scale in (1.0, 1000.0):
@@ -88,7 +88,7 @@ def test_auc_and_log_loss_are_those_of_scikit_learn(random_rows: Rows, num_class
 
 
 def test_rows_that_tie_count_half() -> None:
-    """Weights that say nothing rank nobody: the area is 1/2, and it may be anything."""
+    """Weights without information rank no row: the area is 1/2, and its error covers everything."""
     features, labels = np.ones((10, 2), np.float32), np.arange(10, dtype=np.int32) % 2
     found = of_classes(np.zeros((1, 2)), [(features, labels)], 2)
     assert (found["auc"], found["auc_error"], found["log_loss"]) == (0.5, 0.5, pytest.approx(np.log(2)))
@@ -96,7 +96,8 @@ def test_rows_that_tie_count_half() -> None:
 
 
 def test_calibration_error_is_how_far_shares_are_from_probabilities() -> None:
-    """Of 0.9 said ten times and 0.6 said ten times, right eight and six times, the error is half of 0.1."""
+    """The calibration error is half of 0.1 if 0.9 is predicted ten times and right eight times, and 0.6 ten times and
+    right six times."""
     logits = np.repeat([np.log(9), np.log(1.5)], 10)
     labels = np.array([1] * 8 + [0] * 2 + [1] * 6 + [0] * 4, np.int32)
     features = np.column_stack((logits, np.ones(20))).astype(np.float32)
@@ -109,7 +110,7 @@ def test_calibration_error_is_how_far_shares_are_from_probabilities() -> None:
 
 
 def test_accuracy_of_two_classes_follows_the_sign_of_the_score() -> None:
-    """For two classes a positive score is a guess of class 1, a negative one of class 0."""
+    """A positive score of two classes is a guess of class 1, a negative score of class 0."""
     features, labels = np.array([[1, 0], [-1, 0], [0.5, 0], [-0.5, 0]], np.float32), np.array([1, 0, 0, 0], np.int32)
     found = of_classes(np.array([[3.0, 1.0]]), [(features, labels)], 2)
     assert (found["accuracy"], found["evaluated_on"]) == (0.75, 4)
@@ -127,14 +128,14 @@ def test_metrics_leave_out_null_rows(random_rows: Rows) -> None:
 
 
 def test_of_nobody_nothing_is_measured() -> None:
-    """When only null rows are left, they are 0 rows, and there is no accuracy and no error."""
+    """If only null rows are left, they count as 0 rows, without accuracy or error."""
     nobody = [(np.zeros((5, 3), np.float32), np.zeros(5, np.int32))]
     assert of_classes(np.zeros((1, 3)), nobody, 2) == {"evaluated_on": 0}
     assert of_target(np.zeros((1, 3)), nobody, RANGE) == {"evaluated_on": 0}
 
 
 def test_metrics_of_a_target_are_those_of_scikit_learn(random_rows: Rows) -> None:
-    """R^2 and the mean absolute error are in the units of the target, of values that are moved into its range."""
+    """R^2 and the mean absolute error are in the units of the target, for values moved into its range."""
     features, _ = random_rows(5000, 4)
     values = np.random.default_rng(2).uniform(RANGE.low, RANGE.high, 5000)
     parameters = np.array([[1.5, -0.5, 0.2, 0.0]])
@@ -149,8 +150,8 @@ def test_metrics_of_a_target_are_those_of_scikit_learn(random_rows: Rows) -> Non
 
 
 def test_metrics_of_counts_are_those_of_scikit_learn(random_rows: Rows) -> None:
-    """R^2, the mean absolute error and the mean Poisson deviance are of rates in units of the counts, none of which is
-    above their bound; a rate of next to nothing has a deviance that is finite."""
+    """R^2, the mean absolute error and the mean Poisson deviance are of rates in units of the counts, none above their
+    bound; a rate near 0 has a finite deviance."""
     features, _ = random_rows(5000, 4)
     counts = np.minimum(np.random.default_rng(2).poisson(3, 5000), 12)
     parameters, target = np.array([[2.5, -0.5, 0.2, 0.0]]), TargetColumn(low=0, high=12, counts=True)
@@ -178,7 +179,8 @@ def test_metrics_of_counts_are_those_of_scikit_learn(random_rows: Rows) -> None:
 
 
 def test_metrics_of_labels_count_each_and_all_of_a_row() -> None:
-    """Of three rows with two labels each, five of six are right, and two rows in all."""
+    """For three rows with two labels each, five of six labels and two of three rows are right; the null row does not
+    count."""
     features, labels = np.array([[1, 0], [0, 1], [-1, 0], [0, 0]], np.float32), np.array([1, 2, 2, 3], np.int32)
     parameters = np.array([[2.0, -1.0], [-1.0, -1.0]])  # says: 01, 00, 10, and nothing of the null row
     found = of_labels(parameters, [(features, labels)])
@@ -194,7 +196,7 @@ def test_metrics_of_labels_count_each_and_all_of_a_row() -> None:
 
 
 def test_where_all_targets_are_one_there_is_no_share_explained(random_rows: Rows) -> None:
-    """Where nobody differs from the mean, R^2 would divide by nothing; the error is still measured."""
+    """R^2 is omitted if all targets are equal, as it would divide by zero; the error is still measured."""
     features, _ = random_rows(50, 4)
     rows = [(features, RANGE.labels(np.full(50, 70.0)))]
     assert of_target(np.zeros((1, 4)), rows, RANGE) == {
@@ -204,6 +206,6 @@ def test_where_all_targets_are_one_there_is_no_share_explained(random_rows: Rows
 
 
 def test_predicting_does_not_need_torch() -> None:
-    """The gateway's half of this, `app.catalogue.evaluation`, is imported without torch."""
+    """The gateway's part of evaluation, `app.catalogue.evaluation`, is imported without torch."""
     script = "import sys, app.catalogue.evaluation; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -16,7 +16,7 @@ FALSE_ALARM = 1e-9  # of each statistical test below: the chance that it fails a
 
 
 class Words:
-    """Words that are known beforehand, and then random ones."""
+    """Given words, followed by random ones."""
 
     def __init__(self, *known: int) -> None:
         self._known = list(known)
@@ -35,7 +35,7 @@ def share_is(hits: int, trials: int, probability: float) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.3, 1.0, 7.7])
 def test_every_whole_number_has_the_weight_of_its_cell(spread: float) -> None:
-    """Of 100,000 draws each integer gets the normal law's weight between its half-way neighbours: chi-squared."""
+    """Each integer among 100,000 draws has the normal weight between its half-way neighbours, by a chi-squared test."""
     draws = np.array(list(sampled(Words(), spread, 50_000)))
     last = int(3 * spread) + 1
     edges = (np.arange(-last, last + 2) - 0.5) / spread
@@ -46,7 +46,7 @@ def test_every_whole_number_has_the_weight_of_its_cell(spread: float) -> None:
 
 @pytest.mark.slow
 def test_on_a_fine_grid_it_is_the_normal_law() -> None:
-    """With 2^33 steps to a standard deviation 50,000 draws pass Kolmogorov-Smirnov against N(0, spread^2)."""
+    """At 2^33 steps per standard deviation, 50,000 draws pass a Kolmogorov-Smirnov test against N(0, spread^2)."""
     spread = 2.0**33 / 1.234
     draws = np.array(list(SystemNoise().rounded_normal(50_000, spread)))
     assert stats.kstest(draws, "norm", args=(0, spread)).pvalue > FALSE_ALARM
@@ -54,7 +54,7 @@ def test_on_a_fine_grid_it_is_the_normal_law() -> None:
 
 
 def test_building_blocks_have_their_probabilities() -> None:
-    """Draws with probability exp(-1/2) or exp(-x(2k+x)/(2k+2)), and uniform integers: 50,000 trials each."""
+    """Draws have probability exp(-1/2) or exp(-x(2k+x)/(2k+2)), and integers are uniform, in 50,000 trials each."""
     words, trials = Words(), 50_000
     assert share_is(sum(_true_at_root_of_e(words) for _ in range(trials)), trials, math.exp(-0.5))
     for k, x in ((0, 0.8), (1, 0.25), (3, 0.9)):
@@ -64,7 +64,7 @@ def test_building_blocks_have_their_probabilities() -> None:
 
 
 def test_whole_part_has_its_probability() -> None:
-    """k = 0, 1, 2, ... come as often as |N(0, 1)| falls between k and k + 1."""
+    """k = 0, 1, 2, ... are drawn as often as |N(0, 1)| falls between k and k + 1."""
     trials = 50_000
     wholes = np.bincount([min(_half_normal(words)[0], 4) for words in [Words()] for _ in range(trials)], minlength=5)
     weights = [2 * (stats.norm.sf(k) - (stats.norm.sf(k + 1) if k < 4 else 0)) for k in range(5)]
@@ -85,7 +85,7 @@ def test_rounding_is_exact_at_any_size() -> None:
 
 
 def test_digits_are_drawn_until_the_answer_is_certain() -> None:
-    """Where the first 64 bits lie on the border of two integers, more are drawn; elsewhere none."""
+    """More bits are drawn only if the first 64 lie on the border of two integers."""
     words = Words()
     assert _nearest(Fraction(1), 0, _Uniform(words, 2**63 - 1)) == 0
     assert words.drawn == 0
@@ -98,7 +98,7 @@ def test_digits_are_drawn_until_the_answer_is_certain() -> None:
 
 
 def test_known_words_give_known_numbers() -> None:
-    """The same keystream gives the same integers: nothing else has a say."""
+    """The same keystream gives the same integers, which depend on nothing else."""
 
     def words() -> "tuple[int, ...]":
         stream = Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 4096))
@@ -112,6 +112,6 @@ def test_known_words_give_known_numbers() -> None:
 
 @pytest.mark.parametrize(("size", "spread"), [(0, 1.0), (1, 0.0), (1, -1.0), (1, math.nan), (1, 2.0**50)])
 def test_unusable_requests_are_refused(size: int, spread: float) -> None:
-    """No numbers, or a spread of which float64 could not hold the results, are errors."""
+    """A request for no numbers, or a spread whose results float64 could not hold, is refused."""
     with pytest.raises(ValueError, match="Expected"):
         SystemNoise().rounded_normal(size, spread)

@@ -35,7 +35,7 @@ def parameters_for(num_classes: int, num_features: int, seed: int, scale: float 
 
 
 def summed_loss(parameters: torch.Tensor, features: Any, labels: Any) -> torch.Tensor:
-    """The loss whose gradient is meant, as the textbook writes it, in double precision."""
+    """Return the loss of the gradient, as the textbook writes it, in double precision."""
     scores = torch.from_numpy(features).double() @ parameters.T
     targets = torch.from_numpy(labels).long()
     if parameters.shape[0] == 1:
@@ -61,7 +61,7 @@ def test_at_the_origin_two_classes_pull_by_half(random_rows: RandomRows) -> None
 
 
 def test_at_the_origin_many_classes_pull_evenly(random_rows: RandomRows) -> None:
-    """At zero the softmax gradient of a record is the row times 1/C, less the whole row for its label."""
+    """At zero the softmax gradient of a record is the row times 1/C, minus the whole row for its label."""
     features, _ = random_rows(1, 6)
     gradient = gradient_of(torch.zeros(4, 6, dtype=torch.float64), features, np.array([2], np.int32))
     np.testing.assert_allclose(gradient.numpy(), np.array([[0.25], [0.25], [-0.75], [0.25]]) * features, rtol=ROUNDING)
@@ -80,7 +80,7 @@ def test_gradient_agrees_with_automatic_differentiation(num_classes: int, random
 
 @classes
 def test_gradient_agrees_with_finite_differences(num_classes: int, random_rows: RandomRows) -> None:
-    """Along a random direction the gradient is the slope of the textbook loss."""
+    """Along a random direction the gradient equals the slope of the textbook loss."""
     features, labels = random_rows(100, 7, num_classes)
     parameters, direction = parameters_for(num_classes, 7, seed=1), parameters_for(num_classes, 7, seed=2)
     ahead = summed_loss(parameters + 1e-5 * direction, features, labels)
@@ -126,7 +126,8 @@ def test_no_record_pulls_harder_than_its_bound(num_classes: int, seed: int, scal
 
 
 def test_bounds_on_the_pull_are_attained() -> None:
-    """A record that is certain and wrong pulls by 1 for two classes and by sqrt(2) for more: the bounds are tight."""
+    """A record that is certain and wrong has a gradient of norm 1 for two classes and sqrt(2) for more: the bounds are
+    tight."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0], np.int32)
     for weights, bound in (([[90.0, 0.0]], 1.0), ([[-90.0, 0.0], [90.0, 0.0], [0.0, 0.0]], 2**0.5)):
         pull = torch.linalg.vector_norm(gradient_of(torch.tensor(weights, dtype=torch.float64), row, label))
@@ -157,7 +158,7 @@ def test_regularised_gradient_is_smooth_and_strongly_convex(
 
 @pytest.mark.parametrize("num_rows", [1, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1, 3 * BLOCK_ROWS])
 def test_blocks_cover_every_row_once(num_rows: int) -> None:
-    """The blocks are consecutive, none is empty or too long, and together they are all the rows."""
+    """The blocks are consecutive, none is empty or too long, and together they contain all rows."""
     rows = np.arange(num_rows)
     assert all(0 < len(rows[block]) <= BLOCK_ROWS for block in blocks(num_rows))
     np.testing.assert_array_equal(np.concatenate([rows[block] for block in blocks(num_rows)]), rows)
@@ -192,7 +193,7 @@ def test_scores_of_any_size_stay_finite() -> None:
 def test_any_number_of_rows_columns_and_classes(
     seed: int, num_rows: int, width: int, classes: int, scale: float
 ) -> None:
-    """Whatever the sizes, the gradient is what automatic differentiation makes of the textbook loss in double."""
+    """The gradient of any size equals automatic differentiation of the textbook loss in double precision."""
     generator = np.random.default_rng(seed)
     features = generator.standard_normal((num_rows, width)) / (1.001 * width**0.5)
     features = (features / np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True))).astype(np.float32)
@@ -205,7 +206,7 @@ def test_any_number_of_rows_columns_and_classes(
 
 @pytest.mark.parametrize(("num_classes", "num_rows", "width"), [(2, 40_003, 101), (5, 20_001, 48)])
 def test_threads_do_not_change_a_bit(num_classes: int, num_rows: int, width: int, random_rows: RandomRows) -> None:
-    """One thread or many, once or again: the gradient is the same number."""
+    """The gradient is the same bits with one thread or many, and on every repetition."""
     features, labels = random_rows(num_rows, width, num_classes)
     parameters = parameters_for(num_classes, width, seed=7)
     alone = gradient_of(parameters, features, labels, threads=1)
@@ -217,7 +218,7 @@ def test_threads_do_not_change_a_bit(num_classes: int, num_rows: int, width: int
 
 @classes
 def test_a_gradient_is_fresh_and_leaves_nothing_behind(num_classes: int, random_rows: RandomRows) -> None:
-    """Each call returns a tensor of its own; between calls neither the iterate nor how it is pulled is kept."""
+    """Each call returns a new tensor; between calls neither the iterate nor its gradient is kept."""
     features, labels = random_rows(300, 20, num_classes)
     parameters = parameters_for(num_classes, 20, seed=8)
     with HostRows(features, labels, num_classes=num_classes) as rows:
@@ -230,7 +231,7 @@ def test_a_gradient_is_fresh_and_leaves_nothing_behind(num_classes: int, random_
 
 @classes
 def test_closing_overwrites_every_buffer_and_ends_the_threads(num_classes: int, random_rows: RandomRows) -> None:
-    """Afterwards no buffer holds anything of rows or iterates, no thread is left, and the rows are as before."""
+    """After closing no buffer holds anything of rows or iterates, no thread is left, and the rows are unchanged."""
     features, labels = random_rows(40_003, 60, num_classes)
     before, others = features.copy(), threading.active_count()
     with HostRows(features, labels, num_classes=num_classes, threads=2) as rows:
@@ -246,7 +247,7 @@ def test_closing_overwrites_every_buffer_and_ends_the_threads(num_classes: int, 
 
 @classes
 def test_a_parameter_that_is_not_a_number_is_not_hidden(num_classes: int, random_rows: RandomRows) -> None:
-    """One NaN among the parameters makes the gradient NaN."""
+    """A NaN among the parameters makes the gradient NaN."""
     features, labels = random_rows(100, 9, num_classes)
     parameters = parameters_for(num_classes, 9, seed=10)
     parameters[-1, 4] = torch.nan
@@ -254,7 +255,7 @@ def test_a_parameter_that_is_not_a_number_is_not_hidden(num_classes: int, random
 
 
 def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) -> None:
-    """Other types, shapes and layouts, labels of no class and numbers below their least are refused."""
+    """Other types, shapes and layouts, labels of no class and numbers below their minimum are refused."""
     features, labels = random_rows(40, 6)
     wrong: list[tuple[Any, Any, dict[str, Any]]] = [
         (features.astype(np.float64), labels, {}),
@@ -282,13 +283,13 @@ def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) 
 
 @pytest.mark.soak
 def test_compiled_code_needs_no_place_to_be_kept() -> None:
-    """Where there is no folder that can be written the loops are compiled all the same."""
+    """The loops are compiled even if no folder can be written."""
     program = "import numba.core.caching as c; c.CacheImpl._locator_classes = []; from worker.langevin import kernels"
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=360)
 
 
 def test_labels_that_change_on_disk_do_no_harm(random_rows: RandomRows) -> None:
-    """The pass works on the labels that were checked: what is written over them later changes nothing."""
+    """The pass uses the checked labels: overwriting them on disk later changes nothing."""
     features, labels = random_rows(40, 6, 3)
     parameters = torch.ones(3, 6, dtype=torch.float64)
     with HostRows(features, labels, num_classes=3) as rows:

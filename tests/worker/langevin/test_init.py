@@ -7,7 +7,7 @@ from worker.langevin.init import origin
 
 @pytest.mark.parametrize(("num_classes", "rows"), [(2, 1), (3, 3), (10, 10)])
 def test_origin_is_zero_and_shaped_like_the_model(num_classes: int, rows: int) -> None:
-    """Learning starts at zero, with one weight vector for two classes and one for each of more."""
+    """Learning starts at zero, with one weight vector for two classes, and otherwise one per class."""
     start = origin(num_classes=num_classes, num_features=4)
     assert num_weight_rows(num_classes) == rows
     np.testing.assert_array_equal(start, np.zeros((rows, 4)))
@@ -15,6 +15,6 @@ def test_origin_is_zero_and_shaped_like_the_model(num_classes: int, rows: int) -
 
 
 def test_no_class_is_refused() -> None:
-    """There is nothing to learn about no class and no target."""
+    """Learning no class and no target is refused."""
     with pytest.raises(ValueError, match="num_classes=0 >= 1"):
         origin(num_classes=0, num_features=4)

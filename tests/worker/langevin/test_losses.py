@@ -1,4 +1,4 @@
-"""The losses of one score beyond the logistic: gradients, whichever pass sums them, and what they are learned to."""
+"""Losses of one score other than the logistic: gradients by each pass, and learned minimisers."""
 
 import math
 from collections.abc import Callable
@@ -36,7 +36,7 @@ ROUNDING = 1e-5
 
 
 def classes_of(loss: Loss) -> int:
-    """Three labels: an odd number, which the kernel fills up."""
+    """Return the number of classes of a loss: three for labels, an odd number, which the kernel pads."""
     return {HINGE: 2, LABELS: 3}.get(loss, 1)
 
 
@@ -50,7 +50,7 @@ def parameters_of(loss: Loss, num_features: int, scale: float = 1.0, seed: int =
 
 
 def labelled(loss: Loss, num_rows: int, num_features: int, seed: int = 0) -> tuple[Any, Any]:
-    """Rows of norm 1, and labels that depend on them a little."""
+    """Return rows of norm 1, and labels that depend on them a little."""
     generator = np.random.default_rng(seed)
     features = generator.standard_normal((num_rows, num_features))
     features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
@@ -106,8 +106,8 @@ def test_gradient_agrees_with_automatic_differentiation(loss: Loss) -> None:
 
 @pytest.mark.parametrize("loss", [HUBER, SQUARES, HINGE])
 def test_a_close_fit_to_rows_that_are_alike_is_no_fault(loss: Loss) -> None:
-    """Where every row is the same, and its score is what it should be, the gradient is the rounding of scores alone,
-    and adds up instead of cancelling; it is still rounding."""
+    """If all rows are equal and their score is the ideal one, the gradient is only the rounding of scores, which adds
+    up instead of cancelling and still counts as rounding."""
     features = np.tile(labelled(loss, 1, 20)[0], (300_000, 1))
     at, score = np.random.default_rng(6).normal(size=(1, 20)) * 9, 0.75 if loss is HINGE else 0.3
     wide = features[0].astype(float)
@@ -120,7 +120,7 @@ def test_a_close_fit_to_rows_that_are_alike_is_no_fault(loss: Loss) -> None:
 
 @every_loss
 def test_null_rows_contribute_exactly_nothing(loss: Loss) -> None:
-    """The gradient over null rows is zero, whatever their labels say."""
+    """The gradient over null rows is zero, whatever their labels."""
     features, labels = labelled(loss, 50, 8)
     parameters = parameters_of(loss, 8, 3.0)
     assert not gradient_of(loss, parameters, np.zeros_like(features), labels).any()
@@ -137,7 +137,8 @@ def test_null_rows_contribute_exactly_nothing(loss: Loss) -> None:
     loss=st.sampled_from([HUBER, SQUARES, HINGE, LABELS, COUNTS]),
 )
 def test_no_record_pulls_harder_than_its_bound(seed: int, radius: float, loss: Loss) -> None:
-    """In the ball of radius R one row of norm 1 pulls by at most h, R + 1, 1, or the square root of three labels."""
+    """In the ball of radius R the gradient of one row of norm 1 is at most h, R + 1, 1, or the square root of three
+    labels."""
     features, labels = labelled(loss, 1, 3, seed)
     parameters = parameters_of(loss, 3, seed=seed)
     parameters *= radius / torch.linalg.vector_norm(parameters)
@@ -148,21 +149,21 @@ def test_no_record_pulls_harder_than_its_bound(seed: int, radius: float, loss: L
 
 @pytest.mark.parametrize(("loss", "bound"), [(HUBER, 0.4), (SQUARES, 10.0), (HINGE, 1.0), (COUNTS, 1.0)])
 def test_bounds_on_the_pull_are_attained(loss: Loss, bound: float) -> None:
-    """A row along weights of norm 9, whose target is the farthest away, pulls as hard as any may."""
+    """A row along weights of norm 9, whose target is the farthest away, attains the gradient's bound."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0 if loss is HINGE else -UNIT], np.int32)
     pull = gradient_of(loss, torch.tensor([[9.0, 0.0]], dtype=torch.float64), row, label)
     assert pull.numpy() == pytest.approx(np.array([[bound, 0.0]]), rel=ROUNDING)
 
 
 def test_labels_that_are_all_wrong_pull_by_the_root_of_their_number() -> None:
-    """A row that has none of three labels, and is sure to have all, pulls by the square root of 3."""
+    """A row that has none of three labels, and is predicted to have all, has a gradient of the square root of 3."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0], np.int32)
     pull = gradient_of(LABELS, torch.tensor([[90.0, 0.0]] * 3, dtype=torch.float64), row, label)
     assert float(torch.linalg.vector_norm(pull)) == pytest.approx(3**0.5, rel=ROUNDING)
 
 
 def test_two_labels_have_a_score_each() -> None:
-    """Two labels are learned as two, which two classes are not; each by itself as the logistic loss of two classes."""
+    """Two labels are learned as two scores, unlike two classes, each like the logistic loss of two classes."""
     features, labels = labelled(LABELS, 500, 6)
     parameters = parameters_of(LABELS, 6)[:2].contiguous()
     with HostRows(features, labels & 3, num_classes=2, loss=LABELS) as rows:
@@ -182,7 +183,7 @@ def test_a_label_that_is_not_there_is_refused(label: int) -> None:
 
 @every_loss
 def test_what_is_no_number_stays_none(loss: Loss) -> None:
-    """Weights that are not numbers give a gradient that is none, and is not cut off at the bound."""
+    """NaN weights give a NaN gradient, which is not clipped at the bound."""
     features, labels = labelled(loss, 40, 4)
     parameters = parameters_of(loss, 4) * float("nan")
     assert gradient_of(loss, parameters, features, labels).isnan().all()
@@ -190,7 +191,7 @@ def test_what_is_no_number_stays_none(loss: Loss) -> None:
 
 @pytest.mark.parametrize("label", [UNIT + 1, -UNIT - 1, 2**31 - 1])
 def test_a_target_beyond_one_is_refused(label: int) -> None:
-    """A stored target that is not between -1 and 1 is no label, where rows are opened and where they are read."""
+    """A stored target that is not between -1 and 1 is refused, both when rows are opened and when they are read."""
     row = np.array([[1.0, 0.0]], np.float32)
     with pytest.raises(ValueError, match="between -1 and 1"):
         gradient_of(HUBER, torch.zeros(1, 2, dtype=torch.float64), row, np.array([label], np.int32))
@@ -224,7 +225,7 @@ def learned(loss: Loss, features: Any, labels: Any, *, l2: float, device: str = 
 
 
 def test_least_squares_learn_ridge_regression() -> None:
-    """Without noise the steps end at (X'X/n + l2 I)^-1 X'y/n, null rows among the rows."""
+    """The noiseless steps of least squares end at (X'X/n + l2 I)^-1 X'y/n, with null rows among the rows."""
     features, labels = labelled(SQUARES, 300, 5)
     features[::7] = 0
     x, y = features.astype(float), labels / UNIT
@@ -235,7 +236,7 @@ def test_least_squares_learn_ridge_regression() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [HUBER, HINGE, LABELS, COUNTS])
 def test_others_learn_what_minimises_their_objective(loss: Loss) -> None:
-    """Without noise the steps end at the minimiser of f that scipy finds."""
+    """The noiseless steps end at the minimiser of f that scipy finds."""
     features, labels = labelled(loss, 300, 5)
     rows = torch.from_numpy(features).double()
 
@@ -249,8 +250,8 @@ def test_others_learn_what_minimises_their_objective(loss: Loss) -> None:
 
 
 def test_counts_learn_what_scikit_learn_does() -> None:
-    """Where scores of 0 are rates of 1, and no rate comes near the bound, the minimiser is that of scikit-learn's
-    PoissonRegressor, whose loss is as many times ours as the bound is."""
+    """If scores of 0 are rates of 1 and no rate comes near the bound, the minimiser is that of scikit-learn's
+    PoissonRegressor, whose loss is ours times the bound."""
     bound, l2 = 30.0, 2e-3
     generator = np.random.default_rng(3)
     features = np.ones((3000, 4))
@@ -267,8 +268,8 @@ def test_counts_learn_what_scikit_learn_does() -> None:
 
 
 def test_at_the_bound_a_rate_of_counts_grows_no_more() -> None:
-    """Counts that are all at their bound push the score past the bend, where the pull is 0 but for rounding; what is
-    predicted there is the bound."""
+    """Counts that are all at their bound push the score past the bend, where the gradient is 0 up to rounding; the
+    prediction there is the bound."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([UNIT], np.int32)
     for score in (1.5, 40.0, 1e6):
         assert not gradient_of(COUNTS, torch.tensor([[score, 0.0]], dtype=torch.float64), row, label).any()

@@ -23,7 +23,7 @@ class ConstantKeystream:
 
 
 def test_numbers_follow_the_standard_normal_law() -> None:
-    """A million numbers pass the Kolmogorov-Smirnov test at a false-alarm rate of 1e-9."""
+    """A million numbers pass a Kolmogorov-Smirnov test at a false-alarm rate of 1e-9."""
     assert stats.kstest(SystemNoise().normal(SIZE).numpy(), "norm").pvalue > FALSE_ALARM
 
 
@@ -34,14 +34,16 @@ def test_numbers_fill_equally_likely_cells_evenly() -> None:
 
 
 def test_tails_have_their_weight() -> None:
-    """As many of a million numbers lie beyond 3.5 on each side as the law says, at a false-alarm rate of 1e-9 each."""
+    """The share of a million numbers beyond 3.5 on each side is that of the normal distribution, at a false-alarm rate
+    of 1e-9 each."""
     numbers, weight = SystemNoise().normal(SIZE).numpy(), stats.norm.sf(3.5)
     for beyond in (numbers > 3.5, numbers < -3.5):
         assert stats.binomtest(int(beyond.sum()), SIZE, weight).pvalue > FALSE_ALARM
 
 
 def test_neighbours_are_uncorrelated() -> None:
-    """Numbers and their squares tell nothing of the next ones: correlations within the 1e-9 bounds of independence."""
+    """Numbers and their squares are uncorrelated with the next ones: correlations are within the 1e-9 bounds of
+    independence."""
     numbers = SystemNoise().normal(SIZE).numpy()
     bound = stats.norm.isf(FALSE_ALARM / 2) / np.sqrt(SIZE - 1)
     for signal in (numbers, numbers**2):
@@ -49,7 +51,7 @@ def test_neighbours_are_uncorrelated() -> None:
 
 
 def test_two_sources_never_agree() -> None:
-    """Of a hundred sources no two give the same first number, and no source repeats itself."""
+    """A hundred sources give different first numbers, and no source repeats itself."""
     sources = [SystemNoise() for _ in range(100)]
     numbers = torch.cat([source.normal(1) for source in sources] + [source.normal(1) for source in sources])
     assert len(set(numbers.tolist())) == 200
@@ -67,7 +69,7 @@ def test_default_generators_are_not_used() -> None:
 
 
 def test_numbers_are_quantiles_of_the_keystream() -> None:
-    """With a known key the numbers are the normal quantiles of the low 52 bits of each keystream word."""
+    """The numbers are the normal quantiles of the low 52 bits of each keystream word, for a known key."""
     source, key = SystemNoise(), bytes(range(32))
     source._keystream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
     words = np.frombuffer(Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 64)), "<u8")
@@ -76,7 +78,7 @@ def test_numbers_are_quantiles_of_the_keystream() -> None:
 
 
 def test_each_number_is_handed_out_once() -> None:
-    """However few are asked for at a time, no number comes twice, nor does one that was overwritten come back."""
+    """No number is returned twice, however few are requested at a time, nor does an overwritten one return."""
     source, seen = SystemNoise(), []
     for size in (1, 7, 105, 2048) * 10:
         drawn = source.normal(size)
@@ -95,13 +97,13 @@ def test_extreme_words_give_finite_numbers(byte: bytes, sign: int) -> None:
 
 
 def test_numbers_are_double_precision() -> None:
-    """The numbers come as one float64 vector of the size asked for."""
+    """The numbers are returned as one float64 vector of the requested size."""
     numbers = SystemNoise().normal(7)
     assert (numbers.shape, numbers.dtype) == ((7,), torch.float64)
 
 
 def test_no_numbers_are_refused() -> None:
-    """Asking for no numbers is an error, not an empty answer."""
+    """A request for zero numbers is an error, not an empty answer."""
     with pytest.raises(ValueError, match="size=0 >= 1"):
         SystemNoise().normal(0)
 
@@ -114,7 +116,7 @@ def test_source_cannot_be_duplicated(duplicate: object) -> None:
 
 
 def test_key_is_not_kept() -> None:
-    """No attribute of a source and nothing it prints holds the bytes drawn from the operating system."""
+    """No attribute of a source and no output of it contains the bytes drawn from the operating system."""
     key = os.urandom(32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", lambda size: key)
@@ -125,7 +127,7 @@ def test_key_is_not_kept() -> None:
 
 
 def test_source_does_not_survive_a_fork() -> None:
-    """A child process that inherits a source is refused noise: its parent would draw the same."""
+    """A child process that inherits a source is refused noise, as its parent would draw the same."""
     source = SystemNoise()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "getpid", lambda: -1)

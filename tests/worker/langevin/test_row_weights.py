@@ -1,4 +1,4 @@
-"""Losses that count as much as each row's own weight says, which is between 0 and 1."""
+"""Losses with row weights between 0 and 1."""
 
 import math
 from typing import Any
@@ -35,7 +35,7 @@ every_loss = pytest.mark.parametrize(("loss", "classes"), LOSSES.values(), ids=L
 
 
 def drawn(loss: Loss, classes: int, num_rows: int, width: int = 9, seed: int = 0) -> tuple[Any, Any, Any]:
-    """Rows of norm 1, labels, and weights of which some are 0 and some are 1."""
+    """Return rows of norm 1, labels, and weights of which some are 0 and some are 1."""
     random = np.random.default_rng(seed)
     features = random.normal(size=(num_rows, width))
     features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
@@ -59,8 +59,8 @@ def gradient(loss: Loss, classes: int, parameters: Any, features: Any, labels: A
 
 @every_loss
 def test_a_row_pulls_as_much_as_its_weight_says(loss: Loss, classes: int) -> None:
-    """Over several blocks the gradient is the sum of each row's own times its weight: in the kernel, on the device and
-    by the second gradient, which notices where weights were left out."""
+    """Over several blocks the gradient is the sum of each row's own times its weight, in the kernel, on the device and
+    by the second gradient, which notices omitted weights."""
     features, labels, weights = drawn(loss, classes, 2 * BLOCK_ROWS + 17)
     parameters = at(loss, classes)
     ours = gradient(loss, classes, parameters, features, labels, weights)
@@ -81,7 +81,7 @@ def test_a_row_pulls_as_much_as_its_weight_says(loss: Loss, classes: int) -> Non
 
 @every_loss
 def test_weights_at_their_bound_change_no_bit(loss: Loss, classes: int) -> None:
-    """Where each weight is 1 the gradient is that of rows without weights, bit by bit."""
+    """If every weight is 1 the gradient is that of rows without weights, bit by bit."""
     features, labels, _ = drawn(loss, classes, 2 * BLOCK_ROWS + 17)
     ones, parameters = np.full(len(labels), UNIT, np.int32), at(loss, classes)
     weighted = gradient(loss, classes, parameters, features, labels, ones)
@@ -90,7 +90,7 @@ def test_weights_at_their_bound_change_no_bit(loss: Loss, classes: int) -> None:
 
 @every_loss
 def test_a_row_of_no_weight_is_a_null_row(loss: Loss, classes: int) -> None:
-    """Rows of the weight 0 contribute exactly what null rows do: nothing."""
+    """Rows of weight 0 contribute exactly what null rows do: nothing."""
     features, labels, weights = drawn(loss, classes, BLOCK_ROWS + 5)
     nobody, parameters = weights == 0, at(loss, classes)
     assert 100 < nobody.sum() < len(weights) - 100
@@ -107,7 +107,7 @@ def test_a_row_of_no_weight_is_a_null_row(loss: Loss, classes: int) -> None:
 )
 @settings(max_examples=150, deadline=None)
 def test_no_record_pulls_harder_than_without_its_weight(name: str, seed: int, weight: int, radius: float) -> None:
-    """Whatever the record, its weight and the weights of the model in the ball: its gradient is at most M long."""
+    """The gradient of a record with any weight is at most M times its weight, for any parameters in the ball."""
     loss, classes = LOSSES[name]
     features, labels, _ = drawn(loss, classes, 1, width=4, seed=seed)
     direction = np.random.default_rng(seed + 1).normal(size=(loss.weight_rows(classes), 4))
@@ -134,8 +134,8 @@ def run(features: Any, stored: Any, noise: Any, **changed: Any) -> Any:
 
 
 def test_runs_with_weights_at_their_bound_end_where_those_without_do() -> None:
-    """With the same noise and each weight 1 a run leads through the same iterates, bit by bit; with a weight of 0 it
-    leads where the row's null row leads it."""
+    """A run with weights of 1 and the same noise has the same iterates, bit by bit; a weight of 0 has the effect of a
+    null row."""
     features, labels, weights = drawn(Loss(), 2, 300)
     ones = np.full_like(labels, UNIT)
     plain = run(features, labels, ReplayableNoise(3))
@@ -161,7 +161,7 @@ def test_a_row_twice_at_half_its_weight_is_the_row_once() -> None:
 
 
 def test_least_squares_learn_what_scikit_learn_does() -> None:
-    """Without noise the steps end at the minimiser that scikit-learn's Ridge has with sample_weight."""
+    """The noiseless steps end at the minimiser of scikit-learn's Ridge with sample_weight."""
     features, labels, weights = drawn(LOSSES["squares"][0], 1, 400, width=5)
     changed = {"objective": Objective.LEAST_SQUARES, "num_classes": 1, "l2": 0.05, "step_size": 0.5}
     stored = np.stack([labels, weights], axis=1)
@@ -203,7 +203,7 @@ def test_counts_learn_what_scikit_learn_does() -> None:
 
 @pytest.mark.parametrize("weight", [-1, UNIT + 1, -(2**31)])
 def test_a_weight_beyond_its_bound_ends_the_run(weight: int) -> None:
-    """A stored weight that is not between 0 and 1 is none, and nothing is computed from it."""
+    """A stored weight that is not between 0 and 1 is refused, and nothing is computed from it."""
     features, labels, weights = drawn(Loss(), 2, 40, width=5)
     weights[7] = weight
     with pytest.raises(ValueError, match="weight between 0 and 1"):
@@ -211,8 +211,8 @@ def test_a_weight_beyond_its_bound_ends_the_run(weight: int) -> None:
 
 
 def test_weights_and_mechanism_go_together() -> None:
-    """Rows with weights run under no mechanism that states none, and rows without under none that states their
-    bound."""
+    """Rows with weights are refused under a mechanism without their bound, and rows without under a mechanism with
+    one."""
     features, labels, weights = drawn(Loss(), 2, 40, width=5)
     with pytest.raises(ValueError, match="where the mechanism states"):
         run(features, np.stack([labels, weights], axis=1), SilentNoise())

@@ -1,4 +1,4 @@
-"""The check of batches against the second moment that a mechanism states."""
+"""The check of batches against the second moment of a mechanism."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def made(bound: float | None) -> Mechanism:
 
 
 def spread() -> np.ndarray:
-    """Rows that point every way, of length 1 but for rounding."""
+    """Return rows in every direction, of length 1 up to rounding."""
     rows = np.random.default_rng(0).normal(size=(ROWS, COLUMNS))
     return np.asarray(0.999 * rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
 
@@ -44,15 +44,15 @@ def run(bound: float | None, features: np.ndarray, *, first_step: int = 0) -> ch
 
 @pytest.mark.parametrize("shape", [(7, 3), (3, 7), (5, 5), (1, 1)])
 def test_it_is_the_largest_eigenvalue(shape: tuple[int, int]) -> None:
-    """It is the square of the largest singular value over the number of rows, rounded up."""
+    """The second moment is the square of the largest singular value over the number of rows, rounded up."""
     rows = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     exact = np.linalg.norm(rows.astype(np.float64), 2) ** 2 / len(rows)
     assert exact <= largest(rows) <= exact * (1 + 1e-8)
 
 
 def test_a_batch_that_exceeds_it_is_refused() -> None:
-    """One batch of three whose rows point one way ends the run before any of its steps is kept; without a bound, or
-    with one that holds, it runs."""
+    """A batch of three whose rows point one way ends the run before any of its steps is kept; the run completes without
+    a bound or with one that holds."""
     features = spread()
     worst = max(largest(features[start : start + 100]) for start in (0, 100, 200))
     run(worst, features)
@@ -65,7 +65,7 @@ def test_a_batch_that_exceeds_it_is_refused() -> None:
 
 
 def test_null_rows_lower_it() -> None:
-    """Rows that become null exceed no bound that they kept to, wherever they are; a run that goes on does not check."""
+    """Nulling rows anywhere never exceeds a bound that held before; a run that continues does not check."""
     features = spread()
     worst = max(largest(features[start : start + 100]) for start in (0, 100, 200))
     features[::3] = 0

@@ -61,8 +61,8 @@ def test_without_data_it_is_decay_plus_noise(random_rows: Rows, replayable_noise
 
 @pytest.mark.parametrize("grid", [0.0, 2.0**-34])
 def test_what_the_step_adds_is_gaussian_with_the_stated_variance(grid: float, silent_noise: Any) -> None:
-    """With production noise a step, rounded to a grid or not, differs from the noiseless one by N(0, 2 eta sigma^2):
-    Kolmogorov-Smirnov on 100,000 coordinates at a false-alarm rate of 1e-9."""
+    """A step with production noise, rounded to a grid or not, differs from the noiseless one by N(0, 2 eta sigma^2), by
+    a Kolmogorov-Smirnov test on 100,000 coordinates at a false-alarm rate of 1e-9."""
     width = 100_000
     features = np.zeros((2, width), np.float32)
     features[:, 0] = 1
@@ -73,7 +73,7 @@ def test_what_the_step_adds_is_gaussian_with_the_stated_variance(grid: float, si
 
 
 def test_on_a_grid_the_result_is_the_rounded_mean_plus_whole_steps(random_rows: Rows, replayable_noise: Any) -> None:
-    """With a grid the next state is grid * (round(mean / grid) + whole numbers), exactly, however coarse the grid."""
+    """On a grid the next state is exactly grid * (round(mean / grid) + whole numbers), however coarse the grid."""
     features, labels = random_rows(60, 6)
     here = state_at(np.random.default_rng(1).standard_normal((1, 6)))
     for grid in (2.0**-40, 2.0**-8, 0.5, 4.0):
@@ -86,7 +86,7 @@ def test_on_a_grid_the_result_is_the_rounded_mean_plus_whole_steps(random_rows: 
 
 
 def test_result_stays_in_the_ball(random_rows: Rows, replayable_noise: Any) -> None:
-    """For any noise the next state is inside the ball."""
+    """The next state is inside the ball for any noise."""
     features, labels = random_rows(60, 6)
     for seed in range(20):
         here = state_at(np.full((1, 6), 0.3))

@@ -27,7 +27,7 @@ def test_from_a_bucket_into_a_bucket(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """Rows that were in a bucket are restored into another one, but for those of whoever was forgotten since."""
+    """Rows of one bucket are restored into another, except those of people forgotten since."""
     dataset = new_dataset(rows=5000)
     slots = slots_of(installation, dataset["id"], "p4500")
     new_model(dataset["id"])

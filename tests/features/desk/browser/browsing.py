@@ -1,4 +1,4 @@
-"""A real browser before a real gateway and a real worker: what people do, and what is wrong with what they see."""
+"""A real browser with a real gateway and a real worker: what people do, and faults of the pages."""
 
 import os
 import shutil
@@ -20,25 +20,25 @@ AXE = Path(__file__).parent / "axe" / "axe.min.js"
 TOUR = Path(__file__).parents[4] / "docs" / "tour"
 SIZES = {"phone": 390, "laptop": 1280, "wide": 1920}
 A4 = 680
-"""How wide the paper is between the margins of our pages."""
+"""Width of the paper between the margins of our pages."""
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 _CUT_OFF = "NetworkError when attempting to fetch resource"
-"""What Firefox says of a fetch that fails, and also of one that leaving a page cuts off. Chromium tells them apart."""
+"""Firefox's message for a failed fetch, also for one that leaving a page cuts off. Chromium has separate messages."""
 OF_COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
-"""Rules of axe-core whose answer depends on the colour scheme."""
+"""Rules of axe-core whose result depends on the colour scheme."""
 OF_SIZE = {"type": "rule", "values": ["scrollable-region-focusable"]}
-"""Rule of axe-core whose answer depends on the width of the screen and on the length of words."""
+"""Rule of axe-core whose result depends on the width of the screen and on the length of words."""
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
 
 
 def chromium(playwright: Playwright) -> Browser:
-    """Debian's Chromium; whoever has none is told how to get it."""
+    """Start Debian's Chromium, or explain how to install it."""
     executable = _executable("chromium")
     return playwright.chromium.launch(executable_path=executable, headless=True, args=_FLAGS)
 
 
 def firefox(playwright: Playwright, folder: Path) -> Browser:
-    """Debian's Firefox, by way of `firefox.py`; `folder`: for the program that starts it."""
+    """Start Debian's Firefox by way of `firefox.py`; `folder` is for the program that starts it."""
     program, between = folder / "firefox", Path(__file__).with_name("firefox.py")
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {between} {_executable("firefox-esr")} "$@"\n')
     program.chmod(0o755)
@@ -53,7 +53,7 @@ def _executable(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A gateway, its admin's key, and calls to its API. `settings`: for starting workers beside it."""
+    """A gateway, its admin's key, and calls to its API. `settings` are for starting workers next to it."""
 
     url: str
     key: str
@@ -74,7 +74,7 @@ class Site:
         return str(self.api.post("/v1/models", json=body).raise_for_status().json()["id"])
 
     def live_model(self) -> str:
-        """A model that a worker has learned."""
+        """Return a model that a worker has learned."""
         made = self.model(self.upload())
         self.until(f"/v1/models/{made}", lambda model: model["live_version"])
         return made
@@ -84,7 +84,7 @@ class Site:
         return str(answer.raise_for_status().json()["id"])
 
     def until(self, path: str, so: Callable[[Any], Any]) -> Any:
-        """Ask until it is so."""
+        """Poll until the condition holds."""
         return processes.wait_until(lambda: so(self.api.get(path).raise_for_status().json()))
 
 
@@ -104,8 +104,8 @@ _TOO_WIDE = """[...document.querySelectorAll('body *')].filter(one => one.getBou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
-    """Somebody at a browser. `complaints`: what the browser said about our pages that it should not have to say. A
-    fetch that leaving a page cuts off, by a link or a form, is an error to Firefox alone, and no complaint."""
+    """A person at a browser. `complaints` are the browser's errors and warnings about our pages; a fetch that leaving a
+    page cuts off, by a link or a form, is an error only in Firefox and not counted."""
 
     page: Page
     site: Site
@@ -120,7 +120,7 @@ class Visitor:
         self.page.goto(self.site.url + path)
 
     def goes_to(self, title: str) -> None:
-        """Open the page that the menu calls `title`, and its group first, where that is closed."""
+        """Open the page that the menu calls `title`, after its group if that is closed."""
         menu = self.page.get_by_role("navigation", name="Main")
         text = f'a:text-is("{title}")'
         link = menu.locator(text)
@@ -167,7 +167,7 @@ class Visitor:
         return found
 
     def shows(self, name: str | None = None, *, at: str = "body") -> None:
-        """The page is as it should be, on every screen; its part `at` becomes the picture `name` of the tour."""
+        """Check that the page has no faults on any screen; save its part `at` as the picture `name` of the tour."""
         faults = self.at_rest(self.faults)
         assert not faults, faults
         overflows = self.at_rest(self.overflows)
@@ -177,7 +177,7 @@ class Visitor:
             self.is_pictured(name, at=at)
 
     def at_rest(self, examine: Callable[[], list[str]]) -> list[str]:
-        """Return the result of `examine`, which is repeated while a navigation is under way."""
+        """Return the result of `examine`, repeated while a navigation is in progress."""
         while True:
             self.page.wait_for_load_state()
             try:
@@ -187,7 +187,7 @@ class Visitor:
                     raise
 
     def is_pictured(self, name: str, *, at: str = "body", width: int = 1160, height: int = 540) -> None:
-        """With LETHE_TOUR=1, save a screenshot from `at` on in Chromium as the picture `name` of the tour."""
+        """Save a screenshot from `at` on as the picture `name` of the tour, in Chromium and if LETHE_TOUR=1."""
         if os.environ.get("LETHE_TOUR") and not self._is_firefox:
             TOUR.mkdir(exist_ok=True)
             self.page.evaluate("document.activeElement?.blur()")
@@ -202,7 +202,7 @@ expect.set_options(timeout=60_000)  # a slow machine is no fault
 
 
 def visitor(browser: Browser, site: Site, *, clock: str = "UTC") -> Visitor:
-    """Somebody new, with this time zone, whose browser's complaints are kept."""
+    """Return a new visitor in the given time zone, whose browser's complaints are collected."""
     window = {"width": SIZES["laptop"], "height": 900}
     context = browser.new_context(viewport=window, locale="en-GB", timezone_id=clock)
     somebody = Visitor(page=context.new_page(), site=site)

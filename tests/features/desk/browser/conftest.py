@@ -1,4 +1,4 @@
-"""Fixtures for stories: one browser, and for each a gateway of its own, a worker where it needs one, a visitor."""
+"""Fixtures for browser tests: one browser, and for each test a gateway, a worker if needed, and a visitor."""
 
 import contextlib
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def playwright() -> Iterator[Playwright]:
-    """One for all browsers of a process, which may have no second."""
+    """Start one Playwright for all browsers of a process, which may have no second."""
     with sync_playwright() as started:
         yield started
 
@@ -32,7 +32,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 
 @pytest.fixture
 def site(settings: Settings) -> Iterator[Site]:
-    """A gateway without a worker."""
+    """Start a gateway without a worker."""
     with served(settings) as started:
         yield started
 
@@ -45,7 +45,7 @@ def worker(site: Site) -> Iterator[processes.Child]:
 
 @pytest.fixture
 def anybody(browser: Browser, site: Site) -> Iterator[Visitor]:
-    """Visitor who is not logged in."""
+    """Return a visitor who is not logged in."""
     found = visitor(browser, site)
     yield found
     found.page.context.close()
@@ -53,7 +53,7 @@ def anybody(browser: Browser, site: Site) -> Iterator[Visitor]:
 
 @pytest.fixture
 def officer(anybody: Visitor) -> Visitor:
-    """Logged in as an admin, at the overview."""
+    """Return a visitor logged in as an admin, at the overview."""
     anybody.logs_in()
     anybody.page.wait_for_url("**/admin")
     return anybody

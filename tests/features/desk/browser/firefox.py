@@ -1,8 +1,7 @@
-"""Debian's Firefox for Playwright, by WebDriver BiDi; started by Playwright in the place of a Firefox.
+"""Debian's Firefox for Playwright, by WebDriver BiDi; Playwright starts this program in place of Firefox.
 
-Playwright asks every page for a colour scheme (`emulation.setMediaFeaturesOverride`), which this Firefox does not know
-yet. So this program stands between them, and answers that one question itself; everything else passes as it is.
-"""
+Playwright sets a colour scheme on every page (`emulation.setMediaFeaturesOverride`), which this Firefox does not
+support yet. This program therefore relays all messages between them and answers that one itself."""
 
 import asyncio
 import json
@@ -19,7 +18,8 @@ _UNKNOWN = "emulation.setMediaFeaturesOverride"
 
 
 async def main() -> int:
-    """Start Firefox, the first argument, with what Playwright asks for, and say where to find this program instead."""
+    """Start Firefox, the first argument, with Playwright's options, and print the address of this program in place of
+    Firefox's."""
     firefox = await asyncio.create_subprocess_exec(*sys.argv[1:], stderr=asyncio.subprocess.PIPE)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, firefox.terminate)
     assert firefox.stderr

@@ -1,4 +1,4 @@
-"""The story of budgets and theorems: what is spent, who costs most, and where a number comes from."""
+"""Budgets and theorems: what is spent, the costliest people, and the origin of a number."""
 
 import pytest
 from playwright.sync_api import expect
@@ -8,7 +8,7 @@ from tests.features.desk.browser.browsing import Visitor, visitor
 
 
 def test_a_budget(officer: Visitor, worker: Child) -> None:
-    """An engineer holds a dataset against a budget and sees who would make its model learn again."""
+    """An engineer compares a dataset with a budget and sees which requests would make its model relearn."""
     dataset = officer.site.upload(rows=300, rows_each=100)
     made = officer.site.model(dataset, noise_scale=0.01, learn_steps=8)
     officer.site.until(f"/v1/models/{made}", lambda model: model["live_version"])
@@ -31,7 +31,7 @@ def test_a_budget(officer: Visitor, worker: Child) -> None:
 
 @pytest.mark.soak
 def test_nothing_spent(officer: Visitor) -> None:
-    """Without data there is nothing to account for."""
+    """Accounting shows an empty state if there are no datasets."""
     officer.opens("/admin/accounting")
     expect(officer.page.get_by_text("No dataset yet")).to_be_visible()
     officer.shows()
@@ -59,7 +59,7 @@ def test_calculating(officer: Visitor) -> None:
 
 
 def test_a_key_without_the_scope(officer: Visitor) -> None:
-    """A reader of requests only is not offered models and accounts, and is refused at their URLs."""
+    """A key that only reads requests is not offered models and accounts, and is refused at their URLs."""
     made = officer.site.api.post("/v1/api-keys", json={"name": "reader", "scopes": ["requests:read"]})
     reader = visitor(officer.page.context.browser, officer.site)  # type: ignore[arg-type]
     reader.logs_in(made.raise_for_status().json()["key"])

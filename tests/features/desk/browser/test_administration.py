@@ -1,4 +1,4 @@
-"""Stories of an admin and an operator: policy, audit log, receivers of webhooks, settings."""
+"""Tasks of an admin and an operator: policy, audit log, receivers of webhooks, settings."""
 
 import threading
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.features.desk.browser.browsing import Site, Visitor
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Receivers on this machine may be called."""
+    """Return settings that permit receivers on this machine."""
     settings.webhook_allowed_networks = "127.0.0.0/8"
     return settings
 
@@ -39,7 +39,7 @@ def receiver() -> Iterator[tuple[str, list[int]]]:
 
 
 def test_a_receiver_that_had_gone(officer: Visitor, site: Site, receiver: tuple[str, list[int]]) -> None:
-    """An officer finds what a receiver would not take, sees what it is, sends it again, and sees it arrive."""
+    """An officer finds a delivery that its receiver refused, reads why, replays it, and sees it arrive."""
     url, answers = receiver
     answers.append(410)
     site.forget("p1", identity_verified=False, callback_url=url)
@@ -60,7 +60,7 @@ def test_a_receiver_that_had_gone(officer: Visitor, site: Site, receiver: tuple[
 
 
 def test_the_secret(officer: Visitor) -> None:
-    """An admin sees the secret when they ask for it, and replaces it."""
+    """An admin reveals the secret and rotates it."""
     officer.opens("/admin/webhook-secret")
     secret = officer.page.get_by_text("whsec_")
     expect(secret).to_be_hidden()
@@ -77,7 +77,7 @@ def test_the_secret(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_the_policy(officer: Visitor, site: Site) -> None:
-    """An admin changes how requests are handled; what cannot be is refused by its name and stays to be corrected."""
+    """An admin changes the policy; an invalid value is refused by its name and kept for correction."""
     page = officer.page
     officer.goes_to("Policy")
     officer.shows("policy")
@@ -110,7 +110,7 @@ def test_the_policy(officer: Visitor, site: Site) -> None:
 
 @pytest.mark.soak
 def test_the_audit_log(officer: Visitor, site: Site) -> None:
-    """An auditor has the chain recomputed without leaving the page, and looks up what a key did."""
+    """An auditor verifies the chain without leaving the page, and looks up the actions of a key."""
     site.api.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]})
     page = officer.page
     officer.goes_to("Audit log")
@@ -130,7 +130,7 @@ def test_the_audit_log(officer: Visitor, site: Site) -> None:
 
 @pytest.mark.soak
 def test_an_operator(officer: Visitor, site: Site) -> None:
-    """An operator makes a tenant and sees what the installation runs with, but for its secrets."""
+    """An operator creates a tenant and sees the settings of the installation, except its secrets."""
     page = officer.page
     officer.goes_to("Tenants")
     page.get_by_label("Name").fill("acme")
@@ -144,7 +144,7 @@ def test_an_operator(officer: Visitor, site: Site) -> None:
 
 
 def test_somebody_consents_anew(officer: Visitor, site: Site) -> None:
-    """An officer finds who is not taken in again, and lifts it for one who consented."""
+    """An officer finds suppressed people, and lifts the suppression of one who consented."""
     site.forget("ann@example.org", identity_verified=False)
     site.forget("bob@example.org")
     page = officer.page

@@ -1,4 +1,4 @@
-"""The story of a file: an officer attaches a letter to a request, saves it, and erases it."""
+"""Attachments: an officer attaches a letter to a request, saves it, and erases it."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_a_letter(officer: Visitor) -> None:
-    """A file of another kind is refused at the field; a letter is attached, saved and not shown, and erased once the
-    officer has confirmed it."""
+    """A file of another kind is refused at the field; a letter is attached, saved without being displayed, and erased
+    after the officer confirmed it."""
     page = officer.page
     request = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     officer.opens(f"/admin/requests/{request}")

@@ -1,4 +1,4 @@
-"""The story of a case: an officer takes it, writes a note for a colleague, and finds it among their own."""
+"""A case: an officer takes it, writes a note for a colleague, and finds it among their own."""
 
 import re
 
@@ -9,8 +9,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_taking_a_case_and_writing_notes(officer: Visitor) -> None:
-    """An officer assigns a request, adds a note, and nothing that was typed is lost where the session ends; the list
-    has the cases of one person."""
+    """An officer assigns a request and adds a note, and no typed text is lost when the session ends; the list has the
+    cases of one person."""
     site, page = officer.site, officer.page
     mine, other = (site.forget(f"p{n}", identity_verified=False, external_id=f"case-{n}") for n in range(2))
     person = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
@@ -50,7 +50,7 @@ def test_taking_a_case_and_writing_notes(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_without_scripts(officer: Visitor) -> None:
-    """Without scripts, a note is added by a plain form."""
+    """A note can be added with a plain form if scripts are disabled."""
     made = officer.site.forget("p1", identity_verified=False)
     context = officer.page.context.browser
     assert context is not None

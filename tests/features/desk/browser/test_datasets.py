@@ -1,4 +1,4 @@
-"""The story of datasets: uploaded, refused by line and column, seen."""
+"""Datasets: uploaded, refused by line and column, and shown."""
 
 import pytest
 from playwright.sync_api import FilePayload, expect
@@ -48,8 +48,8 @@ def test_from_nothing_to_a_dataset(officer: Visitor) -> None:
 
 
 def test_a_schema_is_proposed(officer: Visitor) -> None:
-    """Once a CSV file is chosen, its columns stand in the form: an engineer states their ranges, and uploads it. The
-    next file with these columns needs nothing more."""
+    """A chosen CSV file fills the form with its columns; an engineer states their ranges and uploads it. The next file
+    with these columns needs no more input."""
     page = officer.page
     for name in ("first", "second"):
         officer.opens("/admin/datasets/new")
@@ -70,7 +70,7 @@ def test_a_schema_is_proposed(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_how_far_a_large_file_is(officer: Visitor) -> None:
-    """While a file is sent a bar shows how far it is; a file that is too large is not sent at all."""
+    """A bar shows the progress of an upload; a file that is too large is not sent at all."""
     page = officer.page
     officer.opens("/admin/datasets/new")
     session = page.context.new_cdp_session(page)
@@ -94,7 +94,7 @@ def test_how_far_a_large_file_is(officer: Visitor) -> None:
 
 
 def test_a_gateway_that_goes_away(officer: Visitor) -> None:
-    """An upload that nobody would answer is not sent: the page says so, and the form is there as it was."""
+    """An upload is not sent if the gateway is away: the page says so, and the form is unchanged."""
     officer.opens("/admin/datasets/new")
     _fills(officer, ROWS)
     officer.site.gateway.kill()
@@ -107,7 +107,7 @@ def test_a_gateway_that_goes_away(officer: Visitor) -> None:
 @pytest.mark.soak
 @pytest.mark.usefixtures("worker")
 def test_rows_that_come_later(officer: Visitor, site: Site) -> None:
-    """Rows are added where somebody was forgotten; the page shows when a worker has written them, by itself."""
+    """Rows are added to slots of forgotten people; the page updates by itself when a worker has written them."""
     model = site.live_model()
     dataset = site.api.get(f"/v1/models/{model}").json()["dataset_id"]
     made = site.forget("p1")

@@ -1,5 +1,4 @@
-"""The desk: near times in words, heads of long tables in sight, a sign on what is being worked on, and the box that
-finds."""
+"""The desk: near times in words, fixed heads of long tables, marks of work in progress, and the search box."""
 
 import re
 
@@ -11,8 +10,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 @pytest.mark.soak
 def test_a_long_list(officer: Visitor) -> None:
-    """The head of a long table stays in sight, a page leads on and back by keyboard, days are chosen, and the box in
-    the frame leads to a case."""
+    """The head of a long table stays visible, pages are changed by keyboard, days are chosen, and the search box leads
+    to a case."""
     bodies = [{"subject_id": f"q{n}", "external_id": f"case-{n}", "identity_verified": False} for n in range(60)]
     assert officer.site.api.post("/v1/deletion-requests:batch", json={"requests": bodies}).is_success
     page = officer.page

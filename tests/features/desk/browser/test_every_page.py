@@ -1,4 +1,4 @@
-"""Every page before a real browser, of an installation in which everything has happened."""
+"""Every page in a real browser, of an installation in which everything has happened."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,7 +14,7 @@ from tests.features.together.test_authorisation import delivered
 
 @pytest.fixture
 def seen(installation: Installation, site: Site, work: Callable[[], int]) -> list[str]:
-    """The address of each page; of requests in several states."""
+    """Return the address of each page; of requests in several states."""
     ids = addresses.happened(installation, site.api, work)
     delivered(installation, ids["request_id"], status=DeliveryStatus.DEAD)
     waits = site.forget("p3", identity_verified=False, external_id="a-rather-long-case-number-2026-000017")
@@ -31,7 +31,7 @@ def seen(installation: Installation, site: Site, work: Callable[[], int]) -> lis
 
 
 def pages(somebody: Visitor, seen: list[str]) -> Iterator[str]:
-    """Open each of them that is a page, and wait for its parts."""
+    """Open each address that is a page, and wait for its parts."""
     for address in seen:
         answer = somebody.page.request.get(somebody.site.url + address)
         if not answer.headers.get("content-type", "").startswith("text/html") or "<html" not in answer.text():
@@ -67,7 +67,7 @@ _FIRST_CONTENT = """() => {
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_every_page_is_accessible(officer: Visitor, seen: list[str]) -> None:
-    """axe-core finds no fault with any page in English on a laptop, in light and in dark; none is too wide, and the
+    """axe-core finds no fault with any English page on a laptop, in light and in dark; no page is too wide, and the
     first content of each is within one screen."""
     found = []
     for address in pages(officer, seen):
@@ -82,9 +82,9 @@ def test_every_page_is_accessible(officer: Visitor, seen: list[str]) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_every_page_fits_the_phone_and_the_paper(officer: Visitor, seen: list[str]) -> None:
-    """In German, whose words are longer, whatever scrolls on a phone is reached by keyboard, and no page is too wide;
-    on a narrow laptop no text reaches over the edge of its box; on A4 nothing is beyond the edge, and nothing is there
-    that only a screen can use."""
+    """No page is too wide in German, whose words are longer. On a phone everything that scrolls is reached by keyboard,
+    on a narrow laptop no text leaves its box, and on A4 nothing lies beyond the edge and no control for screens is
+    printed."""
     page, found = officer.page, []
     officer.opens("/admin")
     page.get_by_role("button", name="Deutsch").click()

@@ -1,4 +1,4 @@
-"""Stories of the desk in Firefox: by keyboard alone, of a session that ends, and from a review to the proof."""
+"""Tests of the desk in Firefox: by keyboard alone, with a session that ends, and from a review to the proof."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The story of the inbox and the overview: empty, while work is done, when nobody works, when nothing answers."""
+"""The inbox and the overview: empty, during work, without a worker, and without a gateway."""
 
 import datetime
 import os
@@ -13,7 +13,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_an_empty_installation(officer: Visitor) -> None:
-    """A new installation says what will appear where, and that no worker is running yet."""
+    """A new installation explains what will appear where, and that no worker is running yet."""
     expect(officer.page.get_by_text("Nothing awaits a decision")).to_be_visible()
     expect(officer.page.get_by_role("alert")).to_contain_text("No worker")
     officer.shows()
@@ -64,7 +64,7 @@ def test_a_gateway_that_hangs(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_a_live_part_that_hangs(officer: Visitor) -> None:
-    """If a live part hangs, the overview says within seconds that it may be outdated, and removes the notice
+    """If a live part hangs, the overview shows within seconds that it may be outdated, and removes the notice
     afterwards."""
     expect(officer.page.get_by_role("heading", name="Awaiting decision")).to_be_visible()
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
@@ -76,8 +76,8 @@ def test_a_live_part_that_hangs(officer: Visitor) -> None:
 
 
 def test_what_is_in_danger(officer: Visitor) -> None:
-    """The first screen counts what is late and says what else is wrong, and each number links to the list that it
-    counts; by keyboard. The overview has a sentence for each."""
+    """The first screen counts what is late and states what else is wrong, and each number links to the list that it
+    counts, by keyboard. The overview has a sentence for each."""
     officer.site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
     officer.opens("/admin")
     danger = officer.page.get_by_role("region", name="Needs attention")

@@ -1,4 +1,4 @@
-"""The story of the inbox: what is next, by pointer and by keyboard, with the case beside the queue."""
+"""The inbox: the next case, by pointer and by keyboard, with the case next to the queue."""
 
 import re
 
@@ -15,7 +15,7 @@ _ROWS_IN_SIGHT = """() => [...document.querySelectorAll('[data-rows] tr')]
 
 
 def fill(officer: Visitor, number: int) -> None:
-    """Let requests come in that await a decision, two of them overdue."""
+    """Create requests that await a decision, two of them overdue."""
     bodies = [
         {
             "subject_id": f"p{n}",
@@ -30,8 +30,8 @@ def fill(officer: Visitor, number: int) -> None:
 
 
 def test_a_case_in_nine_clicks(officer: Visitor, worker: Child) -> None:
-    """From the inbox to the reply, a case with a note, an approval, a verified certificate and a letter takes an
-    officer at most nine clicks."""
+    """A case with a note, an approval, a verified certificate and a reply takes an officer at most nine clicks from the
+    inbox."""
     officer.site.live_model()
     officer.site.forget("p1", identity_verified=False, external_id="case-1")
     page, clicks = officer.page, 0
@@ -63,8 +63,8 @@ def test_a_case_in_nine_clicks(officer: Visitor, worker: Child) -> None:
 
 
 def test_a_queue_by_keyboard(officer: Visitor) -> None:
-    """Keys go from row to row, open a case, choose rows, ask before they decide, and find; none works while somebody
-    types, and single keys can be turned off."""
+    """Keys move between rows, open a case, select rows, ask before they decide, and search; they are off while text is
+    typed, and single keys can be turned off."""
     fill(officer, 4)
     page = officer.page
     page.set_viewport_size({"width": 1440, "height": 900})
@@ -117,7 +117,7 @@ def test_a_queue_by_keyboard(officer: Visitor) -> None:
 
 def test_what_is_seen_first(officer: Visitor) -> None:
     """A laptop shows 25 rows, with and without a case; at each size the first row of the inbox and of the list of
-    requests is within one screen; on a phone what is wrong and what is late comes first, and a case has the screen."""
+    requests is within one screen; on a phone problems and late requests come first, and a case has the screen."""
     fill(officer, 30)
     page = officer.page
     officer.opens("/admin")
@@ -153,7 +153,7 @@ def test_what_is_seen_first(officer: Visitor) -> None:
 
 
 def test_filters_are_chips(officer: Visitor) -> None:
-    """What a list is filtered by stands above it, and each filter is removed by a click."""
+    """The active filters of a list are shown above it, and a click removes each."""
     fill(officer, 2)
     page = officer.page
     officer.opens("/admin/requests?status=in_review&regulation=ccpa&due=overdue")
@@ -168,7 +168,8 @@ def test_filters_are_chips(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_without_scripts(officer: Visitor) -> None:
-    """Links lead from the queue to the case, its forms work, and the address of an open case shows both."""
+    """If scripts are disabled, links lead from the queue to the case, its forms work, and the address of an open case
+    shows both."""
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     browser = officer.page.context.browser
     assert browser

@@ -1,4 +1,4 @@
-"""The stories of somebody who has no pointer: each key stroke is one of a keyboard, and each stop shows where it is."""
+"""Keyboard use: every key stroke is one of a keyboard, and the focus is always visible."""
 
 import re
 
@@ -16,7 +16,7 @@ _UNSEEN = """stop => {
 
 
 def tab_to(page: Page, goal: Locator, *, back: bool = False) -> None:
-    """Press Tab (Shift+Tab to go `back`) until `goal` has the focus; wherever the focus comes, it is seen."""
+    """Press Tab (Shift+Tab to go `back`) until `goal` has the focus, which must be visible at each stop."""
     expect(goal).to_be_visible()
     for _ in range(_STOPS):
         page.keyboard.press("Shift+Tab" if back else "Tab")
@@ -31,14 +31,14 @@ def tab_to(page: Page, goal: Locator, *, back: bool = False) -> None:
 
 
 def press(page: Page, goal: Locator, key: str = "Enter", *, back: bool = False) -> None:
-    """Go to it by Tab, and press a key there."""
+    """Go to an element by Tab, and press a key there."""
     tab_to(page, goal, back=back)
     page.keyboard.press(key)
 
 
 def test_approving_by_keyboard(officer: Visitor) -> None:
-    """A request is found, its confirmation opened, left by Escape, with the focus back where it was, opened again, and
-    given; the dialog keeps the focus."""
+    """A request is found, and its confirmation opened, left by Escape with the focus back, opened again, and given; the
+    dialog keeps the focus."""
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     page = officer.page
     press(page, page.get_by_role("link", name="Skip to the content"))
@@ -58,7 +58,7 @@ def test_approving_by_keyboard(officer: Visitor) -> None:
 
 
 def test_entering_a_request_by_keyboard(officer: Visitor) -> None:
-    """A request that came by letter is entered; what is folded away is opened and filled in."""
+    """A request that came by letter is entered; folded fields are opened and filled in."""
     page = officer.page
     press(page, page.get_by_role("navigation", name="Main").get_by_role("link", name="Requests", exact=True))
     press(page, page.get_by_role("link", name="New request"))
@@ -78,8 +78,8 @@ def test_entering_a_request_by_keyboard(officer: Visitor) -> None:
 
 
 def test_filtering_by_keyboard(officer: Visitor) -> None:
-    """A list waits until its filters are chosen: arrows go from choice to choice, a date is typed in whole, and Enter,
-    or the button beside them, shows what matches; the next page is reached, from the end of the list, and left."""
+    """A list waits until its filters are chosen: arrows move between choices, a date is typed in whole, and Enter, or
+    the button next to them, shows the matches; the next page is reached from the end of the list, and left."""
     bodies = [{"subject_id": f"q{n}", "identity_verified": False, "regulation": "ccpa"} for n in range(55)]
     assert officer.site.api.post("/v1/deletion-requests:batch", json={"requests": bodies}).is_success
     officer.site.forget("p1", identity_verified=False)
@@ -113,7 +113,7 @@ def test_filtering_by_keyboard(officer: Visitor) -> None:
 
 
 def test_a_view_by_keyboard(officer: Visitor) -> None:
-    """Columns are chosen, and the address keeps them; on a phone, too, nothing of it is beyond the screen."""
+    """Columns are chosen, and the address keeps them; on a phone, too, all of it is within the screen."""
     officer.site.forget("p1", identity_verified=False)
     page = officer.page
     officer.opens("/admin/requests?status=in_review")
@@ -127,7 +127,7 @@ def test_a_view_by_keyboard(officer: Visitor) -> None:
 
 
 def test_leaving_by_keyboard(officer: Visitor) -> None:
-    """Another language is chosen, on a phone the menu is opened and closed, and somebody logs out."""
+    """Another language is chosen, on a phone the menu is opened and closed, and the user logs out."""
     page = officer.page
     press(page, page.get_by_role("button", name="Deutsch"))
     expect(page.locator("html[lang=de]")).to_be_attached()

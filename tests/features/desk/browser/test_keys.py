@@ -1,4 +1,4 @@
-"""The story of keys: made and copied once, rotated, revoked; whoever holds one that has ended is shown out."""
+"""Keys: created and copied once, rotated, revoked; the session of an ended key is logged out."""
 
 import re
 
@@ -9,7 +9,7 @@ from tests.features.desk.browser.browsing import Site, Visitor, visitor
 
 
 def test_the_life_of_a_key(officer: Visitor, browser: Browser, site: Site) -> None:
-    """An admin makes a key, copies it, rotates it and revokes it; its holder is at the login again."""
+    """An admin creates a key, copies it, rotates it and revokes it; its holder is back at the login."""
     page = officer.page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site.url)
     officer.goes_to("Keys")
@@ -55,7 +55,7 @@ def test_the_life_of_a_key(officer: Visitor, browser: Browser, site: Site) -> No
 
 
 def test_the_last_key_stays(officer: Visitor, site: Site) -> None:
-    """The last key of an admin cannot be revoked, and the page says why."""
+    """The last key of an admin cannot be revoked, and the page explains why."""
     own = site.api.get("/v1/api-keys").json()["items"][0]["id"]
     officer.opens(f"/admin/keys/{own}")
     officer.page.get_by_label("Clients that use this key lose access").check()

@@ -1,4 +1,4 @@
-"""The story of an officer who reads German."""
+"""An officer who reads German."""
 
 from playwright.sync_api import expect
 
@@ -6,8 +6,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_an_officer_works_in_german(officer: Visitor) -> None:
-    """The frame switches to German: the overview is read, a request is opened and approved; every page says which
-    language it is in, and is as accessible as in English."""
+    """The frame switches to German: the overview is read, a request is opened and approved; every page declares its
+    language, and is as accessible as in English."""
     site, page = officer.site, officer.page
     model = site.model(site.upload())
     request = site.forget("p1", identity_verified=False, external_id="case-1")

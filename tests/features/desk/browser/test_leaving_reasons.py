@@ -1,4 +1,4 @@
-"""The story of an officer who wants to know why people leave."""
+"""An officer examines why people leave."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ DOCUMENT = Path(__file__).parents[4] / "docs" / "leaving-reasons.md"
 
 
 def test_why_people_leave(officer: Visitor, site: Site) -> None:
-    """An officer sees that nobody has answered; devices randomise and send; then shares and error bars are there."""
+    """An officer sees an empty state; devices randomise and send; then shares and error bars are shown."""
     page = officer.page
     page.get_by_role("link", name="Leaving reasons").click()
     expect(page.get_by_text("No answers yet")).to_be_visible()
@@ -33,8 +33,8 @@ def test_why_people_leave(officer: Visitor, site: Site) -> None:
 
 
 def test_a_browser_randomises(anybody: Visitor) -> None:
-    """The function of docs/leaving-reasons.md sends each answer as often as the SDK does; a good one fails here once in
-    a billion runs."""
+    """The function of docs/leaving-reasons.md sends each answer as often as the SDK does; a correct one fails this test
+    once in a billion runs."""
     [function] = re.findall(r"```js\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     anybody.opens("/admin/login")
     sent = anybody.page.evaluate(

@@ -1,4 +1,4 @@
-"""The story of getting in, and of not getting in."""
+"""Logging in, and refusals of a login."""
 
 from playwright.sync_api import Browser, expect
 
@@ -8,7 +8,7 @@ from tests.features.people import provider
 
 
 def test_logging_in_and_out(anybody: Visitor) -> None:
-    """A wrong key is refused, a right one leads to where one wanted to go, and after logging out nothing is seen."""
+    """A wrong key is refused, a right one leads to the requested page, and after logging out no page is shown."""
     anybody.opens("/admin/requests")
     expect(anybody.page.get_by_role("heading", name="Log in")).to_be_visible()
     anybody.shows("login")
@@ -27,7 +27,7 @@ def test_logging_in_and_out(anybody: Visitor) -> None:
 
 
 def test_by_keyboard(officer: Visitor) -> None:
-    """The first key stroke leads past the menu."""
+    """The first Tab leads past the menu."""
     officer.page.keyboard.press("Tab")
     expect(officer.page.get_by_role("link", name="Skip to the content")).to_be_focused()
     officer.page.keyboard.press("Enter")
@@ -35,7 +35,7 @@ def test_by_keyboard(officer: Visitor) -> None:
 
 
 def test_what_a_key_may_not_see(officer: Visitor, anybody: Visitor) -> None:
-    """A visitor whose key lacks the scope of a page is told so, in the usual frame."""
+    """A visitor whose key lacks the scope of a page sees a message in the usual frame."""
     made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
     officer.page.get_by_role("button", name="Log out").click()
     expect(officer.page.get_by_text("You are logged out.")).to_be_visible()
@@ -57,7 +57,7 @@ def test_a_page_that_is_not_there(officer: Visitor) -> None:
 
 
 def test_a_link_keeps_what_it_asks_for(anybody: Visitor) -> None:
-    """Who follows a link to a filtered list before they log in sees that list afterwards."""
+    """A user who follows a link to a filtered list before logging in sees that list afterwards."""
     anybody.opens("/admin/requests?status=in_review&order=deadline")
     anybody.page.get_by_label("API key").fill(anybody.site.key)
     anybody.page.keyboard.press("Enter")
@@ -66,7 +66,8 @@ def test_a_link_keeps_what_it_asks_for(anybody: Visitor) -> None:
 
 
 def test_a_session_that_ends_while_somebody_writes(officer: Visitor) -> None:
-    """The login comes up in place when what was written is sent; it is still there, and is sent then. By keyboard."""
+    """If the session ends while a user writes, the login appears in place when the text is sent; the text is kept, and
+    sent afterwards. By keyboard."""
     made = officer.site.forget("p1", identity_verified=False)
     page = officer.page
     officer.opens(f"/admin/requests/{made}")
@@ -89,7 +90,7 @@ def test_a_session_that_ends_while_somebody_writes(officer: Visitor) -> None:
 
 
 def test_a_session_of_another_key(officer: Visitor) -> None:
-    """Who logs in again with another key sees the page as that key may see it."""
+    """A user who logs in again with another key sees the page with that key's permissions."""
     made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
     officer.opens("/admin/requests")
     officer.page.context.clear_cookies()
@@ -101,8 +102,8 @@ def test_a_session_of_another_key(officer: Visitor) -> None:
 
 
 def test_a_session_of_a_company_that_ends_while_somebody_writes(browser: Browser, settings: Settings) -> None:
-    """Who came in by their company's provider logs in there again, in another tab; the page goes on by itself, and
-    sends what was written."""
+    """If a session of the company's identity provider ends, the user logs in there again in another tab; the page then
+    continues and sends what was written."""
     maria = {"sub": "maria-1", "email": "maria@example.com", "email_verified": True}
     with provider.running(maria) as company:
         secret = settings.data_dir / "oidc.secret"

@@ -1,4 +1,4 @@
-"""The menu: always there where there is room for it, behind a button on small screens, not on paper."""
+"""The menu: always shown if there is room, behind a button on small screens, and absent on paper."""
 
 import pytest
 from playwright.sync_api import expect
@@ -8,7 +8,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), pytest.param(844, 390, marks=pytest.mark.soak)])
 def test_on_a_phone(officer: Visitor, width: int, height: int) -> None:
-    """Upright and on its side, the menu opens and closes by keyboard and by touch, and all of it can be reached."""
+    """In portrait and landscape, the menu opens and closes by keyboard and by touch, and all of it can be reached."""
     page = officer.page
     page.set_viewport_size({"width": width, "height": height})
     menu = page.get_by_role("navigation", name="Main")
@@ -30,8 +30,8 @@ def test_on_a_phone(officer: Visitor, width: int, height: int) -> None:
 
 
 def test_where_there_is_room(officer: Visitor) -> None:
-    """On a laptop it stands beside the page, without a button; on paper there is neither. Of its four groups that of
-    the page is open, and another that is opened closes it."""
+    """On a laptop the menu is next to the page, without a button; on paper there is neither. Of its four groups the
+    current page's is open, and opening another closes it."""
     page = officer.page
     menu = page.get_by_role("navigation", name="Main")
     assert menu.locator("summary").all_inner_texts() == ["Work", "Models", "Evidence", "Settings"]

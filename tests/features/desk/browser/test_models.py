@@ -1,4 +1,4 @@
-"""The story of a model: learned, looked at while it forgets, asked what more would take, and held to its ledger."""
+"""A model: learned, observed while it forgets, previewed with more requests, and verified against its ledger."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_nothing_to_see_yet(officer: Visitor) -> None:
-    """Without a model, and with one that is still waiting to learn, the pages say what will be there."""
+    """The pages explain what will be shown if there is no model, or if a model still waits to learn."""
     page = officer.page
     officer.goes_to("Models")
     expect(page.get_by_text("No models yet")).to_be_visible()
@@ -25,7 +25,7 @@ def test_nothing_to_see_yet(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_forgetting_before_somebodys_eyes(officer: Visitor, worker: Child) -> None:
-    """A page that is open shows the next version, its guarantee and its curve as soon as somebody is forgotten."""
+    """An open page shows the next version, its guarantee and its curve as soon as a person is forgotten."""
     made = officer.site.model(officer.site.upload(rows=400), noise_scale=0.004)
     officer.site.until(f"/v1/models/{made}", lambda model: model["live_version"] == 1)
     officer.opens("/admin/models")
@@ -51,7 +51,7 @@ def test_forgetting_before_somebodys_eyes(officer: Visitor, worker: Child) -> No
 
 @pytest.mark.soak
 def test_what_if(officer: Visitor, worker: Child) -> None:
-    """Sliders move the numbers without a form being sent; a number that cannot be is refused in words."""
+    """Sliders update the numbers without submitting a form; an impossible number is refused in words."""
     made = officer.site.model(officer.site.upload(rows=400), noise_scale=0.004)
     officer.site.until(f"/v1/models/{made}", lambda model: model["live_version"])
     officer.opens(f"/admin/models/{made}")
@@ -112,7 +112,7 @@ def test_learning_again(officer: Visitor, worker: Child) -> None:
 
 @pytest.mark.soak
 def test_a_curve_that_does_not_come(officer: Visitor, worker: Child) -> None:
-    """While the curve cannot be had the page says that it is being read, and asks again until it comes."""
+    """If the curve is not available the page shows that it is loading, and retries until it arrives."""
     made = officer.site.live_model()
     officer.page.route("**/curve", lambda route: route.abort())
     officer.opens(f"/admin/models/{made}")
@@ -125,7 +125,7 @@ def test_a_curve_that_does_not_come(officer: Visitor, worker: Child) -> None:
 
 @pytest.mark.soak
 def test_a_gateway_that_goes_away(officer: Visitor, worker: Child) -> None:
-    """A page that is open says that the gateway does not answer, and keeps what it showed."""
+    """An open page reports that the gateway does not answer, and keeps its content."""
     made = officer.site.live_model()
     officer.opens(f"/admin/models/{made}")
     expect(officer.page.locator("#curve canvas")).to_have_count(2)

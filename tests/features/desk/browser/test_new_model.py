@@ -1,4 +1,4 @@
-"""The story of a new model: asked what it would take, made wrong, made right."""
+"""A new model: previewed, refused, and created."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_nothing_to_learn_from(officer: Visitor) -> None:
-    """Without a dataset the page leads to where one is uploaded."""
+    """The page links to the upload of a dataset if there is none."""
     officer.opens("/admin/models/new")
     expect(officer.page.get_by_role("link", name="Upload a dataset")).to_be_visible()
     officer.shows()
@@ -18,8 +18,8 @@ def test_nothing_to_learn_from(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_numbers_move_while_somebody_types(officer: Visitor, worker: Child) -> None:
-    """What the model would take follows the fields and the slider; what cannot be is refused in words; then it is made,
-    and learns."""
+    """The estimates follow the fields and the slider; invalid input is refused in words; the model is then created and
+    learns."""
     officer.site.upload(rows=400)
     page = officer.page
     officer.goes_to("Models")
@@ -56,7 +56,7 @@ def test_numbers_move_while_somebody_types(officer: Visitor, worker: Child) -> N
 
 
 def test_without_scripts(officer: Visitor) -> None:
-    """A button shows what the model would take, and what was filled in stays."""
+    """If scripts are disabled a button previews the model, and the form keeps its input."""
     officer.site.upload(rows=400)
     officer.page.route("**/*.js*", lambda route: route.abort())
     officer.opens("/admin/models/new")

@@ -1,4 +1,4 @@
-"""The story of whoever prints a page: everything fits the paper, and is light on it."""
+"""Printed pages: everything fits the paper, in light colours."""
 
 import io
 import unicodedata
@@ -30,7 +30,7 @@ DRAWN = """() => [...document.querySelectorAll(".curves canvas")].map((canvas) =
 
 
 def drawn(page: Page) -> list[dict[str, Any]]:
-    """Each plot: how wide it is drawn, and in which colours."""
+    """Return the width and the colours of each plot."""
     found: list[dict[str, Any]] = page.evaluate(DRAWN)
     return found
 
@@ -45,7 +45,7 @@ def are_dark(plots: list[dict[str, Any]]) -> bool:
 
 @pytest.fixture
 def printer(officer: Visitor, worker: Child) -> Visitor:
-    """An officer whose screen is dark, at a model."""
+    """Return an officer with a dark screen, at a model."""
     made = officer.site.live_model()
     officer.page.emulate_media(color_scheme="dark")
     officer.opens(f"/admin/models/{made}")
@@ -96,13 +96,13 @@ def prints_its_plots(visitor: Visitor) -> None:
 
 @pytest.mark.soak
 def test_the_curves_of_a_model(printer: Visitor) -> None:
-    """They are printed whole and in light colours from a dark screen, which has them back as they were."""
+    """The curves of a model are printed whole and in light colours from a dark screen, which is restored afterwards."""
     prints_its_plots(printer)
 
 
 @pytest.mark.soak
 def test_a_choice_is_printed_as_words(printer: Visitor) -> None:
-    """Of links that choose what is shown, paper has the one that was chosen."""
+    """Paper shows only the chosen one of the links that choose a view."""
     printer.page.emulate_media(media="print")
     expect(printer.page.get_by_text("Equal width per run")).to_be_visible()
     expect(printer.page.get_by_text("Equal width per step")).to_be_hidden()
@@ -116,7 +116,7 @@ def sheets(page: Page) -> list[str]:
 
 @pytest.mark.soak
 def test_a_case_and_a_certificate(officer: Visitor, worker: Child) -> None:
-    """On paper a case has its ids whole, whose it is and of when; and nothing that only a screen can use. So has the
+    """A printed case shows its full ids, its owner and the date, and no controls for screens. The same holds for the
     page on which a certificate was verified."""
     site, page = officer.site, officer.page
     site.live_model()
@@ -162,7 +162,7 @@ def test_a_case_and_a_certificate(officer: Visitor, worker: Child) -> None:
 
 @pytest.mark.soak
 def test_a_model(printer: Visitor) -> None:
-    """On paper a model has its id whole, and no button of what can be done with it."""
+    """A printed model shows its whole id, and no buttons."""
     printer.opens(printer.page.url.removeprefix(printer.site.url))
     read = " ".join(sheets(printer.page))
     for there in (printer.page.url.rpartition("/")[2], "default", "Opened", "churn", "Residual influence"):
@@ -172,8 +172,8 @@ def test_a_model(printer: Visitor) -> None:
 
 
 def test_of_what_and_for_which_numbers(officer: Visitor) -> None:
-    """On paper a list of versions says of which model, and the calculator has the numbers that a value is for; neither
-    has a button."""
+    """A printed list of versions names its model, and a printed calculator shows the inputs of its value; neither has a
+    button."""
     made = officer.site.model(officer.site.upload())
     officer.opens(f"/admin/models/{made}/versions")
     assert "churn Versions" in " ".join(sheets(officer.page))
@@ -185,7 +185,7 @@ def test_of_what_and_for_which_numbers(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_a_long_table(officer: Visitor) -> None:
-    """On every sheet that it goes on to, its head stands again, and no row is cut in two."""
+    """A long table repeats its head on every sheet and never splits a row."""
     cases = [officer.site.forget(f"p{n}", external_id=f"case-{n:03}", identity_verified=False) for n in range(70)]
     officer.opens("/admin/requests?size=100")
     expect(officer.page.get_by_role("link", name="case-000")).to_be_visible()

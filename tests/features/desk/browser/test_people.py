@@ -1,4 +1,4 @@
-"""The story of a person: invited, with a password and an app, on record by name; by pointer and by keyboard."""
+"""A user: invited, with a password and an app, recorded by name; by pointer and by keyboard."""
 
 import datetime
 import re
@@ -13,7 +13,7 @@ EMAIL, PASSWORD = "maria@example.com", "correct horse battery staple"
 
 
 def secret_on(page: Page) -> str:
-    """The secret that the page spells out beside its QR code."""
+    """Return the secret that the page spells out next to its QR code."""
     return page.get_by_text("enter this key").locator("code").inner_text().replace(" ", "")
 
 
@@ -25,7 +25,7 @@ def code_of(secret: str, *, steps: int = 0) -> str:
 @pytest.mark.soak
 def test_somebody_decides_by_name(officer: Visitor, browser: Browser, site: Site) -> None:
     """An administrator invites an officer, who chooses a password, enrols an app, logs in with a code and approves a
-    request: its page says who did. Disabled, they are at the login again."""
+    request, whose page names them. Once disabled, they are back at the login."""
     request = site.forget("p1", identity_verified=False)
     page = officer.page
     officer.goes_to("People")
@@ -77,7 +77,7 @@ def test_somebody_decides_by_name(officer: Visitor, browser: Browser, site: Site
 
 
 def test_by_keyboard(officer: Visitor, browser: Browser, site: Site) -> None:
-    """An invitation is made and accepted, and somebody logs in, by keyboard alone."""
+    """An invitation is made and accepted, and a user logs in, by keyboard alone."""
     officer.opens("/admin/people")
     page = officer.page
     page.get_by_label("Name").focus()

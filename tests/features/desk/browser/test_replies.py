@@ -1,4 +1,4 @@
-"""The story of a reply: an officer chooses the person's language, reads it, and saves it to be sent."""
+"""A reply: an officer chooses the person's language, reads it, and saves it for sending."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_a_reply_in_spanish(officer: Visitor) -> None:
-    """The reply is read in the language that was chosen, and saved as a PDF and as text, which say the same."""
+    """The reply is shown in the chosen language, and saved as a PDF and as text with the same content."""
     page = officer.page
     request = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     officer.opens(f"/admin/requests/{request}")

@@ -1,4 +1,4 @@
-"""The story of requests: found, decided, forgotten, proven."""
+"""Requests: found, decided, forgotten and proven."""
 
 import re
 
@@ -10,7 +10,7 @@ from tests.features.desk.browser.browsing import Site, Visitor, visitor
 
 
 def test_deciding_about_many(officer: Visitor) -> None:
-    """An officer chooses requests in a list, rejects them on a ground, and sees what became of them."""
+    """An officer selects requests in a list, rejects them on a ground, and sees the result."""
     for n in range(4):
         officer.site.forget(f"p{n}", identity_verified=False, external_id=f"case-{n}")
     officer.goes_to("Requests")
@@ -30,7 +30,8 @@ def test_deciding_about_many(officer: Visitor) -> None:
 
 
 def test_deciding_about_all_that_match(officer: Visitor) -> None:
-    """Where more match than a page shows, an officer selects all of them, is told how many, and decides by keyboard."""
+    """If more requests match than a page shows, an officer selects all of them, sees their number and decides by
+    keyboard."""
     bodies = [{"subject_id": f"q{n}", "identity_verified": False, "regulation": "ccpa"} for n in range(55)]
     assert officer.site.api.post("/v1/deletion-requests:batch", json={"requests": bodies}).is_success
     page = officer.page
@@ -45,7 +46,7 @@ def test_deciding_about_all_that_match(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_finding_a_person(officer: Visitor) -> None:
-    """A person's request is found by their id, which is in no address; a filter is chosen by choosing it."""
+    """A person's request is found by their id, which is in no address; a filter applies when it is chosen."""
     made = officer.site.forget("ann@example.com", identity_verified=False)
     officer.site.forget("bob@example.com")
     officer.opens("/admin/requests")
@@ -66,7 +67,7 @@ def test_finding_a_person(officer: Visitor) -> None:
 
 
 def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
-    """An officer approves a request, sees it done without asking again, reads what it proves, and verifies it."""
+    """An officer approves a request, sees it complete without reloading, reads what was proved, and verifies it."""
     officer.site.live_model()
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1", metadata={"note": "<b>urgent</b>"})
     officer.opens(f"/admin/requests/{made}")
@@ -107,7 +108,7 @@ def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
 
 
 def test_entering_a_letter(officer: Visitor) -> None:
-    """An officer enters a request that came by letter without touching the pointer, and is told what comes next."""
+    """An officer enters a request that came by letter without the pointer, and reads what comes next."""
     page = officer.page
     officer.opens("/admin/requests")
     page.get_by_role("link", name="New request").press("Enter")
@@ -128,7 +129,7 @@ def test_a_request_that_is_not_there(officer: Visitor) -> None:
 
 
 def test_without_scripts(officer: Visitor) -> None:
-    """Everything but what is live can be done in a browser that runs no script."""
+    """Everything except live updates works in a browser without scripts."""
     made = officer.site.forget("p1", identity_verified=False)
     browser = officer.page.context.browser
     assert browser
@@ -146,8 +147,8 @@ def test_without_scripts(officer: Visitor) -> None:
 
 
 def test_dates_of_the_law_are_those_of_the_policy(browser: Browser, site: Site) -> None:
-    """Wherever the reader is, a request was received and is due on the dates in the zone of the policy, which is named
-    once, in the head; the reader's own clock is on hover."""
+    """A request's dates of receipt and deadline are in the zone of the policy, named once in the head, wherever the
+    reader is; the reader's own time is shown on hover."""
     assert site.api.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).status_code == 200
     made = site.forget("p1", submitted_at="2026-01-01T23:30:00Z", identity_verified=False)
     for clock, hour in (("Pacific/Honolulu", "13:30 GMT-10"), ("Pacific/Auckland", "12:30 GMT+13")):
@@ -165,7 +166,7 @@ def test_dates_of_the_law_are_those_of_the_policy(browser: Browser, site: Site) 
 
 
 def test_due_dates_on_a_phone(officer: Visitor) -> None:
-    """A list of requests has its due dates whole on a phone, however long an external id is."""
+    """A list of requests shows whole due dates on a phone, however long an external id is."""
     case = "a-rather-long-case-number-2026-000017"
     asked = {"submitted_at": "2026-01-01T00:00:00Z", "regulation": "ccpa", "identity_verified": False}
     officer.site.forget("p1", external_id=case, **asked)

@@ -1,4 +1,4 @@
-"""The story of runs: under way, cut short by a worker that dies, and done by another."""
+"""Runs: in progress, interrupted by a worker that dies, and completed by another."""
 
 import pytest
 from playwright.sync_api import expect
@@ -10,7 +10,8 @@ from tests.features.desk.browser.browsing import Site, Visitor
 
 @pytest.mark.soak
 def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
-    """An engineer watches a run, sees that its worker died and what that means, and another worker end it."""
+    """An engineer watches a run, sees that its worker died and what that means, and that another worker completes
+    it."""
     page = officer.page
     officer.goes_to("Runs")
     expect(page.get_by_text("No runs yet")).to_be_visible()
@@ -38,8 +39,8 @@ def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
 
 @pytest.mark.soak
 def test_what_a_canary_test_showed(officer: Visitor, worker: Child) -> None:
-    """The overview counts canary tests, the model leads to its last one, whose page says what was proved; one more
-    is asked for."""
+    """The overview counts canary tests, and the model links to the page of its last one, which states what was proved;
+    another can be requested."""
     site, page = officer.site, officer.page
     made = site.model(site.upload(rows=400), noise_scale=0.004)
     site.until(f"/v1/models/{made}", lambda model: model["live_version"])

@@ -1,4 +1,4 @@
-"""The story of somebody who meets a technical number: one sentence explains it."""
+"""Technical terms are each explained by one sentence."""
 
 import pytest
 from playwright.sync_api import expect
@@ -8,8 +8,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_what_a_number_means(officer: Visitor, worker: Child) -> None:
-    """A term is opened by keyboard and closed by Escape, where scripts run and where none do, and names the attacker's
-    accuracy beside epsilon."""
+    """A term is opened by keyboard and closed by Escape, with and without scripts, and names the attacker's accuracy
+    next to epsilon."""
     made = officer.site.live_model()
     page = officer.page
     officer.opens("/admin/models")
@@ -37,7 +37,7 @@ def test_what_a_number_means(officer: Visitor, worker: Child) -> None:
 
 @pytest.mark.parametrize("width", [390, 1440])
 def test_a_sentence_stays_on_the_screen(officer: Visitor, width: int) -> None:
-    """The sentence of each term of a page is within the screen, wherever its button stands."""
+    """The sentence of each term of a page is within the screen, wherever its button is."""
     officer.site.upload(rows=400)
     officer.opens("/admin/models/new")
     page = officer.page

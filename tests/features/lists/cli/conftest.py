@@ -1,4 +1,4 @@
-"""Fixtures of the command line, beside a live gateway and a live worker."""
+"""Fixtures of the command line, with a live gateway and a live worker."""
 
 from tests.command_line import lethe, live, people
 

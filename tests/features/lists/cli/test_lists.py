@@ -1,4 +1,4 @@
-"""`lethe request import` and `export`: lists of people in, what became of them out, and no identifier anywhere."""
+"""`lethe request import` and `export`: lists of people in, results out, and no identifier in either output."""
 
 import csv
 import hashlib
@@ -28,7 +28,8 @@ def says_nobody(ended: Ended, *people: str) -> bool:
 
 
 def test_a_list_of_hashes(live: Lethe, people: Path, tmp_path: Path) -> None:
-    """Each hash of a file is a request; the people behind them are forgotten, and kept out if nothing is held."""
+    """Each hash of a file becomes a request; the people behind them are forgotten, and suppressed if nothing is
+    held."""
     live("dataset", "create", people, "--classes", "0,1")
     file, out = tmp_path / "drop.txt", tmp_path / "results.csv"
     stranger = hashlib.sha256(b"stranger@example.org").hexdigest()
@@ -52,8 +53,8 @@ def test_a_list_of_hashes(live: Lethe, people: Path, tmp_path: Path) -> None:
 
 
 def test_a_list_again(live: Lethe, tmp_path: Path) -> None:
-    """The same file from the same source makes nothing twice, nor with another regulation; from another source, or
-    changed, it does."""
+    """Importing a file again from the same source creates nothing, even with another regulation; importing it from
+    another source, or after a change, creates requests."""
     file, out, again = tmp_path / "drop.txt", tmp_path / "results.csv", tmp_path / "again.csv"
     file.write_text("\n".join(HASHES))
     assert live("request", "import", file, "--source", "a", "--out", out).code == 0
@@ -72,7 +73,7 @@ def test_a_list_again(live: Lethe, tmp_path: Path) -> None:
 
 
 def test_lines_that_are_refused(live: Lethe, tmp_path: Path) -> None:
-    """What is wrong with a line is said by its number; the others are accepted, and the exit code is 1."""
+    """Faulty lines are reported by number, the others are accepted, and the exit code is 1."""
     file, out = tmp_path / "list.csv", tmp_path / "results.csv"
     file.write_text(
         "Record,E-Mail,regulation\r\n"
@@ -106,7 +107,7 @@ def test_lines_that_are_refused(live: Lethe, tmp_path: Path) -> None:
 
 
 def test_a_dry_run(live: Lethe, tmp_path: Path) -> None:
-    """Nothing is sent; what can be seen without a gateway is said."""
+    """A dry run sends nothing and reports the faults that can be found without a gateway."""
     file = tmp_path / "list.csv"
     file.write_text("hash\n" + "\n".join(HASHES) + "\n")
     asked = ("request", "import", file, "--dry-run", "--column", "subject_sha256=hash")
@@ -139,7 +140,8 @@ def test_a_dry_run(live: Lethe, tmp_path: Path) -> None:
     ],
 )
 def test_files_that_are_no_lists(lethe: Lethe, tmp_path: Path, content: bytes, columns: tuple[str, ...]) -> None:
-    """A file that does not say who is meant ends in one line, which quotes nothing of it, and nothing is sent."""
+    """A file that does not identify subjects is refused in one line, which quotes nothing of it, and nothing is
+    sent."""
     file = tmp_path / "list.csv"
     file.write_bytes(content)
     options = itertools.chain.from_iterable(("--column", column) for column in columns)

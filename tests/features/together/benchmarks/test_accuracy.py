@@ -1,4 +1,4 @@
-"""What docs/evidence/accuracy.md claims."""
+"""Claims of docs/evidence/accuracy.md."""
 
 import pytest
 
@@ -10,7 +10,7 @@ RESULTS = page.read("accuracy")
 
 @pytest.mark.parametrize("name", accuracy.printed(RESULTS))
 def test_the_page_holds_the_tables_of_the_results(name: str) -> None:
-    """Each table of the page is the one that the stored results make."""
+    """Each table of the page follows from the stored results."""
     assert accuracy.printed(RESULTS)[name] in PAGE
 
 
@@ -26,7 +26,7 @@ def test_stored_plans_are_those_of_the_present_planner() -> None:
 
 @pytest.mark.soak
 def test_a_small_table_comes_out_as_it_is_stored() -> None:
-    """Today's model of one table is as accurate as the page says, within six deviations and two points."""
+    """Today's model of one table is as accurate as the page states, within six deviations and two points."""
     name, problem = next(iter(accuracy.tables(None, quick=True)))
     right, _ = accuracy.learned(problem(0), accuracy.EPSILONS[0])
     [stored] = [row["accuracy"]["epsilon 1"] for row in RESULTS["tables"] if row["name"] == name]

@@ -1,4 +1,4 @@
-"""That docs/evidence/attacks.md says what happens, and what its JSON says."""
+"""Claims of docs/evidence/attacks.md, compared with its JSON and with real runs."""
 
 import math
 from pathlib import Path
@@ -25,7 +25,7 @@ def results() -> dict[str, Any]:
 
 
 def test_the_median_is_recognised_as_often_as_the_theorem_says() -> None:
-    """The attacker of Theorem 3.1 recognises the deleted record at least as often as it says, and never another."""
+    """The attacker of Theorem 3.1 recognises the deleted record at least as often as it states, and never another."""
     found = flawed.median(np.random.default_rng(2), trials=500, step=4)
     assert found.true_positives / found.members >= 1 / 2
     assert found.false_positives == 0
@@ -37,7 +37,8 @@ def test_the_sum_betrays_the_deleted_record() -> None:
 
 
 def test_pads_hide_a_record_until_two_releases_or_a_reader_meet() -> None:
-    """Both counterexamples: an attacker of one release, or of fixed requests, guesses; the other is always right."""
+    """In both counterexamples an attacker of one release, or of fixed requests, can only guess; the other is always
+    right."""
     for game in (flawed.pad_over_two_releases, flawed.pad_of_the_requester):
         blind, seeing = game(np.random.default_rng(2), trials=2_000)
         assert abs(advantage(blind)) < 0.08  # five standard deviations
@@ -45,7 +46,8 @@ def test_pads_hide_a_record_until_two_releases_or_a_reader_meet() -> None:
 
 
 def test_a_divided_counter_never_betrays_all() -> None:
-    """After many releases the counter's advantage is still below its bound, and that of a flag, not divided, is 1."""
+    """After many releases the counter's advantage is still below its bound, and that of a flag, which is not divided,
+    is 1."""
     generator = np.random.default_rng(2)
     counter, flag = (
         flawed.counter(generator, epsilon=1.0, releases=64, trials=2_000, divided=divided) for divided in (True, False)
@@ -57,8 +59,8 @@ def test_a_divided_counter_never_betrays_all() -> None:
 
 @pytest.mark.parametrize("name", ["copying", "choosing", "waiting", "copying late", "last of many"])
 def test_what_is_certified_is_what_ran(name: str) -> None:
-    """Every game runs the steps that the accountant is told, publishes after each of them, and deletes the person
-    before the run it says."""
+    """Every game runs the steps that the accountant gets, publishes after each of them, and deletes the person before
+    the stated run."""
     at = ours.setting()
     game = ours.games(at)[name]
     life = Life.learned(at.mechanism, *ours.people(present=True))
@@ -98,14 +100,14 @@ def test_shards_are_learned_and_betray(results: dict[str, Any]) -> None:
 
 @pytest.mark.soak
 def test_ours_keeps_its_certificate(results: dict[str, Any]) -> None:
-    """No attack proves more than `adaptive`, but for a family-wise error of 5 %."""
+    """No attack proves more than `adaptive`, up to a family-wise error of 5 %."""
     assert all(found["adaptive_holds"] for found in results["ours"].values())
     assert all(row["ours_refutes_below"] < _number(row["adaptive"]) for row in results["theorem_4_5"]["orders"])
 
 
 @pytest.mark.soak
 def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
-    """Both figures are drawn, the same to the byte from the same numbers."""
+    """Both figures are drawn, and are byte for byte the same for the same numbers."""
     for name, draw in (("attacks", figures.attacks), ("releases", figures.releases)):
         for folder in ("one", "two"):
             page.save(draw(results), name, tmp_path / folder)
@@ -114,13 +116,13 @@ def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", tables.ALL, ids=lambda table: str(table.__name__))
 def test_the_page_has_the_numbers_of_its_run(table: Any) -> None:
-    """Every table of the page is the one that follows from the JSON of the full run."""
+    """Every table of the page follows from the JSON of the full run."""
     assert table(page.read("attacks")) in PAGE.read_text()
 
 
 def test_the_full_run_shows_what_the_page_says() -> None:
-    """In the full run flawed mechanisms betray, ours holds, and `deletion` fails against readers who choose, in exactly
-    the games that the page names; elsewhere the measured advantage exceeds it without proof."""
+    """In the full run flawed mechanisms reveal the person, ours holds, and `deletion` fails against readers who choose,
+    in exactly the games that the page names; elsewhere the measured advantage exceeds it without proof."""
     results = page.read("attacks")
     for name in ("median", "sum", "pad, two releases", "parity, adaptive", "shards, presence"):
         assert results["flawed"][name]["low"] > 0.9

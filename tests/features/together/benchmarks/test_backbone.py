@@ -1,4 +1,4 @@
-"""What docs/evidence/backbone.md claims."""
+"""Claims of docs/evidence/backbone.md."""
 
 from benchmarks import backbone, page
 
@@ -8,7 +8,7 @@ RESULTS = page.read("backbone")
 
 
 def test_the_page_holds_what_was_measured() -> None:
-    """The table is the one that the results make, and its sentences quote them."""
+    """The table follows from the results, and the sentences quote it."""
     assert backbone.printed(RESULTS) in PAGE
     assert f"{RESULTS['rows']:,} images" in PROSE
     assert f"{RESULTS['features']} features" in PROSE
@@ -29,7 +29,8 @@ def test_stored_plans_are_those_of_the_present_planner() -> None:
 
 
 def test_without_a_second_moment_more_is_read() -> None:
-    """By the default l2 learning takes 2.5 times the passes without a stated bound, a request at most 1.9 times."""
+    """At the default l2, learning without a stated bound takes 2.5 times the passes, and a request at most 1.9
+    times."""
     [stated] = (one for one in RESULTS["models"] if one["name"] == "the default l2")
     without = backbone.planned(backbone.made(RESULTS["rows"], l2=stated["l2"], second_moment=None))
     assert round(without["learn_steps"] / stated["learn_steps"], 1) == 2.5

@@ -1,4 +1,4 @@
-"""What docs/evidence/canaries.md claims."""
+"""Claims of docs/evidence/canaries.md."""
 
 import pytest
 
@@ -18,7 +18,7 @@ FOUND = {(row["run"], row["fault"], row["lanes"]): row["any"] for row in RESULTS
 
 @each("name", tables(RESULTS))
 def test_the_page_holds_the_tables_of_the_results(name):
-    """Each table of the page is the one that the stored results make."""
+    """Each table of the page follows from the stored results."""
     assert tables(RESULTS)[name] in PAGE
 
 
@@ -38,8 +38,8 @@ def test_what_was_planned_is_planned_today():
 
 
 def test_gross_faults_are_found_by_the_lanes_that_runs_have():
-    """With 256 lanes nine of ten canary tests or more find each gross fault; with 4,096 small ones too; right runs
-    never fail."""
+    """With 256 lanes at least nine of ten canary tests find each gross fault; with 4,096 lanes they find small ones
+    too; correct runs never fail."""
     gross = ("does nothing", "no noise", "noise x 0.7", "noise reused at every step", "half the steps")
     for run in ("forgetting", "forgetting" + IN_BATCHES):
         for fault in (*gross, "canary not removed"):
@@ -51,8 +51,8 @@ def test_gross_faults_are_found_by_the_lanes_that_runs_have():
 
 
 def test_a_wrong_order_is_found_by_few_lanes():
-    """All that goes wrong with the order of batches is found by 64 lanes, and by the test of the schedule alone where
-    canaries are gone; but for two steps that change places in the middle of a long run that learns."""
+    """Sixty-four lanes find every fault in the order of batches, by the schedule test alone without canaries. Only two
+    swapped steps in the middle of a long learning run are missed."""
     for (run, fault, lanes), share in FOUND.items():
         if fault in SCHEDULES:
             is_forgotten = run.startswith("learning") and fault == "two steps change places"
@@ -63,15 +63,16 @@ def test_a_wrong_order_is_found_by_few_lanes():
 
 
 def test_faults_in_the_code_are_found():
-    """What is planted in the chain itself is found as often as the law says, and nothing where nothing is."""
+    """A fault planted in the chain itself is found in more than 90% of tests, and no fault is found where none is
+    planted."""
     for row in RESULTS["in_the_chain"]:
         shares = [row[run] for run in RUNS if run in row]
         assert all(share == 0 if row["fault"] == "none" else share > 0.9 for share in shares)
 
 
 def test_bounds_come_near_and_are_never_wrong():
-    """The median bound is six tenths of what is certified with 256 lanes, nine with 4,096, a seventh less in batches;
-    one in three million at most is false. Both follow from the exact law, again today."""
+    """The median bound is six tenths of the certified one with 256 lanes, nine with 4,096, and a seventh less in
+    batches; at most one in three million is false. Both follow from the exact law, recomputed today."""
     today = [
         *finding.proved(*planned(*SHAPES["Adult"])),
         *finding.proved(*planned(*SHAPES["Adult"], **BATCHES["Adult"])),
@@ -88,7 +89,7 @@ def test_bounds_come_near_and_are_never_wrong():
 
 def test_a_canary_test_costs_little_of_a_run():
     """On rows as many as Adult's or MNIST's, all read by every step, the canary test takes less than a fifth of the
-    chain alone, and on a thousand rows less than a tenth of the run."""
+    time of the chain alone, and on a thousand rows less than a tenth of the run."""
     small, *large, _ = RESULTS["chain"]
     assert all(row["audit_seconds"][str(DEFAULT)] < 0.2 * row["seconds"] for row in large)
     assert small["audit_seconds"][str(DEFAULT)] < 0.1 * RESULTS["run"]["without"]
@@ -96,7 +97,7 @@ def test_a_canary_test_costs_little_of_a_run():
 
 
 def test_canary_tests_come_out_as_they_are_stored():
-    """A few canary tests today, of the law and of the chain, find what the page says."""
+    """A few canary tests today, of the law and of the chain, find what the page states."""
     mechanism, plans = planned(*SHAPES["small"])
     for fault in ("none", "does nothing", "no noise"):
         for observed in finding.observe(mechanism, plans["forgetting"], 5, finding.CHANGED[fault]):

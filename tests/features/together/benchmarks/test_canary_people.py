@@ -1,4 +1,4 @@
-"""What docs/evidence/canary-people.md claims."""
+"""Claims of docs/evidence/canary-people.md."""
 
 import pytest
 
@@ -10,12 +10,13 @@ RESULTS = page.read("canary_people")
 
 
 def test_the_page_holds_the_table_of_the_results() -> None:
-    """The table of the page is the one that the stored results make."""
+    """The table of the page follows from the stored results."""
     assert canary_people.printed(RESULTS) in PAGE
 
 
 def test_pipelines_that_keep_the_forgotten_are_caught() -> None:
-    """Each kind that keeps the forgotten is an alarm at 1e-6 in 20 of 20 runs, of both models on both tables."""
+    """Each kind of pipeline that keeps forgotten people raises an alarm at 1e-6 in 20 of 20 runs, of both models on
+    both tables."""
     kept = [row for row in RESULTS["rows"] if row["kind"] != "honest"]
     assert len(kept) == 12
     for row in kept:
@@ -24,7 +25,8 @@ def test_pipelines_that_keep_the_forgotten_are_caught() -> None:
 
 
 def test_honest_pipelines_are_left_alone() -> None:
-    """No honest pipeline has an alarm, in 200 runs of each model on the invented table, and each test had its power."""
+    """No honest pipeline raises an alarm, in 200 runs of each model on the invented table, and each test had its
+    power."""
     honest = [row for row in RESULTS["rows"] if row["kind"] == "honest"]
     assert sum(row["runs"] == canary_people.HONEST_RUNS for row in honest) == 2
     for row in honest:
@@ -34,6 +36,6 @@ def test_honest_pipelines_are_left_alone() -> None:
 
 
 def test_a_run_comes_out_as_it_is_stored() -> None:
-    """One run of today finds what the page says."""
+    """A fresh run gives the outcomes that the page states."""
     found = canary_people.run(canary_people.invented(0), "XGBoost", 0, canary_people.KINDS)
     assert [verdict["outcome"] for verdict in found.values()] == ["clean", "alarm", "alarm", "alarm"]

@@ -1,4 +1,4 @@
-"""The Renyi divergence that attacks are measured against."""
+"""The Renyi divergence that attacks are compared with."""
 
 import math
 

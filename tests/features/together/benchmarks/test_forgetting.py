@@ -12,12 +12,12 @@ NUMBER = re.compile(r"\d+\.\d+")
 
 @pytest.fixture(scope="module")
 def life() -> forgetting.Life:
-    """The life of the picture, whose accounting is not done when tests are collected."""
+    """Return the life of the picture, whose accounting is not done when tests are collected."""
     return forgetting.life()
 
 
 def test_the_picture_is_the_one_that_the_accountant_draws(life: forgetting.Life) -> None:
-    """What lies in docs/ is what today's accountant says, to a tenth of a pixel."""
+    """The picture in docs/ matches today's accountant to a tenth of a pixel."""
     kept, drawn = forgetting.PICTURE.read_text(), forgetting.drawn(life)
     assert NUMBER.sub("", kept) == NUMBER.sub("", drawn)
     numbers = [float(number) for number in NUMBER.findall(drawn)]
@@ -26,8 +26,8 @@ def test_the_picture_is_the_one_that_the_accountant_draws(life: forgetting.Life)
 
 
 def test_versions_meet_the_target_and_nobody_comes_back(life: forgetting.Life) -> None:
-    """Each person stands above the target when they ask, meets it when the next version is published, and no version
-    after it has more of them."""
+    """Each person is above the target when they make their request, meets it when the next version is published, and
+    has less influence in every later version."""
     for number, curve in enumerate(life.people):
         published = [forgetting.at(curve, passes) for passes in life.versions[number:]]
         assert curve[0][1] > forgetting.EPSILON >= published[0]

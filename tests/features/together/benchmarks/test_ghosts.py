@@ -1,4 +1,4 @@
-"""What docs/vector-stores.md quotes of measurements."""
+"""Measurements quoted in docs/vector-stores.md."""
 
 import re
 
@@ -9,8 +9,8 @@ RESULTS = [ghosts.Measured(**one) for one in page.read("ghosts")]
 
 
 def test_the_page_holds_the_table_of_the_results() -> None:
-    """The numbers of the page are those of the stored results, one row for each store, of a person with as many of the
-    records as the page says."""
+    """The numbers of the page are those of the stored results, one row for each store, of a person with the stated
+    share of the records."""
     assert [one.store for one in RESULTS] == list(ghosts.STORES)
     assert ghosts.table(RESULTS) in PAGE
     assert f"one who has {100 * ghosts.OF_ONE // ghosts.RECORDS} % of the records" in PAGE
@@ -18,7 +18,7 @@ def test_the_page_holds_the_table_of_the_results() -> None:
 
 
 def test_the_page_names_what_was_measured() -> None:
-    """Stores, versions and their own deletions on the page are those of the results, and each store but the folder,
+    """Stores, versions and their own deletions on the page are those of the results, and each store except the folder,
     which has copies elsewhere, was clean after Lethe."""
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \| [^|]+ \|$", PAGE.replace("`", ""), re.MULTILINE)
     named = {name.lower(): plain.lower() for name, plain in rows}

@@ -1,4 +1,4 @@
-"""What docs/evidence/local.md says of local privacy, at a small size, and that it says what was measured."""
+"""Claims of docs/evidence/local.md about local privacy, at a small size, and its stored measurements."""
 
 import math
 from pathlib import Path
@@ -21,8 +21,8 @@ def results() -> dict[str, Any]:
 
 
 def test_errors_are_those_of_theory(results: dict[str, Any]) -> None:
-    """Each error lies within six standard errors of its formula where a seed draws it, and within a factor of 1.6 where
-    devices do: of correct ones an error lies beyond that once in a hundred million runs."""
+    """Each seeded error is within six standard errors of its formula, and each error of devices within a factor of 1.6;
+    a correct one would exceed that once in a hundred million runs."""
     seeded = [*results["by_people"], *results["by_odds"]]
     farthest = max(abs(row["measured"] - row["theory"]) / row["spread"] for row in seeded)
     assert farthest < 6
@@ -32,7 +32,7 @@ def test_errors_are_those_of_theory(results: dict[str, Any]) -> None:
 
 
 def test_what_is_better_when(results: dict[str, Any]) -> None:
-    """The centre errs least; one bit beats Laplace noise where epsilon is small and not where it is large; Gaussian
+    """The central model has the smallest error; one bit beats Laplace noise at small epsilon and not at large; Gaussian
     noise loses in one dimension."""
     found = {(row["estimator"], row["odds"]): row["measured"] for row in results["by_odds"]}
     for odds in local.ODDS:
@@ -43,7 +43,7 @@ def test_what_is_better_when(results: dict[str, Any]) -> None:
 
 
 def test_unbounded_means_keep_their_bound(results: dict[str, Any]) -> None:
-    """Clipped means err less than the bound, which falls with the root of n."""
+    """Clipped means err less than the bound, which falls with the square root of n."""
     few, many = results["unbounded"]
     assert few["measured"] < few["bound"]
     assert many["measured"] < many["bound"]
@@ -51,18 +51,18 @@ def test_unbounded_means_keep_their_bound(results: dict[str, Any]) -> None:
 
 
 def test_intervals_hold(results: dict[str, Any]) -> None:
-    """All intervals of a survey hold at once in 95 of 100; if so, fewer than 718 of 800 come once in a billion runs."""
+    """All intervals of a survey hold at once in 95 of 100; then fewer than 718 of 800 happen once in a billion runs."""
     assert results["intervals"]["surveys"] == 800
     assert results["intervals"]["held"] >= 718
 
 
 def test_the_fewest_are_found() -> None:
-    """Halving finds the least number that is enough."""
+    """Bisection finds the smallest sufficient number."""
     assert [local._fewest(lambda n, least=least: n >= least) for least in (1, 2, 3, 1000)] == [1, 2, 3, 1000]
 
 
 def test_the_page_has_what_was_measured() -> None:
-    """Every table of the page is that of the results, and so are the numbers of its sentences."""
+    """Every table of the page, and the numbers in its sentences, are those of the results."""
     found = page.read("local")
     for table in local.tables(found):
         assert table in TEXT
@@ -80,7 +80,7 @@ def test_the_page_has_what_was_measured() -> None:
 
 
 def test_other_docs_quote_the_same() -> None:
-    """docs/leaving-reasons.md has the answers that are needed as they were computed."""
+    """docs/leaving-reasons.md states the required number of answers as computed."""
     text = (page.ROOT / "docs" / "leaving-reasons.md").read_text()
     needed = {row["odds"]: row for row in page.read("local")["needed"]}
     lines = [line for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()]
@@ -91,7 +91,7 @@ def test_other_docs_quote_the_same() -> None:
 
 
 def test_the_estimators_are_unbiased() -> None:
-    """With everybody's value the same, what each estimator gives is that value on average."""
+    """Each estimator returns the true value on average if all people have the same value."""
     generator = np.random.default_rng(0)
     for estimator in local.ESTIMATORS.values():
         found = [estimator(generator, np.full(400, 0.3), 10) for _ in range(400)]

@@ -1,4 +1,4 @@
-"""That docs/evidence/membership.md says what happens, and what its JSON says."""
+"""Claims of docs/evidence/membership.md, compared with its JSON and with real runs."""
 
 import math
 from pathlib import Path
@@ -17,7 +17,7 @@ SIZE = membership.Size(digits=(512, 12), others=(0, 0), repeats=2, l2=0.02)
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Any]:
-    """Results for the digits alone, strongly regularised."""
+    """Return results for the digits alone, strongly regularised."""
     return membership.run([problems.digits(seed=0, l2=SIZE.l2)], SIZE, seed=0)
 
 
@@ -30,13 +30,13 @@ def group(results: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.soak
 @pytest.mark.parametrize("method", ["nothing", "fine-tuning"])
 def test_without_noise_a_group_is_found(group: dict[str, Any], method: str) -> None:
-    """Models left alone and models fine-tuned without noise give a group away, beyond what is certified of ours."""
+    """Unchanged models and models fine-tuned without noise reveal a group, beyond what is certified for ours."""
     assert group["attack"][method]["mu_at_least"] > group["attack"]["unlearning"]["certified_mu"]
 
 
 @pytest.mark.soak
 def test_unlearned_models_keep_their_certificate(results: dict[str, Any]) -> None:
-    """No attack proves more than the certificate of unlearning, but for a family-wise error of 5 %."""
+    """No attack proves more than the certificate of unlearning, up to a family-wise error of 5 %."""
     for request in results["problems"][0]["requests"].values():
         attack = request["attack"]["unlearning"]
         assert attack["mu_at_least"] <= attack["certified_mu"]
@@ -44,7 +44,8 @@ def test_unlearned_models_keep_their_certificate(results: dict[str, Any]) -> Non
 
 @pytest.mark.soak
 def test_epsilon_hat_is_biased_and_the_bound_is_not(results: dict[str, Any]) -> None:
-    """Models of one law are given an epsilon-hat well above 0 and a bound of 0, and unlearned models hardly more."""
+    """Models of one distribution have an epsilon-hat well above 0 and a bound of 0, and unlearned models hardly
+    more."""
     same, unlearned = (results["competition"][entry] for entry in ("retrained", "unlearning"))
     assert 0.6 < same["one_threshold"]["mean"] < same["epsilon_hat"]["mean"]
     assert abs(unlearned["epsilon_hat"]["mean"] - same["epsilon_hat"]["mean"]) < 1
@@ -56,7 +57,8 @@ def test_epsilon_hat_is_biased_and_the_bound_is_not(results: dict[str, Any]) -> 
 
 @pytest.mark.soak
 def test_what_was_forgotten_is_as_strange_as_if_never_seen(group: dict[str, Any]) -> None:
-    """The loss on forgotten rows rises to that of models that never saw them; retained and test rows stay known."""
+    """The loss on forgotten rows rises to that of models that never saw them; the losses on retained and test rows do
+    not."""
     forgotten = group["remembered"]["forgotten"]
     before, unlearned, retrained = (forgotten[stage] for stage in ("before", "unlearned", "retrained"))
     error = math.hypot(unlearned["loss_std"], retrained["loss_std"]) / math.sqrt(group["models"])
@@ -106,5 +108,5 @@ def test_the_page_says_which_estimate_is_above_its_certificate() -> None:
 
 @pytest.mark.parametrize("table", tables.ALL, ids=lambda table: table.__name__)
 def test_the_page_has_the_numbers_of_its_run(table: Any) -> None:
-    """Every table of the page is the one that follows from the JSON of the full run."""
+    """Every table of the page follows from the JSON of the full run."""
     assert table(page.read("membership")) in PAGE.read_text()

@@ -1,4 +1,4 @@
-"""What docs/evidence/objective.md claims."""
+"""Claims of docs/evidence/objective.md."""
 
 import pytest
 
@@ -11,7 +11,7 @@ RESULTS = page.read("objective")
 
 
 def test_the_page_holds_the_table_of_the_results() -> None:
-    """The table of the page is the one that the stored results make."""
+    """The table of the page follows from the stored results."""
     assert objective.printed(RESULTS)["accuracy"] in PAGE
 
 

@@ -1,4 +1,4 @@
-"""The theorems about orders of reads, against chains that are small enough to be computed exactly."""
+"""The theorems about orders of reads, compared with chains that are small enough to be computed exactly."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ EPSILONS = (0.0, 0.1, 0.4, 1.0, 2.0)
 
 Array = NDArray[np.float64]
 Order = Sequence[Sequence[int]]
-"""The slots that each step reads."""
+"""Slots that each step reads."""
 
 gradients = st.lists(st.floats(-1, 1), min_size=5, max_size=5)
 
@@ -101,8 +101,8 @@ def test_random_batches_are_worth_the_mean_over_places(pulls: list[float], sizes
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_theorem_1_is_attained_where_batches_look_different(epsilon: float) -> None:
-    """In one step of four batches whose other rows are far apart, delta is a quarter of that of the batch that is
-    read: secrecy of the order hides nothing, and Theorem 2 does not hold for batches."""
+    """In one step of four batches whose other rows are far apart, delta is a quarter of that of the batch that is read:
+    a secret order hides nothing, and Theorem 2 does not hold for batches."""
     batch, size, quiet = 40, 1.0, 0.035
     batches = [tuple(range(batch * number, batch * (number + 1))) for number in range(4)]
     pulls = np.concatenate([np.full(batch, pull) for pull in (1.0, -1.0, -1.0, -1.0)])
@@ -119,7 +119,7 @@ def test_theorem_1_is_attained_where_batches_look_different(epsilon: float) -> N
 
 @given(st.integers(1, 6), st.data())
 def test_no_schedule_reads_fewer_records(steps: int, data: st.DataObject) -> None:
-    """In any schedule the record that is told best has a mu that needs no more records than were read."""
+    """The most exposed record has, in any schedule, a mu that requires no more records than were read."""
     sizes = data.draw(st.lists(st.floats(0.05, 3.0), min_size=steps, max_size=steps))
     order = data.draw(st.lists(st.sets(st.integers(0, 7), min_size=1), min_size=steps, max_size=steps))
     read, slots = set().union(*order), [sorted(step) for step in order]
@@ -146,7 +146,7 @@ def test_no_schedule_reads_fewer_records(steps: int, data: st.DataObject) -> Non
 
 @pytest.mark.parametrize("steps", [1, 16, 100])
 def test_the_worst_place_is_that_of_the_accountant(steps: int) -> None:
-    """Where the accountant looks at every place by itself, `release` of a run is the mu of the worst one."""
+    """If the accountant examines each position by itself, `release` of a run is the mu of the worst position."""
     made = orders.mechanism_of(10_000)
     assert made.num_batches <= 128
     worst = accountant.release_mu(made, steps=steps, adjacency=Adjacency.REPLACE)
@@ -154,14 +154,14 @@ def test_the_worst_place_is_that_of_the_accountant(steps: int) -> None:
 
 
 def test_random_orders_never_reveal_more() -> None:
-    """In each row of the table a random order reveals less than the worst place, and secret slots less than that."""
+    """In each row of the table a random order reveals less than the worst position, and secret slots less than that."""
     for row in page.read("orders")["random"]:
         assert row["random_slots"] <= row["random_batches"] <= row["in_turn"] <= row["accountant"]
 
 
 @pytest.mark.parametrize("name", ["secret-order", "fewest-reads"])
 def test_pages_have_the_tables_of_the_command(name: str) -> None:
-    """The table of the page follows from the stored results, and these are those of the present defaults."""
+    """The table of the page follows from the stored results, and these from the present defaults."""
     results = page.read("orders")
     assert orders.printed(results)[name] in (MATHEMATICS / f"{name}.md").read_text()
     assert orders.printed(results) == orders.printed(

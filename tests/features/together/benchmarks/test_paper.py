@@ -1,4 +1,4 @@
-"""What docs/evidence/paper.md claims of the paper's numbers, recomputed."""
+"""Claims of docs/evidence/paper.md about the paper's numbers, recomputed."""
 
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,18 @@ RESULTS = page.read("paper")
 
 @pytest.fixture(scope="module")
 def recomputed() -> dict[str, Any]:
-    """All that takes no data."""
+    """Recompute everything that needs no data."""
     return paper.recomputed()
 
 
 @each("name", tables.all_of(RESULTS))
 def test_the_page_holds_the_tables_of_the_results(name):
-    """Each table of the page is the one that the stored results make."""
+    """Each table of the page follows from the stored results."""
     assert tables.all_of(RESULTS)[name] in PAGE
 
 
 def test_the_results_are_what_the_calculator_says_today(recomputed):
-    """All that takes no data comes out as it is stored."""
+    """Everything that needs no data is recomputed as it is stored."""
     today = tables.all_of(recomputed | {"accuracy": {}})
     assert today.items() <= tables.all_of(RESULTS).items()
     for name in ("noise_mistakes", "walk_in_steps", "recorded_accuracy"):
@@ -37,7 +37,8 @@ def test_the_results_are_what_the_calculator_says_today(recomputed):
 
 
 def test_table_2_is_the_printed_one_but_for_two_slips(recomputed):
-    """Cut to four digits at the measured smoothness, the noise of Descent-to-Delete is what the paper prints."""
+    """Cut to four digits at the measured smoothness, the noise of Descent-to-Delete is the printed one, except for two
+    slips."""
     compared = {(row["steps"], row["epsilon"]): row for row in recomputed["table_2"] if row["printed"]}
     off = {cell for cell, row in compared.items() if abs(row["recomputed"] - row["printed"]) > 2e-4}
     assert off == {(1, 0.05), (2, 0.1)}
@@ -45,7 +46,7 @@ def test_table_2_is_the_printed_one_but_for_two_slips(recomputed):
 
 
 def test_table_3_is_rounded_up_by_hand_and_cut_twice(recomputed):
-    """Printed noise is at most 4 % more than the least, except where two cells are cut and miss their target."""
+    """Printed noise is at most 4 % above the smallest, except for two cells that are cut and miss their target."""
     short = {
         (row["problem"], row["epsilon"]) for row in recomputed["table_3"] if row["printed"] < row["recomputed"] * 0.9999
     }
@@ -55,7 +56,7 @@ def test_table_3_is_rounded_up_by_hand_and_cut_twice(recomputed):
 
 
 def test_the_stored_totals_of_figure_3b_have_the_measured_smoothness(recomputed):
-    """Every stored total is met to the step, none on MNIST with the smoothness that the paper states."""
+    """Every stored total is met to the step, and none on MNIST with the smoothness that the paper states."""
     stored = [row for row in recomputed["figure_3b"] if row["stored_total"]]
     for row in stored:
         assert row["stored_total"] == row.get("paper_measured_total", row.get("d2d_measured_total"))
@@ -64,7 +65,8 @@ def test_the_stored_totals_of_figure_3b_have_the_measured_smoothness(recomputed)
 
 
 def test_figures_3c_4_and_5_take_fewer_steps_by_ours(recomputed):
-    """At no noise, target or number of records do ours take more steps; the epsilon before is 28, not about 100."""
+    """Our bound never takes more steps, at any noise, target or number of records; the epsilon before is 28, not about
+    100."""
     for figure in ("figure_3c", "figure_4", "figure_5"):
         assert all(row["ours"] <= row["ours_replace"] <= row["paper"] for row in recomputed[figure])
     assert recomputed["figure_3c"][0]["paper_epsilon_0"] == pytest.approx(28.0, abs=0.05)
@@ -73,12 +75,12 @@ def test_figures_3c_4_and_5_take_fewer_steps_by_ours(recomputed):
 
 
 def test_two_noises_of_figure_3a_are_far_too_small(recomputed):
-    """Those that are a hundred times too small would take thousands of steps, not two or five."""
+    """Two noises of figure 3a are a hundred times too small: they would take thousands of steps, not two or five."""
     assert all(row["needs"] > 1_000 for row in recomputed["noise_mistakes"])
 
 
 def test_each_tightening_takes_steps_away(recomputed):
-    """From the paper's bound to ours no change costs a step, and the first saves most."""
+    """No change from the paper's bound to ours costs a step, and the first change saves most."""
     steps = [row["steps"] for row in recomputed["tightenings"]]
     assert steps == sorted(steps, reverse=True)
     assert steps[0] - steps[1] > 0.9 * (steps[0] - steps[-1])
@@ -86,7 +88,8 @@ def test_each_tightening_takes_steps_away(recomputed):
 
 @pytest.mark.soak
 def test_less_noise_learns_better():
-    """On the digits, at epsilon = 0.1, our noise beats the paper's, and the paper's Descent-to-Delete's is chance."""
+    """On the digits, at epsilon = 0.1, our noise is better than the paper's, and that of Descent-to-Delete in the paper
+    is no better than chance."""
     bench = Bench(accuracy.digits(0), seed=0, repeats=20)
     rows = accuracy.figure_3a(bench, (0.1,))
     assert rows[0]["ours"]["accuracy"] > rows[0]["paper"]["accuracy"] + 0.05

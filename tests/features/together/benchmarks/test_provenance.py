@@ -1,4 +1,4 @@
-"""Pages of evidence name the commit and the defaults at which they were measured."""
+"""Pages of evidence name the commit and the defaults of their measurements."""
 
 import re
 
@@ -22,7 +22,7 @@ def defaults(num_rows: int) -> str:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_of_evidence_is_about_todays_defaults_or_says_that_it_is_not(name: str) -> None:
-    """A page cites the defaults of today, or says in a fixed sentence that today's defaults differ from its own."""
+    """A page cites today's defaults, or states in a fixed sentence that they differ from its own."""
     text = (page.EVIDENCE / name).read_text()
     [cited] = BLOCK.findall(text)
     stale = {rows: defaults(int(rows)) for rows, told in ROWS.findall(cited) if told != defaults(int(rows))}

@@ -1,4 +1,4 @@
-"""What docs/evidence/scaling.md claims."""
+"""Claims of docs/evidence/scaling.md."""
 
 import statistics
 
@@ -24,8 +24,8 @@ def test_stored_plans_are_those_of_the_present_planner():
 
 
 def test_requests_read_less_the_more_rows_there_are():
-    """From ten thousand rows on, a request costs fewer passes the more rows there are; from a million on, less than
-    one."""
+    """The passes of a request fall with the number of rows from ten thousand on, and are less than one from a million
+    on."""
     settled = [max(row["passes"]) for row in RESULTS["requests"] if row["rows"] >= 10**4]
     assert settled == sorted(settled, reverse=True)
     assert all(

@@ -1,4 +1,4 @@
-"""What docs/decisions/0018-dense-rows.md claims."""
+"""Claims of docs/decisions/0018-dense-rows.md."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ RESULTS = page.read("sparse")
 
 
 def test_the_page_holds_what_was_measured() -> None:
-    """The table is that of the results, and the sentences follow from it."""
+    """The table follows from the results, and the sentences from it."""
     assert sparse.printed(RESULTS) in PAGE
     fewest, *_, most = RESULTS["rows"]
     assert f"{most['dense_bytes'] / most['sparse_bytes']:.0f} times as much at {most['features']:,}" in PROSE
@@ -23,13 +23,13 @@ def test_the_page_holds_what_was_measured() -> None:
 
 
 def gain(row: dict[str, Any]) -> float:
-    """How often sparse rows would be as fast, noise and all."""
+    """Return how many times faster sparse rows would be, including noise."""
     noise = row["noise_seconds"]
     return float((row["dense_seconds"] + noise) / (row["sparse_seconds"] + noise))
 
 
 def test_both_gradients_are_the_same() -> None:
-    """A hundred texts, as dense rows and as sparse ones."""
+    """A hundred texts have the same gradient as dense rows and as sparse ones."""
     written, spoken = sparse.texts()
     differs = sparse.difference(written[::90], spoken[::90], features=64)
     assert differs < 1e-5

@@ -1,4 +1,4 @@
-"""What docs/accounting.md and docs/performance.md quote of measurements."""
+"""Measurements quoted in docs/accounting.md and docs/performance.md."""
 
 import re
 
@@ -17,7 +17,7 @@ ENGINE = {
 
 
 def test_steps_are_those_of_the_results() -> None:
-    """The table of steps has, for each of its batches, what the accountants were found to need."""
+    """The table of steps has, for each of its batches, the steps that the accountants need."""
     names = ("batch", "langevin", "d2d", "replace", "zero_out")
     found = {row["batch"]: [f"{row[name]:,}" for name in names] for row in page.read("accounting")["steps"]}
     rows = re.findall(r"^\| ([\d, |]+) \|$", ACCOUNTING, re.MULTILINE)
@@ -27,7 +27,7 @@ def test_steps_are_those_of_the_results() -> None:
 
 
 def test_milliseconds_are_those_of_the_results() -> None:
-    """The table of passes has the medians that were measured, to two digits."""
+    """The table of passes has the measured medians, to two digits."""
     passes = page.read("engine")["passes"]
     for row, name in ENGINE.items():
         found = [passes[classes]["milliseconds"][name] for classes in ("2", "10")]

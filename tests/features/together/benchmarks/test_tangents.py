@@ -1,4 +1,4 @@
-"""What docs/evidence/tangents.md claims."""
+"""Claims of docs/evidence/tangents.md."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ RESULTS = page.read("tangents")
 
 
 def test_the_page_holds_what_was_measured() -> None:
-    """The tables are those that the results make, and the sentences about the problems quote them."""
+    """The tables follow from the results, and the sentences about the problems quote them."""
     assert all(table in PAGE for table in tangents.printed(RESULTS).values())
     assert f"the first {RESULTS['public']} of scikit-learn's digits" in PROSE
     digits, mnist = RESULTS["problems"]
@@ -26,7 +26,7 @@ def test_the_page_holds_what_was_measured() -> None:
 
 
 def test_noise_does_not_grow_with_the_weights() -> None:
-    """Of a problem all models have the same noise, and certify the target; a million weights lose no more to the noise
+    """All models of a problem have the same noise and certify the target; a million weights lose no more to the noise
     than a linear model does, within two points."""
     for problem in RESULTS["problems"]:
         assert {model["noise"] for model in problem["models"]} == {problem["models"][0]["noise"]}
@@ -67,7 +67,7 @@ def lost_to_noise(model: dict[str, Any]) -> float:
 
 
 def fine_tuned_by(model: dict[str, Any]) -> float:
-    """Points by which fine-tuning is better."""
+    """Return the points by which fine-tuning is better."""
     return float(model["fine_tuned"] - model["accuracy"])
 
 
@@ -87,7 +87,8 @@ def test_stored_plans_are_those_of_the_present_planner(problem: dict[str, Any]) 
 
 @pytest.mark.soak
 def test_a_narrow_network_is_measured() -> None:
-    """A perceptron of 32 in place of 1,024 goes through the whole measurement, and its tangent beats it as it is."""
+    """A perceptron of width 32 instead of 1,024 goes through the whole measurement, and its tangent is better than the
+    unchanged network."""
     problem = tangents.digits(width=32)
     found = tangents.compared(replace(problem, models={"last two": tangents.moved("2", "4")}))
     linear, tangent = found["models"]

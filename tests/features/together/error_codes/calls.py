@@ -1,4 +1,4 @@
-"""Calls that are refused for what they ask for, or for who asks."""
+"""Calls that are refused because of their arguments or their caller."""
 
 import datetime
 import re
@@ -23,7 +23,7 @@ def unknown(w: World, path: str, method: str = "GET") -> str:
 
 
 def task(w: World, **of_system: Any) -> str:
-    """The id of the open task of a system."""
+    """Return the id of the open task of a system."""
     body = {"name": "Shop", "contact": "its team", "webhook_url": "https://shop.example/lethe"} | of_system
     w.done("POST", "/systems", json=body)
     w.request_id()
@@ -31,7 +31,7 @@ def task(w: World, **of_system: Any) -> str:
 
 
 def closed_task(w: World, verb: str) -> str:
-    """A task that an officer has closed is acknowledged by the key of its system."""
+    """Return the code of an acknowledgement, by the key of its system, of a task that an officer has closed."""
     [key] = w.done("GET", "/api-keys")["items"]
     path = f"/system-tasks/{task(w, api_key_id=key['id'])}"
     w.done("POST", f"{path}/close", json={"reason": "gone"})
@@ -39,7 +39,7 @@ def closed_task(w: World, verb: str) -> str:
 
 
 def manifest(w: World) -> str:
-    """A manifest that another key signed."""
+    """Return the code of a manifest that another key signed."""
     key = new_key()
     body = {"name": "Churn", "contact": "its team", "webhook_url": "https://shop.example/lethe", "public_key": key["x"]}
     made = w.done("POST", "/attested-trainers", json=body)
@@ -62,7 +62,7 @@ def in_review(w: World) -> str:
 
 
 def form_from_elsewhere(w: World) -> str:
-    """A page says its code too."""
+    """Return the code of a form sent from another site, which the page shows."""
     [code] = re.findall('data-code="([a-z_]+)"', w.gateway.post("/admin/login", data={"key": "lethe_x"}).text)
     return str(code)
 
@@ -82,21 +82,21 @@ def at_the_door(w: World, path: str, **fields: str) -> str:
 
 
 def by_provider(w: World, path: str) -> str:
-    """The code of a page of a login by an identity provider that is away."""
+    """Return the code on the page of a login by an identity provider that is away."""
     settings = w.settings.model_copy(update={"oidc_issuer": "http://127.0.0.1:9", "oidc_client_id": "lethe"})
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         return str(re.findall('data-code="([a-z_]+)"', client.get(path).text)[0])
 
 
 def last_administrator(w: World) -> str:
-    """The only administrator is to become a viewer, when no key lasts."""
+    """Return the code of making the only administrator a viewer when no key lasts."""
     made = invited(w)
     w.behind("UPDATE users SET password_hash = 'any'", "UPDATE api_keys SET expires_at = '2999-01-01 00:00:00.000000'")
     return w.code("PATCH", f"/users/{made['id']}", json={"role": "viewer"})
 
 
 def with_agent(w: World, **said: Any) -> str:
-    """The protocol has no codes: a message is refused in words."""
+    """Return the code that matches the refusal of an agent's message, which the protocol states only in words."""
     words = w.agent().exercise(**said).json()["message"]
     sentences = {
         "another business": "message_refused",
@@ -107,7 +107,7 @@ def with_agent(w: World, **said: Any) -> str:
 
 
 def between(w: World, *, issued: int, expires: int) -> str:
-    """A message that holds between two moments, in hours from now."""
+    """Return a message that is valid between two times, in hours from now."""
     at, hour = datetime.datetime.now(datetime.UTC), datetime.timedelta(hours=1)
     moments = {"issued-at": at + issued * hour, "expires-at": at + expires * hour}
     return with_agent(w, **{name: moment.isoformat() for name, moment in moments.items()})
@@ -192,7 +192,7 @@ def paused(w: World) -> str:
 
 
 def noted_too_late(w: World) -> str:
-    """A note about a request that ended long ago."""
+    """Return the code of a note about a request that ended long ago."""
     request_id = w.request_id(identity_verified=False)
     w.done("POST", f"/deletion-requests/{request_id}/cancel")
     w.behind("UPDATE deletion_requests SET ended_at = '2020-01-01 00:00:00.000000'")
@@ -226,7 +226,7 @@ def suppressed(w: World) -> str:
 
 
 def held(w: World) -> str:
-    """A model whose version misses its gate."""
+    """Return a model whose version misses its gate."""
     measured = w.dataset_id(name="measured", seed=1, first=1000)
     gate = {"metric": "accuracy", "threshold": 2.0, "on_breach": "hold"}
     model_id = w.model_id(evaluation_dataset_id=measured, quality=gate)
@@ -235,7 +235,7 @@ def held(w: World) -> str:
 
 
 def waited_for(w: World) -> str:
-    """A model that somebody waits for."""
+    """Return a model that a request waits for."""
     model_id = w.live()
     w.request_id()
     return model_id
@@ -252,7 +252,7 @@ def ended_run(w: World) -> str:
 
 
 def network(gateway: TestClient, content: bytes) -> str:
-    """The code of the problem with which a network is answered; empty if it is taken."""
+    """Return the code of the problem that a network causes; empty if it is accepted."""
     answer = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", content)})
     return str(answer.json().get("code", ""))
 
@@ -264,7 +264,7 @@ def network_without_memory(w: World) -> str:
 
 
 def network_in_use(w: World) -> str:
-    """A network is deleted of which the rows of a dataset are on record as features."""
+    """Return the code of deleting a network whose features the rows of a dataset are."""
     network(w.gateway, nets.linear())
     [found] = w.done("GET", "/networks")["items"]
     w.behind(f"UPDATE datasets SET network_id = '{found['id']}' WHERE id = '{w.dataset_id()}'")
@@ -272,7 +272,7 @@ def network_in_use(w: World) -> str:
 
 
 def rehearsed(w: World) -> str:
-    """A version is rehearsed, and asked to be rehearsed again."""
+    """Return the code of rehearsing a version a second time."""
     path = f"/models/{w.live()}/rehearsals"
     w.done("POST", path, json={"people": 10})
     w.work()
@@ -280,7 +280,7 @@ def rehearsed(w: World) -> str:
 
 
 def tangent_predicted(w: World) -> str:
-    """Predictions are asked of a model that moves weights of a network."""
+    """Return the code of a prediction by a model that moves weights of a network."""
     dataset = w.new_dataset()
     content = exported(torch.nn.Sequential(torch.nn.Linear(dataset["num_features"], 1)), dataset["num_features"])
     network(w.gateway, content)

@@ -1,4 +1,4 @@
-"""Damage, crowds and closed doors: what the service says when it is not the caller's doing."""
+"""Damage, overload and outages: answers of the service that are not due to the caller."""
 
 import contextlib
 import fcntl
@@ -241,7 +241,7 @@ def changed_key(w: World) -> str:
 
 
 def full_disk(w: World) -> str:
-    """No room for what is spooled."""
+    """Return the code of an upload without room for its spool."""
     small = w.settings.data_dir / "tmp"
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=4k", "small", small], capture_output=True, check=False
@@ -280,7 +280,7 @@ def unverifiable(w: World) -> str:
 
 
 def too_many_calls(w: World) -> str:
-    """As many calls with large bodies as are taken at once, none of which sends all of its body."""
+    """Open as many calls with large bodies as are served at once, none of which sends its whole body."""
     head = f"POST /v1/lineage HTTP/1.1\r\nHost: lethe\r\nAuthorization: {w.gateway.headers['Authorization']}\r\n"
     with contextlib.ExitStack() as stack:
         _, url = stack.enter_context(processes.gateway(w.settings))

@@ -1,4 +1,4 @@
-"""An installation in which every error is brought about, and the conditions that have a code."""
+"""An installation in which every error is caused, and the conditions that have a code."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from tests.features.protocols.agents import Agent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """An installation of the test's own, and what is easily done in it."""
+    """The test's own installation, and shortcuts for calls."""
 
     gateway: TestClient
     installation: Installation
@@ -63,12 +63,12 @@ class World:
         return str(self.forget("p1", **asked)["id"])
 
     def under(self, **limit: Any) -> dict[str, str]:
-        """A regulation of the tenant's own."""
+        """Define a regulation of the tenant's own."""
         self.done("PATCH", "/tenant", json={"policy": {"regulations": {"own": {"days": 30} | limit}}})
         return {"regulation": "own"}
 
     def behind(self, *statements: str, triggers_of: str = "") -> None:
-        """Run SQL statements behind the gateway's back, after dropping the triggers of a table."""
+        """Run SQL statements that bypass the gateway, after dropping the triggers of a table."""
         with self.installation.database.engine.begin() as connection:
             named = f"SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE '{triggers_of}%'"
             for name in connection.scalars(sa.text(named)).all() if triggers_of else ():
@@ -96,7 +96,7 @@ def status_of(code: str) -> int:
 
 
 FAMILIES = {Gone, Malformed, NotAllowed, Refused}
-"""They say what to do about the conditions below them; no call is answered with them."""
+"""Base classes of errors, which state what to do about the conditions below them; no call is answered with them."""
 
 
 def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:

@@ -15,14 +15,14 @@ def pair(seed: int, *, models: int, mu: float = 0.0, scale: float = 1.0) -> tupl
 
 
 def of_rates(misses: np.ndarray, alarms: np.ndarray) -> float:
-    """The product's epsilon-hat, at every pair of rates that the competition keeps."""
+    """Return the product's epsilon-hat, at every pair of rates that the competition keeps."""
     kept = {(fn, fp) for fn, fp in zip(misses.tolist(), alarms.tolist(), strict=True) if fn > 0 and fp > 0}
     return max(evaluate("eps_hat", {"fpr": fp, "fnr": fn, "delta": DELTA})["eps"] for fn, fp in kept)
 
 
 @pytest.mark.parametrize("mu", [0.0, 1.0, -1.0])
 def test_one_threshold_is_tried_at_a_hundred_places_per_unit(mu: float) -> None:
-    """With one threshold epsilon-hat is the greatest of a plain loop over a hundred thresholds per unit."""
+    """Epsilon-hat with one threshold is the maximum of a plain loop over a hundred thresholds per unit."""
     unlearned, retrained = pair(1, models=60, mu=mu)
     low, high = sorted((unlearned, retrained), key=np.median)
     least, most = min(low.min(), high.min()), max(low.max(), high.max())
@@ -33,7 +33,8 @@ def test_one_threshold_is_tried_at_a_hundred_places_per_unit(mu: float) -> None:
 
 
 def test_two_thresholds_are_tried_about_the_narrower_law() -> None:
-    """With two thresholds epsilon-hat is also the greatest over intervals about the law with the smaller range."""
+    """Epsilon-hat with two thresholds is also the maximum over intervals around the distribution with the smaller
+    range."""
     wide, narrow = pair(2, models=30)
     narrow = 0.5 * narrow
     width = np.ptp(narrow)
@@ -48,21 +49,21 @@ def test_two_thresholds_are_tried_about_the_narrower_law() -> None:
 
 @given(st.integers(0, 10**6), st.floats(0, 2))
 def test_the_kinds_of_models_may_be_swapped(seed: int, mu: float) -> None:
-    """epsilon-hat does not depend on which of the two laws is called unlearned."""
+    """Epsilon-hat does not depend on which of the two distributions is called unlearned."""
     unlearned, retrained = pair(seed, models=20, mu=mu, scale=0.2)
     assert epsilon_hat(unlearned, retrained) == pytest.approx(epsilon_hat(retrained, unlearned))
 
 
 def test_laws_that_never_meet_reach_the_cap() -> None:
-    """Perfect separation, and a law that is all but a point, are given the cap."""
+    """Perfect separation, and a distribution that is almost a point, yield the cap."""
     unlearned, retrained = pair(3, models=50)
     assert epsilon_hat(unlearned + 100, retrained) == CAP
     assert epsilon_hat(0.001 * unlearned, retrained) == CAP
 
 
 def test_identical_laws_are_given_more_than_one() -> None:
-    """512 and 512 models of one law have a mean epsilon-hat of about 1.1 with one threshold and 1.5 with both rules,
-    where the truth is 0 and the bound says so."""
+    """512 and 512 models of one distribution have a mean epsilon-hat of about 1.1 with one threshold and 1.5 with both
+    rules, where the truth and the bound are 0."""
     pairs = [pair(seed, models=512) for seed in range(60)]
     assert np.mean([epsilon_hat(*one, two_thresholds=False) for one in pairs]) == pytest.approx(1.13, abs=0.2)
     assert np.mean([epsilon_hat(*one) for one in pairs]) == pytest.approx(1.5, abs=0.2)
@@ -70,20 +71,20 @@ def test_identical_laws_are_given_more_than_one() -> None:
 
 
 def test_laws_far_apart_are_given_too_little() -> None:
-    """512 and 512 models cannot be given more than about ln 512 where any rate is positive, whatever the truth."""
+    """512 and 512 models cannot yield more than about ln 512 if any rate is positive, whatever the truth."""
     found = np.mean([epsilon_hat(*pair(seed, models=512, mu=2.0)) for seed in range(10)])
     assert found < np.log(512) < conversion.gdp_epsilon(mu=2.0, delta=DELTA)
 
 
 @pytest.mark.parametrize("mu", [0.25, 1.0])
 def test_the_bound_stays_below_the_truth(mu: float) -> None:
-    """The bound exceeds the true epsilon no more often than its error says; a hundred times 1e-4, hence never."""
+    """The bound exceeds the true epsilon no more often than its error of 1e-4, that is, never in a hundred trials."""
     true = conversion.gdp_epsilon(mu=mu, delta=DELTA)
     assert all(epsilon_bound(*pair(seed, models=200, mu=mu), delta=DELTA, error=1e-4) <= true for seed in range(50))
 
 
 def test_the_bound_proves_something() -> None:
-    """Laws that are two standard deviations apart are told apart by 256 models that did not fix the rule."""
+    """Distributions two standard deviations apart are distinguished by 256 models that did not fix the rule."""
     assert epsilon_bound(*pair(4, models=512, mu=2.0), delta=DELTA, error=0.05) > 1.5
 
 

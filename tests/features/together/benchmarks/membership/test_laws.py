@@ -9,7 +9,8 @@ REQUEST = requests.drawn(PROBLEM, seed=3)["group"]
 
 
 def test_every_kind_of_model_is_learned() -> None:
-    """Each method has as many models of each kind as asked for, all different, in as many steps as foretold."""
+    """Each method makes the requested number of models of each kind, all different, in the predicted number of
+    steps."""
     steps: list[int] = []
     found = laws.models(PROBLEM, [REQUEST], {"group": 3}, done=steps.append)["group"]
     assert sum(steps) == laws.num_steps(PROBLEM, [REQUEST], {"group": 3})
@@ -20,7 +21,7 @@ def test_every_kind_of_model_is_learned() -> None:
 
 
 def test_fine_tuning_is_descent_on_what_is_left() -> None:
-    """Fine-tuning takes noiseless steps on the rows that are not null, in the batches that come after learning."""
+    """Fine-tuning takes noiseless steps on the non-null rows, in the batches that follow learning."""
     left = PROBLEM.rows.nulled(REQUEST.slots)
     start = np.random.default_rng(0).normal(size=(1, 65))
     expected, mechanism = start[0].copy(), PROBLEM.mechanism
@@ -46,7 +47,7 @@ def test_unlearning_adds_noise() -> None:
 
 
 def test_null_rows_are_gone() -> None:
-    """Nulled slots have no features, the others are as they were, and the rows themselves are untouched."""
+    """Nulled slots have no features, the others are unchanged, and the original rows are untouched."""
     left = PROBLEM.rows.nulled(REQUEST.slots)
     assert not left.features[REQUEST.slots].any()
     kept = np.setdiff1d(np.arange(PROBLEM.mechanism.num_slots), REQUEST.slots)

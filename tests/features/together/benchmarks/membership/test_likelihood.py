@@ -31,20 +31,21 @@ def test_the_shadows_law_is_fitted() -> None:
 
 
 def test_what_is_proved_is_close_to_the_truth() -> None:
-    """From thousands of models that did not fix the rule, most of the mu between two normal laws is proved, no more."""
+    """Thousands of models that did not fix the rule prove most of the mu between two normal distributions and never
+    more."""
     rule = fixed_on(members=scores(1, 1.0), nonmembers=scores(2), proves=PROVES_MU)
     proved = PROVES_MU(rule.guess(members=scores(3, 1.0), nonmembers=scores(4)))
     assert 0.8 < proved <= 1.0
 
 
 def test_a_law_of_the_same_mean_is_told_by_its_spread() -> None:
-    """Models that differ in variance alone, as after fine-tuning without noise, are told apart."""
+    """Models that differ only in variance, as after fine-tuning without noise, are distinguished."""
     rule = fixed_on(members=scores(1, 0.0, 0.2), nonmembers=scores(2), proves=PROVES_MU)
     assert PROVES_MU(rule.guess(members=scores(3, 0.0, 0.2), nonmembers=scores(4))) > 1
 
 
 def test_where_nothing_is_proved_the_threshold_is_zero() -> None:
-    """Shadow models of one law leave the rule at even odds."""
+    """Shadow models of one distribution leave the rule at even odds."""
     rule = fixed_on(members=scores(1, models=20), nonmembers=scores(2, models=20), proves=lambda guesses: 0.0)
     assert rule.threshold == 0
 
@@ -63,7 +64,7 @@ def test_guesses_lie_on_the_curve() -> None:
 
 
 def test_separation_is_the_distance_in_standard_deviations() -> None:
-    """The point estimate of laws one and a half standard deviations apart is one and a half."""
+    """The point estimate for distributions one and a half standard deviations apart is one and a half."""
     assert likelihood.separation(members=scores(1, 3.0, 2.0), nonmembers=scores(2, 0.0, 2.0)) == pytest.approx(
         1.5, abs=0.1
     )

@@ -22,32 +22,33 @@ def audited(rival: Rival, problem: Problem) -> Audited:
 
 
 def test_a_refit_hides_the_record_but_not_what_it_said_before(problem: Problem) -> None:
-    """A deterministic refit equals retraining with certainty, and with the version before it tells with certainty."""
+    """A deterministic refit equals retraining with certainty, and together with the version before it reveals the
+    record with certainty."""
     found = audited(refits.lbfgs(problem.setting), problem)
     assert found.after.deterministic
     assert (found.after.epsilon, found.both.epsilon) == (0.0, math.inf)
 
 
 def test_a_plain_fit_that_does_nothing_tells(problem: Problem) -> None:
-    """Without noise and without work the record is seen with certainty."""
+    """A plain fit without noise that does nothing reveals the record with certainty."""
     assert audited(refits.nothing(problem.setting), problem).after.epsilon == math.inf
 
 
 def test_noise_that_is_shared_by_versions_cancels(problem: Problem) -> None:
-    """Two versions of certified removal tell the record beyond the epsilon that holds of the last one."""
+    """Two versions of certified removal reveal the record beyond the epsilon that holds for the last one."""
     found = audited(CertifiedRemoval(problem.setting, problem.train), problem)
     assert found.after.epsilon <= 1 < found.both.epsilon
 
 
 def test_a_random_model_tells_nothing(problem: Problem) -> None:
-    """No bound is claimed where there is nothing to find."""
+    """No bound is claimed for a random model, which reveals nothing."""
     found = audited(RandomModel(setting=problem.setting), problem)
     assert (found.after.epsilon, found.both.epsilon) == (0.0, 0.0)
 
 
 @pytest.mark.soak
 def test_ours_stays_within_both_certificates(problem: Problem) -> None:
-    """Neither the version after the request nor both versions prove more than is certified."""
+    """Neither the version after the request nor both versions together prove more than is certified."""
     found = audited(chains.ours(problem.setting), problem)
     assert found.certified_epsilon is not None
     assert found.certified_adaptive_epsilon is not None

@@ -16,7 +16,7 @@ def problem() -> Problem:
 
 
 def served(rival: chains.NoisyChain, problem: Problem) -> tuple[list[float], list[Certified]]:
-    """Passes and promises, request by request."""
+    """Return passes and certificates, request by request."""
     rows, passes, promised = problem.train.copy(), list[float](), list[Certified]()
     state = rival.learn(rows)
     for slot in problem.forgotten:
@@ -37,7 +37,7 @@ def test_ours_meets_the_target_at_every_request(problem: Problem) -> None:
 
 
 def test_learning_again_leaves_nothing_but_what_was_published(problem: Problem) -> None:
-    """Its epsilon against retraining is 0 always, its adaptive one grows with every version."""
+    """The epsilon of relearning against retraining is always 0, and its adaptive epsilon grows with every version."""
     _, promised = served(chains.learn_again(problem.setting), problem)
     assert [one.forgotten for one in promised] == [0.0] * 6
     assert promised[0].adaptive is not None
@@ -46,7 +46,8 @@ def test_learning_again_leaves_nothing_but_what_was_published(problem: Problem) 
 
 
 def test_doing_nothing_is_certified_worse_and_worse(problem: Problem) -> None:
-    """Noise of learning alone promises little for one record, less for each more, and no version is added."""
+    """The noise of learning alone certifies little for one record, less for each further one, and no version is
+    added."""
     _, promised = served(chains.nothing(problem.setting), problem)
     epsilons = [one.forgotten for one in promised]
     assert all(a is not None and b is not None and 1 < a < b for a, b in pairwise(epsilons))
@@ -54,7 +55,7 @@ def test_doing_nothing_is_certified_worse_and_worse(problem: Problem) -> None:
 
 
 def test_the_papers_steps_grow_until_learning_again_is_no_dearer(problem: Problem) -> None:
-    """Steps by Algorithm 6 never fall and never pass those of learning; with our noise even the first would."""
+    """Steps by Algorithm 6 never fall and never exceed those of learning; with our noise even the first would."""
     rival = chains.published(problem.setting)
     passes, _ = served(rival, problem)
     assert passes == sorted(passes)
@@ -64,7 +65,7 @@ def test_the_papers_steps_grow_until_learning_again_is_no_dearer(problem: Proble
 
 
 def test_batches_are_read_in_turn_over_all_runs(problem: Problem) -> None:
-    """A run goes on with the batch after the last of the run before, so that no batch is skipped or read twice."""
+    """A run continues with the batch after the last of the previous run, so that no batch is skipped or read twice."""
     rival, rows = chains.ours(problem.setting), problem.train.copy()
     state = rival.learn(rows)
     steps = [state.kept.chain.steps]
@@ -77,7 +78,7 @@ def test_batches_are_read_in_turn_over_all_runs(problem: Problem) -> None:
 
 
 def test_noisy_sgd_takes_whole_epochs_that_do_not_grow_for_ever(problem: Problem) -> None:
-    """Epochs meet the published bound, one less does not, and what earlier requests left fades."""
+    """Epochs meet the published bound, one less does not, and the influence of earlier requests fades."""
     rival = chains.noisy_sgd(problem.setting)
     made, setting = rival.mechanism, problem.setting
     epochs = chains.sgd_epochs(setting, made)

@@ -24,7 +24,8 @@ def test_descending_on_ends_where_the_fit_ends(problem: Problem) -> None:
 
 
 def test_with_a_secret_state_the_noise_is_no_more_than_ours(problem: Problem) -> None:
-    """It takes the fewest iterations at which that holds, and keeps the noiseless iterate, which is not published."""
+    """The rival takes the fewest iterations at which its noise is at most ours, and keeps the noiseless iterate, which
+    is not published."""
     ours = chains.ours(problem.setting).noise_std
     rival = descent.with_secret_state(problem.setting, ours)
     assert rival.iterations is not None
@@ -34,7 +35,7 @@ def test_with_a_secret_state_the_noise_is_no_more_than_ours(problem: Problem) ->
 
 
 def test_without_a_secret_state_nothing_is_kept(problem: Problem) -> None:
-    """What is published is all that the next request starts from."""
+    """The rival keeps nothing but the published weights for the next request."""
     assert descent.without_secret_state(problem.setting).learn(problem.train.copy()).kept.noiseless is None
 
 
@@ -42,7 +43,7 @@ def test_without_a_secret_state_nothing_is_kept(problem: Problem) -> None:
 def test_fine_tuning_moves_away_from_the_record_and_stays_near(
     problem: Problem, make: Callable[[Setting], descent.FineTuning]
 ) -> None:
-    """A few steps change the fit, by no more than a record can, and leave it elsewhere than a refit."""
+    """A few steps change the fit by no more than a record can, and leave it different from a refit."""
     rival, rows = make(problem.setting), problem.train.copy()
     before = rival.learn(rows)
     after = rival.forget(before, rows, rows.take(0))

@@ -15,7 +15,8 @@ def problem() -> Problem:
 
 
 def test_klom_of_one_law_is_its_floor_and_of_two_is_more() -> None:
-    """KLoM is small between samples of one normal law and large between samples of two laws, in either direction."""
+    """KLoM is small between samples of one normal distribution and large between samples of two, in either
+    direction."""
     generator = np.random.default_rng(0)
     here, same, apart = (generator.normal(mean, 1, (400, 50)) for mean in (0, 0, 2))
     floor = margins.klom(here, same)
@@ -33,7 +34,7 @@ def test_klom_is_greatest_where_bits_differ() -> None:
 
 
 def test_a_group_has_one_label_and_distinct_rows(problem: Problem) -> None:
-    """A group has one label and no row twice, and the row that the plain fit gets most wrong comes first."""
+    """A group has one label and no row twice, and begins with the row that the plain fit gets most wrong."""
     assert len(set(problem.forgotten)) == margins.GROUP
     assert len(set(problem.train.labels[problem.forgotten])) == 1
     weights, _ = refits.fitted(problem.train, problem.l2)
@@ -42,7 +43,7 @@ def test_a_group_has_one_label_and_distinct_rows(problem: Problem) -> None:
 
 @pytest.mark.soak
 def test_a_refit_equals_its_oracle_and_a_plain_fit_does_not(problem: Problem) -> None:
-    """For deterministic rivals both measures are 0 or at their maximum, and our model meets its target."""
+    """Both measures are 0 or at their maximum for deterministic rivals, and our model meets its target."""
     setting = problem.setting
     rivals = [chains.ours(setting), refits.lbfgs(setting), refits.nothing(setting)]
     floor, ours, refit, plain = margins.compare(problem, rivals, models=8)

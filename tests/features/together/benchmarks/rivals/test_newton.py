@@ -1,4 +1,4 @@
-"""One noisy Newton step."""
+"""Rival: one noisy Newton step."""
 
 from dataclasses import replace
 
@@ -23,7 +23,8 @@ def minimiser(rows: Rows, l2: float) -> Weights:
 
 @pytest.mark.parametrize("kept", [(3, 8), pytest.param(range(10), marks=pytest.mark.soak)], ids=["two", "ten"])
 def test_each_request_ends_within_the_distance_that_the_noise_hides(kept: range | tuple[int, ...]) -> None:
-    """Both learnings and each request are so near to the minimiser of the rows that are left that mu is kept."""
+    """After learning and after each request the weights are so near to the minimiser of the remaining rows that mu is
+    kept."""
     problem = problems.digits(0, kept, 4)
     rival, rows = NoisyNewton(problem.setting, 0.01), problem.train.copy()
     state, allowed = rival.learn(rows), rival.mu * rival.noise_std - rival.distance
@@ -34,7 +35,7 @@ def test_each_request_ends_within_the_distance_that_the_noise_hides(kept: range 
 
 
 def test_the_kept_gradient_is_that_of_the_rows_that_are_left() -> None:
-    """The gradient at the kept weights follows the record that leaves, and needs no pass of its own."""
+    """The gradient at the kept weights follows each removed record without a pass over the rows."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = NoisyNewton(problem.setting, 0.05), problem.train.copy()
     state = rival.forget(rival.learn(rows), rows, rows.take(7))
@@ -47,7 +48,7 @@ def test_the_kept_gradient_is_that_of_the_rows_that_are_left() -> None:
 
 
 def test_versions_read_before_count_by_composition() -> None:
-    """One request costs the version before it and, since the kept weights remember, the one after it."""
+    """A request counts the version before it and, since the kept weights remember, the one after it."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = NoisyNewton(problem.setting, 0.05), problem.train.copy()
     state = rival.forget(rival.learn(rows), rows, rows.take(7))
@@ -60,7 +61,7 @@ def test_versions_read_before_count_by_composition() -> None:
 
 
 def test_too_little_noise_takes_more_steps() -> None:
-    """Where one step does not come near enough there is another, so that the promise never depends on the rows."""
+    """If one step does not come near enough, another follows, so the guarantee never depends on the rows."""
     problem = problems.digits(0, (3, 8), 1)
     steps = []
     for noise_std in (1e-1, 1e-9):
@@ -71,7 +72,7 @@ def test_too_little_noise_takes_more_steps() -> None:
 
 
 def test_the_bound_in_advance_covers_an_exact_step() -> None:
-    """One exact Newton step ends within the bound that needs no look at the rows, as does no step at all."""
+    """An exact Newton step, or no step, ends within the bound that is computed without looking at the rows."""
     problem = problems.digits(0, (3, 8), 20)
     l2, rows = problem.l2, problem.train
     start, (stepped, alone) = minimiser(rows, l2), distance_in_advance(problem.setting)
@@ -88,13 +89,13 @@ def test_the_bound_in_advance_covers_an_exact_step() -> None:
 
 
 def test_the_page_has_the_tables_of_its_run() -> None:
-    """Every table of the section is the one that follows from the JSON of its command."""
+    """Every table of the section follows from the JSON of its command."""
     text = (page.EVIDENCE / "rivals.md").read_text()
     assert all(table in text for table in newton.printed(page.read("newton")).values())
 
 
 def test_one_step_was_enough() -> None:
-    """In no problem did a request take a second step, or end farther away than its noise hides."""
+    """No request of any problem took a second step, or ended farther away than its noise hides."""
     for problem in page.read("newton")["problems"]:
         for row in problem["distances"]:
             assert row["most_steps"] == 1
@@ -102,7 +103,7 @@ def test_one_step_was_enough() -> None:
 
 
 def test_it_is_faster_on_most_problems_and_reads_more_on_the_large_ones() -> None:
-    """Processor time is less than ours as shipped on four problems of five; passes are more on the three large."""
+    """Processor time is less than ours as shipped on four problems of five; passes are more on the three large ones."""
     problems_read = [{row["rival"]: row for row in problem["rivals"]} for problem in page.read("newton")["problems"]]
     faster = [row["newton_shipped_l2"]["seconds"] < row["langevin_shipped"]["seconds"] for row in problems_read]
     assert sum(faster) == 4

@@ -6,7 +6,7 @@ from benchmarks.rivals import problems, refits
 
 
 def test_a_refit_is_the_fit_without_the_record_to_the_bit() -> None:
-    """Whether the record was there before makes no difference to the weights after it has gone."""
+    """The weights after a removal do not depend on whether the record was there before."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = refits.lbfgs(problem.setting), problem.train.copy()
     before = rival.learn(rows)
@@ -16,7 +16,8 @@ def test_a_refit_is_the_fit_without_the_record_to_the_bit() -> None:
 
 
 def test_a_warm_start_reaches_the_refit_in_fewer_passes() -> None:
-    """It ends where a fit from scratch does, but for the solver's tolerance, and nothing is certified of it."""
+    """A warm start ends at the refit from scratch, up to the solver's tolerance, in fewer passes, and has no
+    certificate."""
     problem = problems.digits(0, range(10), 1)
     rival, rows = refits.warm(problem.setting), problem.train.copy()
     before = rival.learn(rows)
@@ -29,7 +30,7 @@ def test_a_warm_start_reaches_the_refit_in_fewer_passes() -> None:
 
 
 def test_sisa_fits_one_shard_again() -> None:
-    """All shards but the one that held the record keep their weights."""
+    """All shards except the one with the record keep their weights."""
     problem = problems.digits(0, range(10), 1)
     rival, rows = refits.Sisa(setting=problem.setting), problem.train.copy()
     before = rival.learn(rows)

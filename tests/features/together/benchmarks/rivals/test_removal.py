@@ -9,7 +9,8 @@ from benchmarks.rivals.rival import Rows, Weights
 
 
 def slope(rows: Rows, weights: Weights, l2: float) -> Weights:
-    """The gradient of the summed losses of the rows that are left and their regulariser, without b, written plainly."""
+    """Return the gradient of the summed losses of the remaining rows and their regulariser, without b, written
+    plainly."""
     left = rows.features.any(axis=1)
     features, labels = rows.features[left].astype(float), rows.labels[left]
     wanted = labels[:, None] == (np.array([1]) if rows.num_classes == 2 else np.arange(rows.num_classes))
@@ -19,7 +20,7 @@ def slope(rows: Rows, weights: Weights, l2: float) -> Weights:
 
 @pytest.mark.parametrize("kept", [(3, 8), pytest.param(range(10), marks=pytest.mark.soak)], ids=["two", "ten"])
 def test_what_a_removal_leaves_of_the_gradient_is_within_its_bound(kept: range | tuple[int, ...]) -> None:
-    """After each Newton step the gradient is no longer than the part of the budget that the rival says is spent."""
+    """After each Newton step the gradient is no longer than the part of the budget that the rival reports as spent."""
     problem = problems.digits(0, kept, 5)
     rival, rows = CertifiedRemoval(problem.setting, problem.train), problem.train.copy()
     state = rival.learn(rows)
@@ -30,7 +31,7 @@ def test_what_a_removal_leaves_of_the_gradient_is_within_its_bound(kept: range |
 
 
 def test_a_spent_budget_means_learning_again() -> None:
-    """A rival that was set up for one request learns again before many are served, with a new b."""
+    """A rival set up for one request relearns before many are served, with a new b."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = CertifiedRemoval(problem.setting, problem.train), problem.train.copy()
     state, passes = rival.learn(rows), []
