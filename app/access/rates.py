@@ -1,7 +1,7 @@
 """Rate limits: calls per API key and clock minute, and wrong keys per network address.
 
 Each gateway counts in memory, which takes microseconds. Behind a broker, a feature exchanges the counts of the gateways
-(the socket `SHARED_RATES`). No call waits for that; without it, each gateway limits by its own counts.
+(the socket `SHARED_RATES`). No call waits for the exchange; without it, each gateway limits by its own counts.
 """
 
 import contextlib

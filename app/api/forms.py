@@ -1,5 +1,5 @@
-"""Forms whose files are spooled while they come in, sealed under a key of this process (`app.vault.store`). The
-framework would spool them unencrypted."""
+"""Forms whose files are spooled as they arrive, sealed under a key of this process (`app.vault.store`). The framework
+would spool them unencrypted."""
 
 import asyncio
 import codecs
@@ -33,7 +33,7 @@ _TURNS = Turns(8, of_one=4)
 
 
 def folder(settings: Settings) -> Path:
-    """Return the folder of spools."""
+    """Return the folder of spooled files."""
     return settings.data_dir / "tmp"
 
 
@@ -56,7 +56,7 @@ class SpooledRoute(APIRoute):
 class _Request(Request):
     """Request whose multipart form is read by `_FormReader`. The framework reads other forms, which have no files.
 
-    A form waits in turn by tenant once it has come in, so a slow sender keeps nobody waiting.
+    A form waits for its tenant's turn only after it has arrived, so a slow sender delays no other caller.
     """
 
     spooled: FormData | None = None

@@ -34,7 +34,7 @@ def _config(connection: sa.Connection | None = None) -> Config:
 
 
 def _of_features() -> tuple[ModuleType, ...]:
-    """Return the modules that declare the tables of features, each after those that it refers to."""
+    """Return the modules that declare the tables of features, each after the modules that it refers to."""
     return sockets.modules("app.features", "tables")
 
 
@@ -44,7 +44,7 @@ def _branches() -> list[str]:
 
 
 def check(engine: sa.Engine) -> None:
-    """Check that the database is empty or has a schema of this version of Lethe. Raises `DatabaseUnreadable`."""
+    """Raise `DatabaseUnreadable` unless the database is empty or has a schema of this version of Lethe."""
     with engine.connect().execution_options(lethe_read_only=True) as connection:
         check_connection(connection)
 
@@ -97,8 +97,8 @@ def is_current_there(connection: sa.Connection) -> bool:
 
 
 def is_usable_there(connection: sa.Connection) -> bool:
-    """Return True if the database of `connection` has the schema that this code expects, or a newer one whose
-    migrations state that this code can go on with it."""
+    """Return True if the database of `connection` has the schema that this code expects, or a newer schema whose
+    migrations declare it usable by this code."""
     return migrations.are_usable(MigrationContext.configure(connection).get_current_heads(), expected=heads())
 
 

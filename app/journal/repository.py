@@ -40,7 +40,7 @@ TELLING = sa.or_(
 
 
 def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[int, datetime.datetime, Remembered]]:
-    """Return up to `limit` events for the journal after event `after`: number, time and the present request."""
+    """Return up to `limit` events for the journal after event `after`: number, time and the current request."""
     # The columns contain no texts of callers or officers.
     columns = [getattr(DeletionRequest, name) for name in REMEMBERED]
     query = sa.select(RequestEvent.id, RequestEvent.at, *columns)

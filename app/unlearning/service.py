@@ -51,7 +51,7 @@ def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: floa
 
 
 def check_held(session: Session, *, run_id: str) -> None:
-    """Check that the run is still held; otherwise raise `LeaseLost`, because another worker may now write its rows."""
+    """Raise `LeaseLost` unless the run is still held, because another worker may now write its rows."""
     _held(session, run_id, lock=False)
 
 

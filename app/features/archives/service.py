@@ -174,7 +174,7 @@ def drop_unclaimed(session: Session, *, dataset_id: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """Backup that was written."""
+    """Result of a finished backup."""
 
     id: str
     created_at: datetime.datetime
