@@ -261,7 +261,7 @@ def lines_of(
 
 
 def known(session: Session, drop_list: DropList) -> ListOut:
-    """Return the number of people for whom all hashes under which a list may name them are known, and of all others."""
+    """Count the people whose hashes for a list are known, and the people and identifiers whose hashes are not."""
     of_list = DropHash.list_type == drop_list
     other = aliased(Identity)
     people = (
