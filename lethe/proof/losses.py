@@ -71,7 +71,8 @@ def num_weight_rows(num_classes: int, objective: Objective = Objective.LOGISTIC_
 def require_loss(objective: Objective, num_classes: int, loss_width: float | None) -> None:
     """Check that an objective supports this number of classes and this loss width.
 
-    Raises: DomainError: if `num_classes` is out of range, or `loss_width` is missing, superfluous or not positive.
+    Raises:
+        DomainError: if `num_classes` is out of range, or `loss_width` is missing, superfluous or not positive.
     """
     if objective is Objective.LOGISTIC_REGRESSION:
         require_count(2, num_classes=num_classes)

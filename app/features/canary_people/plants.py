@@ -30,7 +30,8 @@ def plant(installation: Installation, context: TrainingContext) -> Planted | Non
     """Draw canaries for a training, and return them with their judge; None if the trainer uses no canaries or its table
     is too small.
 
-    Raises: TrainerRefused: `canary_alarm` if an earlier training of the trainer raised the alarm.
+    Raises:
+        TrainerRefused: `canary_alarm` if an earlier training of the trainer raised the alarm.
     """
     with installation.database.reading() as session:
         trainer = session.get_one(Trainer, context.trainer_id)

@@ -1,4 +1,4 @@
-"""Commands of the agent beside a system's stores."""
+"""Commands of the agent that runs next to a system's stores."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ def erase(
 ) -> None:
     """Erase one person from the configured stores, search the stores' files, and print the findings as JSON.
 
-    Exit code 1 if something is left; the command can be repeated.
+    Exit code 1 if something remains; the command can be repeated.
     """
     from lethe.features.stores import agent, configuration
 

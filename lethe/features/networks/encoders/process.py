@@ -1,4 +1,4 @@
-"""The process in which a public network is examined and run (`encoders.child`), and the calls to start and query it."""
+"""Process in which a public network is examined and run (`encoders.child`), and the calls to start and query it."""
 
 import contextlib
 import hashlib
@@ -39,7 +39,7 @@ _ONNX = b"\x08"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedNetwork:
-    """An admissible network file and the facts that the examination found (`encoders.child`)."""
+    """Admissible network file and the facts that the examination found (`encoders.child`)."""
 
     content: bytes
     sha256: str
@@ -47,7 +47,7 @@ class ExaminedNetwork:
 
 
 class ProcessPipe:
-    """The connection to a network's process, which is killed if it does not answer in time."""
+    """Connection to a network's process, which is killed if it does not answer in time."""
 
     def __init__(self, mine: socket.socket, child: "subprocess.Popen[bytes]", limits: Limits) -> None:
         self.limits = limits
@@ -122,7 +122,7 @@ class ProcessPipe:
 
 
 class Encoder:
-    """A running network. `facts` are what its process reported when it started."""
+    """Running network. `facts` are those that its process reported when it started."""
 
     def __init__(self, line: ProcessPipe, *, input_size: int, output_size: int, facts: dict[str, Any]) -> None:
         self.facts = facts
