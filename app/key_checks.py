@@ -26,7 +26,7 @@ from lethe.contract.problems import InstallationMismatch, Unavailable
 _MARK = "installation.id"
 _KEK = "kek"
 _UNMARKED = "unmarked"
-"""Entry beside the check values until every place is marked, so that an interrupted set-up can resume."""
+"""Entry next to the check values until every place is marked, so that an interrupted set-up can resume."""
 _BELIEVED_SECONDS = 1.0
 """Time for which check values of the database are cached. Files are examined each time."""
 _REFERENCES_SECONDS = 60.0

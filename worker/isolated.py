@@ -30,7 +30,7 @@ DIED = "run_process_died"
 """Error code of a run whose process was killed, or could not be started."""
 
 _SECONDS_BETWEEN_SIGNS = 0.05
-"""Seconds after which the holder of the run is told again that it goes on, whether or not it has news."""
+"""Seconds after which the holder of the run is notified again that it continues, even without progress."""
 
 _FORKER = process.Forker("worker.chain_process")
 

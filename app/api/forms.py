@@ -154,7 +154,7 @@ class _FormReader:
         part = self._part
         disposition = dict(part.headers).get(b"content-disposition")
         _, options = parse_options_header(disposition)
-        # RFC 7578 forbids `filename*`, which some clients send nevertheless, alone or beside an encoded word.
+        # RFC 7578 forbids `filename*`, which some clients send nevertheless, alone or next to an encoded word.
         extended = re.search(rb"filename\*=utf-8'[^']*'([^;\s]*)", disposition or b"", re.IGNORECASE)
         if extended and options.get(b"filename", b"=?").startswith(b"=?"):
             options[b"filename"] = urllib.parse.unquote_to_bytes(extended[1])

@@ -172,7 +172,7 @@ _refused: dict[str, Problem | None] = {}
 _turns: dict[str, Turns] = {}
 """Turns of this process to write, by URL of the database."""
 _damaged: set[str] = set()
-"""URLs of the databases in which this process met a damaged page. Their other contents are not trusted any more."""
+"""URLs of the databases in which this process met a damaged page. Their other contents are no longer trusted."""
 
 
 def _is_damage(error: Exception) -> bool:

@@ -290,10 +290,10 @@ class Dataset(Owned, Table):
     """Encoded rows of people. `network_id`: public network whose features the rows hold; null if not encoded.
     `subject_kind`: kind of identifier that names the people; null for subject ids.
     `classes`: meanings of the labels; empty if labels are numbers in the range of `target` (`lethe.encoding.targets`).
-    `revision`: number of batches of edits; the rows at revision r lack everybody erased, and hold everybody added, at
+    `revision`: number of batches of edits; the rows at revision r lack everyone erased, and hold everyone added, at
     or before r. `references_check`: keyed hash of the id under the key of the references to people, which tells a wrong
     key from people without rows. `num_rows`: number of rows that are not null. `records_verified_at`: time of the last
-    complete check of the records. `records_verified_to`: slot up to which the present check has come; null if it has
+    complete check of the records. `records_verified_to`: slot up to which the current check has come; null if it has
     not begun. `lost_models`: `mechanism` and `steps` of published versions that a restored backup lacks, by model id.
     `digest`: root of the hash tree over the rows (`app.rows.blocks`). `damaged_at`: time since which the rows are known
     to differ from the digest. `damage`: first finding, a `kind`, its `rows` and `block`. `adaptive_budget`: `epsilon`
@@ -379,7 +379,7 @@ class DeletionRequest(Owned, Table):
     """Deletion request.
 
     `alias_refs`: references of further identifiers of the person. `dataset_ids`: datasets to forget the person in; null
-    for all. `deadline`: present deadline, from `due_at`, `extended_due_at` and pauses. `paused_at`: time since which
+    for all. `deadline`: current deadline, from `due_at`, `extended_due_at` and pauses. `paused_at`: time since which
     the clock stands still. `held_until`: time before which no worker starts; null for at once. `doubted_at`: time since
     which damaged records may hide rows of the person; the request is looked up again before it completes. `source`:
     list or protocol by which it came. `maker`: line of the API key that made it; null if unknown. `discreet`: whether

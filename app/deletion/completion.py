@@ -57,7 +57,7 @@ def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datet
     request.reported_at = report_at(request, policy=policy)
     _ask(new, lookup)
     change(new, RequestStatus.ACCEPTED, at=at, verb=verb)
-    is_awaited = lookup.is_awaited(request)  # asked of everybody: the time of an answer must not tell who is held
+    is_awaited = lookup.is_awaited(request)  # for all callers: the time of an answer must not tell who is held
     if request.unknown_at is not None or is_in_doubt(request, lookup.doubtful):
         request.doubted_at = at
     elif not deadlines.is_held(request, at=at) and (outcome := _outcome(new, lookup)) is not None:

@@ -102,7 +102,7 @@ class NotFound(Refused, title="Not found", status=404):
 
 
 class Conflict(Refused, title="The current state does not allow this", status=409):
-    """The present state does not allow the call."""
+    """The current state does not allow the call."""
 
 
 class Gone(Refused, title="The object was destroyed", status=410):

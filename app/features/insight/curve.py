@@ -25,7 +25,7 @@ class Segment:
     """Steps behind one ledger entry.
 
     `steps_before`: number of steps of the model's life before these. `largest`: maximum number of records of one person
-    whom the run forgot; None if it forgot nobody. `adaptive`: guarantee to that person, over all versions published
+    whom the run forgot; None if it forgot no one. `adaptive`: guarantee to that person, over all versions published
     while the person was in the data. `exports`: number of times that the version's weights were handed out.
     """
 

@@ -149,7 +149,7 @@ _ASK_AGAIN_SECONDS = 10
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
     """Permission to serve a version until `valid_until`, or the reason of its refusal. `certified`: True if the version
-    has forgotten everybody whose request was accepted. `retry_after_seconds`: time after which to ask again about a
+    has forgotten everyone whose request was accepted. `retry_after_seconds`: time after which to ask again about a
     version that may not be served yet. `fresh_seconds`: lifetime of a permission."""
 
     model_id: str

@@ -19,7 +19,7 @@ from app.db.tables import new_id
 
 _RENEWED_SECONDS = 1.0
 _ABANDONED_SECONDS = 120.0
-"""Age of an abandoned file in seconds, beside the seconds that a network may take for a batch."""
+"""Age of an abandoned file in seconds, in addition to the time that a network may take for a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ class PlantVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """Rows to train on besides, of the same schema as those of the context, and the judgement of the result."""
+    """Additional rows to train on, of the same schema as those of the context, and the judge of the result."""
 
     rows: pa.Table
     judge: Callable[[Score], PlantVerdict]

@@ -35,7 +35,7 @@ class CanaryOutcome(StrEnum):
     ALARM = "alarm"
     """The artefact knows the forgotten."""
     NO_POWER = "no_power"
-    """No sign of the forgotten, but the test would have missed them, or nobody was to be forgotten yet."""
+    """No sign of the forgotten, but the test would have missed them, or there were no canaries to forget yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

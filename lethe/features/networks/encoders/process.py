@@ -24,7 +24,7 @@ from lethe.features.networks.encoders.limits import Limits
 from lethe.features.networks.encoding import NO_TELEMETRY
 
 _START_SECONDS = 60.0
-"""Seconds in which a process starts, beside those of its network."""
+"""Seconds in which a process starts, in addition to those of its network."""
 _MEMORY_BYTES, _MEMORY_PER_BYTE = 2**30, 16
 """Maximum memory of a process, within its limit: in all, and more for each byte of the file."""
 _BATCH_ROWS = 32
