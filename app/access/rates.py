@@ -54,7 +54,7 @@ class Exchange(Protocol):
 
 
 ShareRates: TypeAlias = Callable[[str, Callable[[], Minute]], Exchange | None]
-"""Begin to exchange the counts of the present minute by the broker at a URL; None if that broker keeps no counts."""
+"""Begin to exchange the counts of the current minute by the broker at a URL; None if that broker keeps no counts."""
 
 
 class Rates:

@@ -229,7 +229,7 @@ class Outcome(ClosedSet):
     FORGOTTEN = "forgotten"
     NOTHING_HELD = "nothing_held"
     ERASED_ALREADY = "erased_already"
-    """Nothing was held any more, as another request of the person erased the rows after this one was submitted."""
+    """Another request of the person erased the rows after this one was submitted."""
     TARGET_WIDENED = "target_widened"
     """The target of at least one model exceeds the default bounds, so meeting it does not count as forgetting."""
 

@@ -39,7 +39,7 @@ _READ_BY: dict[str, Callable[..., Any]] = {
     "key": tenants.list_api_keys,
     "mdl": models.get_model,
 }
-"""The endpoint that tells the name of an object, by the prefix of its id."""
+"""Endpoint that returns the name of an object, by the prefix of its id."""
 _NAMED = ("dataset_id", "model_id", "api_key_id")
 """Fields of the items of lists whose objects pages name."""
 

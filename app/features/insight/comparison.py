@@ -16,7 +16,7 @@ from lethe.proof.mechanism import Mechanism
 REQUESTS = (1, 10, 100)
 """Numbers of requests after which `adaptive` is compared."""
 DECISIVE = 10
-"""Number of requests by whose `adaptive` a method is taken."""
+"""Number of requests whose `adaptive` decides which method is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,7 +161,7 @@ def _begin(store: Store, entries: list[_JournalEntry], person: list[str]) -> _Jo
 
 
 Found = dict[int, list[tuple[int, str, str]]]
-"""By the index of the needle: the sample, the file, and where in it."""
+"""Match by index of the needle: the sample, the file, and its position."""
 
 
 def search(files: Iterable[StoreFile], sought: Sequence[Needle]) -> tuple[Found, dict[str, Any]]:
