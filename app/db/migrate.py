@@ -97,8 +97,8 @@ def is_current_there(connection: sa.Connection) -> bool:
 
 
 def is_usable_there(connection: sa.Connection) -> bool:
-    """Return True if the database of `connection` has the schema that this code expects, or a newer schema whose
-    migrations declare it usable by this code."""
+    """Return True if the database of `connection` has the schema that this code expects, or a newer one whose
+    migrations state that this code can go on with it."""
     return migrations.are_usable(MigrationContext.configure(connection).get_current_heads(), expected=heads())
 
 
