@@ -1,9 +1,9 @@
 """Notifications of workers about new work. Lost or duplicate notifications are harmless, because workers read the
 database.
 
-An embedded worker is notified by a byte in a named pipe of the data folder, a worker behind a broker by a feature.
-Either is notified at a tick of the clock: a run that began with a request would slow down the calls that follow it, and
-so tell its caller that rows are held.
+An embedded worker is notified by a byte in a named pipe of the data folder, a worker behind a broker by a feature. Both
+are notified at a tick of the clock: a run that began together with a request would slow down the calls that follow it,
+and thus reveal to its caller that rows are held.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ class Notifier(Protocol):
 
 
 class PipeNotifier:
-    """Notifier of embedded workers. Workers of the data folder that are listening get the notification."""
+    """Notifier of embedded workers. Every worker of the data folder that is listening gets the notification."""
 
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / "bell"

@@ -1,4 +1,4 @@
-"""Errors inside the server; the contract has those that are returned to callers."""
+"""Errors inside the server. Errors that callers receive are in the contract."""
 
 from typing import TYPE_CHECKING
 

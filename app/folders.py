@@ -1,5 +1,5 @@
-"""Folders and files that only their owner can access (0700 and 0600, whatever the umask), or a group that was given
-them, as by Kubernetes' fsGroup. Paths opened to others meanwhile are closed again, with a warning."""
+"""Folders and files that only their owner can access (0700 and 0600, whatever the umask), or a group that was granted
+access, for example by Kubernetes' fsGroup. Paths opened to others meanwhile are closed again, with a warning."""
 
 import os
 import stat
@@ -20,7 +20,7 @@ def make(folder: Path) -> None:
 
 
 def close(folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
-    """Remove the access of others to existing folders and files, and that of a group that was not given them. Raises
+    """Remove the access of others to existing folders and files, and of a group to which it was not granted. Raises
     `FolderExposed` if the mode of a path cannot be changed because another user owns it."""
     for path in (*folders, *files):
         try:

@@ -290,7 +290,7 @@ def _all_sealed(settings: Settings) -> list[SealedStore | Vault]:
 
 
 def _sealed(settings: Settings, name: str) -> SealedStore:
-    """Return a store with objects where the settings say, and wrapped keys always in the data folder."""
+    """Return a store with objects at the configured location, and wrapped keys always in the data folder."""
     keys = settings.data_dir / name / "keys"
     return SealedStore(_objects(settings, name), keys=keys, key_encryption=key_encryption_of(settings))
 

@@ -2,7 +2,7 @@
 
 The database has the installation's id and a check value of each key. The data folder, and the folder or bucket of rows
 and weights, hold an object with the id. A process with wrong keys would find no person and open no content, so it is
-stopped before it answers about anybody.
+stopped before it answers any question about a person.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from lethe.contract.problems import InstallationMismatch, Unavailable
 _MARK = "installation.id"
 _KEK = "kek"
 _UNMARKED = "unmarked"
-"""Entry beside the check values until every place is marked, so that an interrupted set-up can resume."""
+"""Entry next to the check values until every place is marked, so that an interrupted set-up can resume."""
 _BELIEVED_SECONDS = 1.0
 """Time for which check values of the database are cached. Files are examined each time."""
 _REFERENCES_SECONDS = 60.0
@@ -150,7 +150,7 @@ def _wrong_key_encryption(key_encryption: KeyEncryptionFile, identity: DatabaseI
 
 
 class Guard:
-    """Compares a process's keys, their files, and its stores with its database, at start and before each session.
+    """Guard that compares a process's keys, their files and its stores with its database, at start and before sessions.
 
     `keys` are those in the memory of the process. A changed or restored file is noticed at once (by `stat`), without a
     restart. A bucket is checked at start only. `partly` is for a process without access to the key-encryption key and

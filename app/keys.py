@@ -1,10 +1,10 @@
-"""Keys of the installation: files of mode 0600 beside the database, never in it.
+"""Keys of the installation: files of mode 0600 next to the database, never in it.
 
 `subject.key` turns subject ids into references (HMAC-SHA256), `webhook.key` derives the secrets of webhooks,
 `signing.jwk` signs certificates (Ed25519), `kek` wraps the keys of sealed content. `public/signing.jwk` is the public
-part of `signing.jwk`, all that a process needs which only verifies. The first process that sets up an installation on
-an empty database creates them. They are never recreated, because new keys would find no
-person and open nothing. The database has a check value of each (`app.key_checks`).
+part of `signing.jwk`, which suffices for a process that only verifies. The first process that sets up an installation
+on an empty database creates them. They are never recreated, because new keys would find no person and open nothing. The
+database has a check value of each (`app.key_checks`).
 """
 
 import contextlib
@@ -36,12 +36,12 @@ _NONCE_BYTES = 12
 
 
 class KeyUnreadable(OSError):
-    """A key file is missing or invalid. Nothing is lost if the key is put back."""
+    """Missing or invalid key file. Nothing is lost if the key is put back."""
 
 
 class Keys:
-    """Folder of keys, each read once. All methods raise `KeyUnreadable` or another `OSError`. With `is_public` there is
-    no such folder, but the public key beside it."""
+    """Folder of keys, each read once. All methods raise `KeyUnreadable` or another `OSError`. With `is_public` the
+    folder is absent, and only the public key next to it is available."""
 
     def __init__(self, folder: Path, *, is_public: bool = False) -> None:
         self._folder = folder
@@ -71,8 +71,8 @@ class Keys:
         return Keys(self._folder, is_public=self.is_public)
 
     def check_value(self, name: str, installation_id: str) -> str:
-        """Return a value that identifies the key and discloses nothing about it, even beside values of other
-        installations."""
+        """Return a value that identifies the key but discloses nothing about it, even when compared with values of
+        other installations."""
         if name in (SIGNING, PUBLIC):
             members = self._members(name) if name == SIGNING else self.public_key.as_dict(private=False)
             canonical = json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
@@ -171,19 +171,19 @@ class Keys:
 
 
 class KeyEncryptionKeyLost(OSError):
-    """The key-encryption key of wrapped keys is missing. Nothing is lost if it is put back."""
+    """Missing key-encryption key of wrapped keys. Nothing is lost if it is put back."""
 
 
 class WrappedUnderAnotherKey(KeyEncryptionKeyLost):
-    """A wrapped key names a key-encryption key that this installation does not have: another one's, or damage."""
+    """Wrapped key that names a key-encryption key which this installation lacks, through damage or a foreign origin."""
 
 
 class Wrapping(Protocol):
-    """Wraps the keys of sealed content, so that a copy of a wrapped key is worthless without the key-encryption key.
-    `context` names the content that the key seals; a wrapped key unwraps in this context only."""
+    """Wrapping of the keys of sealed content, so that a copy of a wrapped key is worthless without the key-encryption
+    key. `context` names the content that the key seals; a wrapped key unwraps in this context only."""
 
     def wrap(self, key: bytes, context: str) -> bytes:
-        """Wrap `key` under the present key. Raises `KeyEncryptionKeyLost`."""
+        """Wrap `key` under the current key. Raises `KeyEncryptionKeyLost`."""
 
     def unwrap(self, wrapped: bytes, context: str) -> bytes:
         """Unwrap a key. Raises `ValueError` if it was not wrapped in `context` or is damaged, and
@@ -194,11 +194,11 @@ class KeyEncryption(Wrapping, Protocol):
     """Wrapping that reads the key at each use, and can rotate it."""
 
     def held(self) -> Wrapping:
-        """Return a wrapping with the present key in memory, for many uses. Release it afterwards, because a key that is
+        """Return a wrapping with the current key in memory, for many uses. Release it afterwards, because a key that is
         destroyed meanwhile would survive in it. Raises `KeyEncryptionKeyLost`."""
 
     def begin_rotation(self) -> None:
-        """Make the next key the present key and retain the previous one. Repeating the call is a no-op."""
+        """Make the next key the current key and retain the previous one. Repeating the call is a no-op."""
 
     def end_rotation(self) -> None:
         """Destroy the previous key, and thereby every copy of keys still wrapped under it."""
@@ -227,7 +227,7 @@ class KeyEncryptionFile:
         return self._path, self._next
 
     def check_values(self, installation_id: str) -> list[str]:
-        """Return the check values of the present and then the previous key, as `Keys.check_value` does. Raises
+        """Return the check values of the current and then the previous key, as `Keys.check_value` does. Raises
         `KeyEncryptionKeyLost`."""
         return [_kek_check_value(key, installation_id) for key in self._keys()]
 
@@ -262,7 +262,7 @@ class KeyEncryptionFile:
         _sync(self._path.parent)
 
     def _keys(self) -> list[bytes]:
-        """Return the present key, then the previous one during a rotation."""
+        """Return the current key, followed by the previous one during a rotation."""
         texts = []
         # In this order, because a rotation ends by renaming the first file to the second.
         for path in (self._next, self._path):
@@ -276,7 +276,7 @@ class KeyEncryptionFile:
 
 
 class _Held:
-    """Present key, and the previous one during a rotation, as read from the files."""
+    """Current key, and the previous one during a rotation, as read from the files."""
 
     def __init__(self, path: Path, keys: Sequence[bytes]) -> None:
         self._path = path

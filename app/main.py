@@ -76,7 +76,7 @@ def create_app(settings: config.Settings) -> FastAPI:
 
 @functools.cache
 def _routes() -> Sequence[BaseRoute]:
-    """Return the routes, which are equal under all settings. The framework analyses them at their first use, which
+    """Return the routes, which are the same for all settings. The framework analyses them at their first use, which
     takes 0.25 s, so all applications of a process share them."""
     api = APIRouter(generate_unique_id_function=document.operation_id)
     for mount in _mounts():
@@ -92,7 +92,7 @@ def _mounts() -> list[Mount]:
 
 
 def _refused(request: Request, error: Problem) -> Response:
-    """Answer a call that was refused before its route was known: with the page of a feature, otherwise with a
+    """Answer a call that was refused before its route was known: with the page of a feature if one takes it, else a
     problem."""
     for prefix, refused in sockets.plugs("app.features", "endpoints", "REFUSALS"):
         if f"{request.url.path}/".startswith(f"{prefix}/"):

@@ -8,9 +8,9 @@ from app import telemetry
 
 
 class Periodic:
-    """Calls a function every `seconds`, from `start` until `stop`; with `seconds=None`, only when woken. The first call
-    begins after the first interval. A failed call is logged by the class of its error, unless the preceding call failed
-    alike; the next call is on time. An instance that lives as long as the process need not be stopped."""
+    """Periodic call of a function every `seconds`, from `start` until `stop`; with `seconds=None`, only when woken. The
+    first call begins after the first interval. A failed call is logged by the class of its error, unless the preceding
+    call failed alike; the next call is on time. An instance that lives as long as the process need not be stopped."""
 
     def __init__(self, name: str, call: Callable[[], object], *, seconds: float | None) -> None:
         self._name = name
@@ -25,11 +25,11 @@ class Periodic:
         return self
 
     def wake(self) -> None:
-        """Begin the next call at once, or after the present one."""
+        """Begin the next call at once, or after the one in progress."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Finish the present call and begin no other. The function itself may call this."""
+        """Finish the call in progress and begin no other. The function itself may call this."""
         self._stopping = True
         self._woken.set()
         if threading.current_thread() is not self._thread:

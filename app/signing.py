@@ -34,15 +34,15 @@ Wanted: TypeAlias = tuple[Any, Callable[[], Any]]
 
 
 class NotSigned(Exception):
-    """Signatures that a transaction needs and that were not made before it."""
+    """Signatures that a transaction needs but that were not made before it."""
 
 
 class SignedAhead:
     """Signatures made outside the write transaction that stores them, where no other writer waits for them.
 
     While the transaction, which asks for them by `of`, fails with `NotSigned`, make them by `sign` and repeat it. With
-    `at_once`, or up to `few`, which take less time than a second transaction, `of` makes them itself. `at` is the time
-    that is stated, set by the first transaction.
+    `at_once`, or up to `few`, which take less time than a second transaction, `of` makes them itself. `at` is the
+    stated time, set by the first transaction.
     """
 
     def __init__(self, *, at_once: bool = False, few: int = 5) -> None:

@@ -105,7 +105,7 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """Server that ticks every second, not ten times as often, and never collects the objects of its start."""
+    """Server that ticks once per second, not ten times, and never garbage-collects the objects of its start."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -145,7 +145,7 @@ class _Protocol(HttpToolsProtocol):
 
 
 def _raise_descriptor_limit() -> None:
-    """Let this process have as many connections as calls in progress and slow clients may need."""
+    """Raise the descriptor limit to the number of connections that calls in progress and slow clients may need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -153,10 +153,10 @@ def _raise_descriptor_limit() -> None:
 
 
 class _Forgetting:
-    """Callback that collects and overwrites what the last request left in memory. It is called every second, and does
-    so at the first call without a new request. A busy event loop does so by itself, and callers would wait, so up to
-    ten calls in a row are skipped while requests come; without any it works every five seconds, for what background
-    jobs leave."""
+    """Callback that collects and overwrites what the last request left in memory. It is called every second, and acts
+    at the first call without a new request. A busy event loop collects anyway, and callers would wait, so up to ten
+    calls in a row are skipped while requests arrive; without requests it acts every five seconds, because of background
+    jobs."""
 
     def __init__(self, server: uvicorn.Server) -> None:
         self._state = server.server_state
@@ -225,17 +225,17 @@ class Worker:
         self._take_back()
 
     def _take_back(self) -> None:
-        """Release the runs of the dead child at once, instead of at the end of its lease."""
+        """Release the runs of the dead child at once, instead of when the lease expires."""
         try:
             with self._installation.database.writing() as session:
                 unlearning.take_back(session, worker=self.name)
-        # Without this the lease expires by itself.
+        # Without this the lease expires on its own.
         except Exception as error:  # noqa: BLE001
             telemetry.logger().error("worker.runs_not_taken_back", error=type(error).__name__)
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """Return the environment of the child, with the settings of this process whatever their source."""
+    """Return the environment of the child, with the settings of this process from every source."""
     variables = {f"LETHE_{name.upper()}": value for name, value in settings.model_dump(mode="json").items()}
     # model_dump masks secrets.
     for name in ("database_url", "broker_url"):
@@ -245,7 +245,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Let Linux kill the child when this process dies. Runs in the child before exec."""
+    """Make Linux kill the child when this process dies. Runs in the child before exec."""
     # Ctrl-C is for the supervisor, which then stops the child.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":

@@ -29,7 +29,7 @@ _complaints = Counter("lethe_log_events", "Warnings and errors that were logged"
 
 
 def configure(level: str) -> None:
-    """Log to standard error from `level` up. Information of libraries is logged only at `debug`."""
+    """Log to standard error from `level` up. Informational messages of libraries are logged only at `debug`."""
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
@@ -57,8 +57,8 @@ def configure(level: str) -> None:
 
 
 def trace_to(endpoint: str | None, *, service: str) -> None:
-    """Send traces of this process to the collector at `endpoint` (`tracing.configure`). Log a warning without the
-    packages."""
+    """Send traces of this process to the collector at `endpoint` (`tracing.configure`). Log a warning if the packages
+    are missing."""
     if not tracing.configure(endpoint, service=service):
         logger().warning("telemetry.traces_not_sent", needs="pip install 'lethe-server[otel]'")
 
@@ -76,7 +76,7 @@ def call_answered(*, method: str, route: str, status: int, seconds: float) -> No
 
 
 def known_method(method: str) -> str:
-    """Return a method known to HTTP as it is and any other as "other", because callers may send any word."""
+    """Return a method known to HTTP unchanged and any other as "other", because callers may send any word."""
     return method if method in _METHODS else "other"
 
 

@@ -1,7 +1,7 @@
 """Traces: durations of calls and phases, which a feature sends to a collector. Off unless an endpoint is configured.
 
 Spans are named by route or phase and carry the same data as logs: ids, numbers, codes. Paths, queries, bodies and texts
-of exceptions are not recorded. A caller's `traceparent` is continued, and nothing else of it is kept.
+of exceptions are not recorded. A caller's `traceparent` is continued, and nothing else of its headers is kept.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -19,7 +19,7 @@ class TraceSpan(Protocol):
 
 
 class Tracer(Protocol):
-    """Sender of spans. A feature lists functions that make one of an endpoint and of a `service` as `TRACERS` of its
+    """Sender of spans. A feature lists functions that create one from an endpoint and a `service` as `TRACERS` of its
     module `traces`; they return None if their packages are missing."""
 
     def span(

@@ -1,4 +1,4 @@
-"""Turns at work that few can do at a time, shared fairly by tenants."""
+"""Turns at work that only a few can do at a time, shared fairly among tenants."""
 
 import threading
 from collections import Counter, deque
@@ -12,10 +12,10 @@ class NoTurn(TimeoutError):
 
 
 class Turns:
-    """Turns for threads and coroutines: at most `at_once` at a time, and `of_one` of one tenant.
+    """Turns for threads and coroutines: at most `at_once` at a time, and `of_one` per tenant.
 
-    Tenants who wait are served round-robin, however many turns each of them waits for: between two turns of a tenant,
-    every other tenant who waits has one. The turns of one tenant come in the order in which they were asked for.
+    Waiting tenants are served round-robin, however many turns each of them waits for: between two turns of a tenant,
+    every other waiting tenant has one. The turns of one tenant come in the order of the requests for them.
 
     A thread that holds a turn cannot wait for another of the same turns, which might never begin.
     """
@@ -32,7 +32,7 @@ class Turns:
     @contextmanager
     def taken(self, tenant: str, *, seconds: float | None = None) -> Iterator[None]:
         """Wait for a turn, and hold it during the block. Raises `NoTurn` if it does not begin within `seconds`, and
-        `RuntimeError` if this thread holds one already."""
+        `RuntimeError` if this thread already holds one."""
         if getattr(self._holding, "turn", None):
             raise RuntimeError("This thread holds a turn already; end it before the next.")
         turn = self.ask(tenant)

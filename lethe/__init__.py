@@ -11,9 +11,9 @@ __all__ = ["AsyncClient", "Client"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the clients when they are asked for: proofs need neither HTTP nor pydantic.
+    """Load the clients on first use: proofs need neither HTTP nor pydantic.
 
-    They have the calls of every feature, and those of the core alone where no features are installed.
+    They have the calls of every feature, and only those of the core if no features are installed.
     """
     if name in __all__:
         return getattr(import_module("lethe.features.client" if find_spec("lethe.features") else "lethe.client"), name)

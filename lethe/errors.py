@@ -1,4 +1,4 @@
-"""Errors of a call: those that the gateway answers with, and those of the connection to it.
+"""Errors of a call: those returned by the gateway, and those of the connection to it.
 
 Each family calls for a different reaction: `Refused` (`NotAllowed`, `NotFound`, `Conflict`, `Gone`, `Malformed`) is
 refused again if repeated, while `Unavailable` and `Unreachable` may be retried later. Each error code of the gateway

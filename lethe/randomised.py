@@ -1,4 +1,4 @@
-"""Reasons for leaving, randomised where people give them: `randomise("cost")` (see `lethe.features.leaving`)."""
+"""Reasons for leaving, randomised on the person's own device: `randomise("cost")` (see `lethe.features.leaving`)."""
 
 from lethe.features.leaving.randomised import (  # type: ignore[import-not-found, unused-ignore]
     ODDS,

@@ -1,4 +1,4 @@
-"""Sockets: the places where features join the core, which imports none of them.
+"""Sockets: the points at which features join the core, which imports none of them.
 
 A feature is a folder of `app/features`, `lethe/features` or `worker/features`, and joins by modules with fixed names,
 such as `tables` or `endpoints`. `FEATURES` of each package lists the features that are installed.
@@ -16,7 +16,7 @@ from typing import Any
 def modules(package: str, name: str) -> tuple[ModuleType, ...]:
     """Import the module `name` of every feature of `package` that has one, in the order of its `FEATURES`.
 
-    The result is empty where the package of features is not installed.
+    The result is empty if the package of features is not installed.
     """
     if importlib.util.find_spec(package) is None:
         return ()

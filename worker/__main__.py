@@ -5,7 +5,7 @@ import sys
 
 
 def main() -> None:
-    """Work with nothing collected until the worker is ready, as in a gateway."""
+    """Run the worker. Objects created before it is ready are never garbage-collected, as in a gateway."""
     gc.disable()
     from app.config import Settings
     from lethe.contract.problems import Problem

@@ -31,8 +31,8 @@ _SECONDS_BETWEEN_NEWS = 0.05
 
 @functools.cache
 def _runners() -> dict[str, Callable[..., chain.Ran]]:
-    """Return by method what takes the steps of its runs, with the keywords and result of `chain.run`. Features list
-    pairs of a method's name and its function as `METHODS` of their module `methods`."""
+    """Map each method to the function that takes the steps of its runs, with the keywords and result of `chain.run`.
+    Features list pairs of a method's name and its function as `METHODS` of their module `methods`."""
     return {Mechanism.method: chain.run, **dict(sockets.plugs("worker.features", "methods", "METHODS"))}
 
 

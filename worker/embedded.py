@@ -1,4 +1,4 @@
-"""Embedded worker: a process beside the gateway, woken through a pipe."""
+"""Embedded worker: a process next to the gateway, woken through a pipe."""
 
 import contextlib
 import gc

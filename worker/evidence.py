@@ -2,8 +2,8 @@
 gradient.
 
 Lanes are extra coordinates of a run that no row touches, half of them with a canary and all of them with witnesses,
-driven by the run's own steps. `lethe/proof/canary_test.py` states their law and what follows from their end. They hold
-nothing about a person.
+driven by the run's own steps. `lethe/proof/canary_test.py` states their law and the conclusions from their end. They
+hold no data about a person.
 """
 
 import math
@@ -81,7 +81,7 @@ class Lanes:
 
     @property
     def push(self) -> Push:
-        """Displacement of the lanes by a full-size step, for every batch."""
+        """Return the displacement of the lanes by a full-size step, for every batch."""
         return Push(
             witnesses=torch.from_numpy(self._law.witnesses),
             groups=self._groups,
@@ -90,7 +90,7 @@ class Lanes:
         )
 
     def without_witnesses(self, end: Tensor) -> Tensor:
-        """Return where lanes that ended at `end` would have ended without witnesses  # (lanes,)"""
+        """Return the positions at which lanes that ended at `end` would have ended without witnesses  # (lanes,)"""
         return end - torch.from_numpy(self._law.witnessed)[self._groups]
 
     def observed(self, start: Tensor, end: Tensor) -> canary_test.Observed:

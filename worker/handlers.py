@@ -1,4 +1,4 @@
-"""Handlers of runs by kind: each does the rest of a run whose rows have been edited, and ends it in the database."""
+"""Handlers of runs by kind. Each completes a run whose rows have been edited, and ends it in the database."""
 
 import functools
 import importlib
@@ -19,18 +19,18 @@ _MODULE = "worker.learning"
 
 
 class Holder(Protocol):
-    """The holder of a run's lease. Both methods raise `LeaseLost` once the run was taken away."""
+    """Holder of a run's lease. Both methods raise `LeaseLost` once the run was taken away."""
 
     def progressed(self, steps_done: int) -> None:
-        """Report the number of steps done. The run stands still until this returns."""
+        """Report the number of steps done. The run pauses until this returns."""
 
     def opened(self) -> None:
         """Report that a block of rows was opened."""
 
 
 class RunHandler(Protocol):
-    """Do the rest of a claimed run on the edited rows under `root`, and end it in the database. If a handler raises,
-    the run is handed back with the code of the error."""
+    """Complete a claimed run on the edited rows under `root`, and end it in the database. If a handler raises, the run
+    is handed back with the code of the error."""
 
     def __call__(self, installation: Installation, run: ClaimedRun, root: str, holder: Holder, /) -> None: ...
 
@@ -42,7 +42,7 @@ _HANDLERS: dict[RunKind, RunHandler] = {}
 
 
 def register(handler: RunHandler, *kinds: RunKind) -> None:
-    """Make `handler` do the runs of these kinds."""
+    """Register `handler` for the runs of these kinds."""
     for kind in kinds:
         assert _HANDLERS.setdefault(kind, handler) is handler, f"{kind} has two handlers"
 
@@ -72,7 +72,7 @@ def examine(installation: Installation, run: ClaimedRun, *, records: int, observ
 
 
 def alarm(run: ClaimedRun, observed: Observed | None) -> None:
-    """Log the findings of a canary test that failed."""
+    """Log the findings of a failed canary test."""
     findings = observed.findings(run.mechanism) if observed and run.mechanism else ()
     telemetry.logger().error("audit.failed", run_id=run.run_id, findings=findings)
 

@@ -1,4 +1,4 @@
-"""Chain of a run in a process of its own, which is forked for it and ends with it (`worker/chain_process.py`).
+"""Chain of a run in a separate process, which is forked for it and ends with it (`worker/chain_process.py`).
 
 The process receives its request through a pipe: the mechanism, the shape of the rows and the initial iterate. Rows are
 in memory that both processes map (`app/vault/memory.py`), as far as the next steps read them; the process asks for
@@ -30,7 +30,7 @@ DIED = "run_process_died"
 """Error code of a run whose process was killed, or could not be started."""
 
 _SECONDS_BETWEEN_SIGNS = 0.05
-"""Seconds after which the holder of the run is told again that it goes on, whether or not it has news."""
+"""Seconds after which the holder of the run is notified again that it continues, even without progress."""
 
 _FORKER = process.Forker("worker.chain_process")
 
@@ -152,8 +152,8 @@ def _answer(
     checkpoints: Checkpoints | None,
     shape: tuple[int, ...],
 ) -> dict[str, Any]:
-    """Return the final answer of the run's process. Until then show it the rows that it requests. Raises `ChainFailed`
-    as soon as it fails."""
+    """Return the final answer of the run's process. Until then load the rows that it requests. Raises `ChainFailed` as
+    soon as it fails."""
     steps_done = 0
     while True:
         message = json.loads(_received(connection)) if connection.poll(_SECONDS_BETWEEN_SIGNS) else None

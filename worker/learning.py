@@ -122,7 +122,7 @@ def _publish(installation: Installation, run: ClaimedRun, result: IsolatedResult
         tombstones.record(installation, release)
     ahead = signing.SignedAhead()
     for attempt in range(_SIGNED_AHEAD + 1):
-        # Requests that join the run meanwhile change what is to be signed; they cannot put it off for ever.
+        # Requests that join the run meanwhile change what is to be signed; they cannot delay it forever.
         ahead.at_once = attempt == _SIGNED_AHEAD
         try:
             with installation.database.writing() as session:

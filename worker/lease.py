@@ -13,7 +13,7 @@ from app.unlearning.queue import ClaimedRun
 class Lease(periodic.Periodic):
     """Lease of a run, renewed by a heartbeat at least every third of its duration, which also reports progress.
 
-    A run that for `stall_seconds` has neither taken a step nor opened a block is abandoned: its disk or GPU hangs, and
+    A run that has neither taken a step nor opened a block for `stall_seconds` is abandoned: its disk or GPU hangs, and
     another worker's may not.
     """
 
@@ -57,7 +57,7 @@ class Lease(periodic.Periodic):
         return True
 
     def stand_still(self) -> None:
-        """Pause the watch for stalls until the next progress."""
+        """Pause the detection of stalls until the next progress."""
         self._moved_at = math.inf
 
     def _beat(self) -> None:
@@ -73,7 +73,7 @@ class Lease(periodic.Periodic):
 
 class PreemptibleLease:
     """Lease of a run that honours no deletion. Between two steps the run waits while its worker does the due deletions
-    of other datasets, then continues where it was, in the memory of its own process.
+    of other datasets, then continues, in the memory of its own process.
 
     `run_deletion` does one run, and returns False if none is due. It is called before the first step and every
     `poll_seconds`. After each deletion the run takes steps for at least a tenth of the deletion's time, so that

@@ -1,6 +1,6 @@
 """Child processes that leave no memory behind when they end.
 
-A server that has never held a record forks them. It imports what they need when the first child is asked for, so that a
+A server that has never held a record forks them. It imports their modules when the first child is requested, so that a
 worker without work needs neither torch nor its memory; every later child starts within milliseconds. Each child has a
 leash, a socket whose other end its owner holds: when the owner closes it or dies, the server kills the child. All
 memory of the child returns to the operating system in any case.
@@ -59,7 +59,7 @@ class Child:
 
 
 class Forker:
-    """Fork children that run `main(connection, *descriptors)` of a module, from a server process of its own."""
+    """Forker of children that run `main(connection, *descriptors)` of a module, from a separate server process."""
 
     def __init__(self, module: str) -> None:
         self._module = module

@@ -22,7 +22,7 @@ def run_next(installation: Installation, *, worker: str, deletions_only: bool = 
     With `deletions_only` consider only runs for which a deletion request waits.
 
     While the database is unreachable, or was created with other keys, no run is due. The lease of a run that this
-    interrupted expires.
+    interrupts expires.
     """
     try:
         return _run_next(installation, worker=worker, deletions_only=deletions_only)
@@ -86,7 +86,7 @@ def _do(installation: Installation, run: queue.ClaimedRun, span: tracing.TraceSp
 
 
 def _log_lost(installation: Installation, claimed_run: queue.ClaimedRun) -> None:
-    """Log that the run was taken from this worker, and why."""
+    """Log that the run was taken from this worker, with the reason."""
     with installation.database.reading() as session:
         run = repository.run(session, claimed_run.run_id)
         reason = run.error_code or run.status if run else "missing"

@@ -48,7 +48,7 @@ class Callers:
         return caller if at < until and changes == access.changes() else None
 
     def has_known(self, key: str) -> bool:
-        """Return True if the key was in force when last read. It is then read again even if its address is rate
+        """Return True if the key was valid when last read. It is then read again even if its address is rate
         limited."""
         return access.hash_of(key) in self._known
 

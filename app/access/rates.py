@@ -1,7 +1,7 @@
 """Rate limits: calls per API key and clock minute, and wrong keys per network address.
 
 Each gateway counts in memory, which takes microseconds. Behind a broker, a feature exchanges the counts of the gateways
-(the socket `SHARED_RATES`). No call waits for that; without it, each gateway limits by its own counts.
+(the socket `SHARED_RATES`). No call waits for the exchange; without it, each gateway limits by its own counts.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class Exchange(Protocol):
 
 
 ShareRates: TypeAlias = Callable[[str, Callable[[], Minute]], Exchange | None]
-"""Begin to exchange the counts of the present minute by the broker at a URL; None if that broker keeps no counts."""
+"""Begin to exchange the counts of the current minute by the broker at a URL; None if that broker keeps no counts."""
 
 
 class Rates:

@@ -23,7 +23,7 @@ def is_business(session: Session, business_id: str, *, besides: str | None) -> b
 
 
 def knows_anybody(session: Session) -> bool:
-    """Return True if the session's tenant has datasets or requests, which reference people by its rule for subject
+    """Return True if the session's tenant has datasets or requests, which refer to people by its rule for subject
     ids."""
     first = [sa.select(table.id).limit(1) for table in (Dataset, DeletionRequest)]
     return any(session.scalars(query).first() is not None for query in first)
@@ -58,7 +58,7 @@ def key(session: Session, key_id: str) -> ApiKey | None:
 
 
 def lasting_keys(session: Session, *, tenant_id: str) -> list[ApiKey]:
-    """Return the keys of a tenant that are in force and do not expire."""
+    """Return the valid keys of a tenant that do not expire."""
     in_force = ApiKey.revoked_at.is_(None) & ApiKey.expires_at.is_(None)
     return list(session.scalars(sa.select(ApiKey).where(ApiKey.tenant_id == tenant_id, in_force)))
 

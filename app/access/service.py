@@ -37,7 +37,7 @@ _OF_ALL = frozenset({Scope.ADMIN, Scope.AGENT, Scope.OPERATOR, Scope.REQUESTS_RE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Caller: an API key, or a person logged in to the dashboard. `id` and `name` are those of the key or the
+    """Authenticated caller: an API key, or a person logged in to the dashboard. `id` and `name` are those of the key or
     person."""
 
     id: str
@@ -118,7 +118,7 @@ def add_key(
     own_requests_only: bool | None = None,
     replaces: ApiKey | None = None,
 ) -> ApiKey:
-    """Add `key`, of which only the hash is stored.
+    """Add `key`, storing only its hash.
 
     `own_requests_only` defaults to True for a key that makes requests and has no other scopes. Raises `InputInvalid` if
     the key has already expired, combines `own_requests_only` with a scope over all requests, or may review requests but
@@ -162,7 +162,7 @@ def add_key(
 
 
 def ensure_key(session: Session, *, name: str, key: str, scopes: Iterable[Scope]) -> None:
-    """Add `key` unless it exists."""
+    """Add `key` unless it exists already."""
     if repository.by_hash(session, hash_of(key)) is None:
         add_key(session, name=name, key=key, scopes=scopes)
 
@@ -218,7 +218,7 @@ def revoke_key(session: Session, key_id: str, *, by: Caller | None) -> None:
 
 
 def find(session: Session, key: str | None) -> ApiKey:
-    """Return the row of a key in force. Raises `Unauthenticated`."""
+    """Return the row of a valid key. Raises `Unauthenticated`."""
     row = repository.by_hash(session, hash_of(key)) if key else None
     if row is None or not is_in_force(row, at=now(session)):
         raise unauthenticated()

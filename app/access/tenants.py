@@ -78,7 +78,7 @@ def change_policy(session: Session, changed: dict[str, Any]) -> Tenant:
 
 
 def _as_recorded(policy: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the named fields for the audit log, which holds nothing personal: "set" replaces a value that may name a
+    """Return the named fields for the audit log, which holds no personal data: "set" replaces a value that may name a
     person."""
     fields = {name: policy[name] for name in names}
     return {name: "set" if name in MAY_NAME_SOMEBODY and value else value for name, value in fields.items()}
@@ -87,8 +87,8 @@ def _as_recorded(policy: Mapping[str, Any], names: Iterable[str]) -> dict[str, A
 def _check_business_id(session: Session, policy: Policy, *, besides: str | None) -> None:
     """Raise `InputInvalid` if another tenant has the policy's id in the Data Rights Protocol, or its claim is missing.
 
-    Agents address a tenant by this id, so a duplicate would receive requests meant for the other tenant. A claim other
-    than the datasets' subject id matches no rows, and requests would complete with nothing held.
+    Agents address a tenant by this id, so a duplicate would receive requests meant for the other tenant. With a claim
+    other than the datasets' subject id no rows would match, and requests would complete with nothing held.
     """
     if policy.drp_business_id is not None and policy.drp_claim is None:
         message = "expected the claim that is the subject id in your datasets"

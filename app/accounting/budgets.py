@@ -20,7 +20,7 @@ def of(dataset: Dataset) -> Budget | None:
 
 
 def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, accountant.Exposure]:
-    """Return, by model of a dataset, the exposure of a person whose `records` fed all of its versions so far."""
+    """Map each model of a dataset to the exposure of a person whose `records` fed all of its versions so far."""
     next_revision = session.get_one(Dataset, dataset_id).revision + 1
     by_model = {}
     for model in repository.models_of(session, dataset_id=dataset_id):
@@ -33,13 +33,13 @@ def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, a
 
 
 def require_room(session: Session, dataset: Dataset, mechanism: Mechanism, *, steps: int) -> None:
-    """Check that the budget of a dataset has room for one more version, of a model of this mechanism after a run of
-    `steps`; otherwise raise `AdaptiveBudgetSpent`."""
+    """Raise `AdaptiveBudgetSpent` if the budget of a dataset has no room for another version of a model with this
+    mechanism, after a run of `steps`."""
     _require(session, dataset, {_NEXT: accountant.Exposure(mechanism=mechanism, records=1, releases=((steps, 1),))})
 
 
 def require_kept(session: Session, dataset: Dataset) -> None:
-    """Check that the versions on record keep the budget of a dataset; otherwise raise `AdaptiveBudgetSpent`."""
+    """Raise `AdaptiveBudgetSpent` if the versions on record exceed the budget of a dataset."""
     _require(session, dataset, {})
 
 

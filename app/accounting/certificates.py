@@ -70,7 +70,7 @@ def to_sign(
 
 
 class Evidences:
-    """Evidence for many requests about one model at the present state of its chain, read together."""
+    """Evidence for many requests about one model at the current state of its chain, read together."""
 
     def __init__(self, session: Session, model: tables.Model, history: History, *, request_ids: Sequence[str]) -> None:
         self._session = session
@@ -129,8 +129,8 @@ class Evidences:
         return exposures, dataset_budgets
 
     def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, Counter[int], int]]:
-        """Return tuples (model id, mechanism, number of versions published before `revision` by the steps of their
-        runs, number of lost versions) of the models of a dataset that have such versions."""
+        """Return (model id, mechanism, numbers of versions published before `revision` by the steps of their runs,
+        number of lost versions) for each model of a dataset that has such versions."""
         if (dataset_id, revision) not in self._releases:
             models = repository.models_of(self._session, dataset_id=dataset_id)
             released = [
@@ -149,7 +149,7 @@ class Evidences:
 
 
 def get(session: Session, keys: Keys, certificate_id: str) -> tables.Certificate:
-    """Return a certificate. Raises `CertificateUnknown`, and `CertificateDamaged` if it is not what was signed."""
+    """Return a certificate. Raises `CertificateUnknown`, and `CertificateDamaged` unless it is what was signed."""
     row = repository.certificate(session, certificate_id)
     certificate = CertificateUnknown.if_none(row, certificate_id=certificate_id)
     require_whole(damaged(keys, [certificate]))
@@ -157,7 +157,7 @@ def get(session: Session, keys: Keys, certificate_id: str) -> tables.Certificate
 
 
 def damaged(keys: Keys, certificates: Iterable[tables.Certificate]) -> list[str]:
-    """Return the ids of the stored certificates that are not what was signed."""
+    """Return the ids of the stored certificates that differ from what was signed."""
     published = signing.published(keys)
     return [stored.id for stored in certificates if signed_payload(stored.jws, published, kind=TYPE) is None]
 
@@ -190,7 +190,7 @@ def evidence_in(compact_jws: str) -> Evidence:
 
 
 def sha256(weights: bytes) -> str:
-    """Return the hexadecimal SHA-256 by which ledger and certificates name weights."""
+    """Return the hexadecimal SHA-256 that identifies weights in the ledger and in certificates."""
     return hashlib.sha256(weights).hexdigest()
 
 
@@ -201,9 +201,9 @@ class Absence:
 
 
 def of(session: Session, keys: Keys, request: tables.DeletionRequest, *, identity_rule: str) -> Absence | None:
-    """Return the signed statement that the request's datasets held nothing when it was accepted; None if they did.
+    """Return the signed statement that the request's datasets held nothing when it was accepted, or None if they did.
 
-    Only for callers who may know whether anything is held. `identity_rule` says in words when two identifiers denote
+    Only for callers who may know whether anything is held. `identity_rule` states in words when two identifiers denote
     the same person; a tenant's rule is fixed once it has a request.
     """
     looked_at = repository.accepted_at(session, request_id=request.id)

@@ -99,7 +99,7 @@ def epsilon_of(entry: LedgerEntry) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Published runs of a model's present chain, oldest first, without its first `steps_before` steps, which are too
+    """Published runs of a model's current chain, oldest first, without its first `steps_before` steps, which are too
     old to affect the guarantees (`accountant.compact`)."""
 
     mechanism: Mechanism
@@ -113,7 +113,7 @@ class History:
 
 
 def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> History:
-    """Read the part of a model's present chain that affects the guarantees, in time independent of the model's age."""
+    """Read the part of a model's current chain that affects the guarantees, in time independent of the model's age."""
     read: list[repository.PublishedRun] = []
 
     def newest_first() -> Iterator[tuple[int, accountant.Run]]:
@@ -129,7 +129,7 @@ def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Hist
 def verify_tenant(
     session: Session, public_keys: KeySet, *, tenant_id: str, heads: Sequence[SignedHead] = ()
 ) -> ledgers.OfTenant:
-    """Verify the ledger of a tenant in the database, also against the signed `heads`, which are stored outside.
+    """Verify the ledger of a tenant in the database, also against the signed `heads`, which are stored outside of it.
 
     Raises `LedgerCorrupt`.
     """

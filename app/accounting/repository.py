@@ -44,7 +44,7 @@ class PublishedRun(NamedTuple):
 
 
 def chain_backwards(session: Session, *, model_id: str) -> Iterator[PublishedRun]:
-    """Yield the published runs of the model's present chain, from the newest back to its learning run. They are read in
+    """Yield the published runs of the model's current chain, from the newest back to its learning run. They are read in
     batches, as the iterator advances."""
     runs = sa.select(Version.number, Run.kind, Run.first_step, Run.steps_total, Run.records, Run.revision)
     runs = runs.join(Version, Version.run_id == Run.id).where(Version.model_id == model_id)
@@ -59,14 +59,14 @@ def chain_backwards(session: Session, *, model_id: str) -> Iterator[PublishedRun
 
 
 def chain_steps(session: Session, *, model_id: str) -> int:
-    """Return the number of steps of the model's present chain; 0 without versions."""
+    """Return the number of steps of the model's current chain; 0 without versions."""
     last = sa.select(Run.first_step + Run.steps_total).join(Version, Version.run_id == Run.id)
     last = last.where(Version.model_id == model_id).order_by(Version.number.desc())
     return session.scalars(last.limit(1)).first() or 0
 
 
 def chain_steps_before(session: Session, *, model_id: str, revision: int) -> int:
-    """Return the number of steps of the model's present chain before dataset revision `revision`; 0 if the chain began
+    """Return the number of steps of the model's current chain before dataset revision `revision`; 0 if the chain began
     later."""
     for run in chain_backwards(session, model_id=model_id):
         if run.revision < revision:
@@ -75,7 +75,7 @@ def chain_steps_before(session: Session, *, model_id: str, revision: int) -> int
 
 
 def chain_began_at(session: Session, *, model_id: str) -> int | None:
-    """Return the dataset revision from which the model's present chain learned first; None if it never learned."""
+    """Return the dataset revision from which the model's current chain learned first; None if it never learned."""
     learned = sa.select(Version.revision).join(Run, Run.id == Version.run_id)
     learned = learned.where(Version.model_id == model_id, Run.kind != RunKind.UNLEARN)
     return session.scalars(learned.order_by(Version.number.desc()).limit(1)).first()
@@ -102,7 +102,7 @@ def lost_models(session: Session, *, dataset_id: str) -> list[tuple[str, Mechani
 
 
 def times(session: Session, *, model_id: str, last: int) -> list[tuple[int, datetime.datetime, datetime.datetime]]:
-    """Return (steps, start, end) of the latest `last` published runs of a model."""
+    """Return (steps, start, end) of each of the latest `last` published runs of a model."""
     query = sa.select(Run.steps_total, Run.started_at, Run.finished_at).join(Version, Version.run_id == Run.id)
     query = query.where(Version.model_id == model_id).order_by(Version.number.desc()).limit(last)
     return [(steps, began, ended) for steps, began, ended in session.execute(query) if ended is not None]
@@ -117,8 +117,8 @@ def erasures_of(session: Session, *, request_id: str) -> list[Erasure]:
 
 
 def erasures_with_rows(session: Session, *, request_ids: Iterable[str]) -> Iterator[tuple[Erasure, Dataset, int]]:
-    """Yield the erasures of requests with their datasets and the number of the person's rows; those of an unclaimed
-    erasure are counted."""
+    """Yield the erasures of requests with their datasets and the number of the person's rows, which is counted now for
+    an unclaimed erasure."""
     person = sa.union_all(
         sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == Erasure.request_id).correlate(Erasure),
         sa.select(RequestAlias.subject_ref).where(RequestAlias.request_id == Erasure.request_id).correlate(Erasure),
@@ -221,7 +221,7 @@ def certificates_of(session: Session, *, request_id: str) -> list[Certificate]:
 
 
 def accepted_at(session: Session, *, request_id: str) -> datetime.datetime | None:
-    """Return the time of acceptance, at which the rows of a request were looked up; None if it was never accepted."""
+    """Return the time at which a request was accepted and its rows looked up; None if it was never accepted."""
     accepted = sa.select(RequestEvent.at).where(
         RequestEvent.request_id == request_id, RequestEvent.status == RequestStatus.ACCEPTED
     )
@@ -229,7 +229,7 @@ def accepted_at(session: Session, *, request_id: str) -> datetime.datetime | Non
 
 
 def datasets_at(session: Session, *, at: datetime.datetime, among: list[str] | None) -> list[str]:
-    """Return the ids of the datasets that existed at `at`, restricted to `among` unless None."""
+    """Return the ids of the datasets that existed at `at`, restricted to `among` unless it is None."""
     query = sa.select(Dataset.id).where(Dataset.created_at <= at)
     if among is not None:
         query = query.where(Dataset.id.in_(among))

@@ -1,4 +1,4 @@
-"""Present guarantees of a model, and the cost of the next request."""
+"""Current guarantees of a model, and the cost of the next request."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from lethe.proof.guarantees import Evidence, Guarantee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveAccount:
-    """Account of a model's live version against the present data. Rows that became null since its publication count as
+    """Account of a model's live version against the current data. Rows that became null since its publication count as
     edits, and so do rows added since its chain began, which it includes only after relearning."""
 
     chain: accountant.Chain
@@ -32,7 +32,7 @@ def standing(session: Session, model: Model) -> LiveAccount:
 
 
 def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
-    """Return the guarantees of a model's live version against the present data. Raises `ModelNotLive`."""
+    """Return the guarantees of a model's live version against the current data. Raises `ModelNotLive`."""
     return standing(session, model).guarantees
 
 
@@ -63,6 +63,6 @@ def joint_of(session: Session, *, request_id: str) -> joint.Joint | None:
 
 
 def evidence_of(session: Session, model: Model, erasure: Erasure) -> Evidence:
-    """Return what the guarantee of a model about the rows of an erasure follows from."""
+    """Return the evidence from which the guarantee of a model about the rows of an erasure follows."""
     history = ledger.history_of(session, model_id=model.id, mechanism=stored_mechanism(model.mechanism))
     return certificates.Evidences(session, model, history, request_ids=[erasure.request_id]).of(erasure)

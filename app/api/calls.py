@@ -32,7 +32,7 @@ from lethe import sockets
 from lethe.contract.problems import FieldError, InputInvalid, Problem, RequestUnknown, Unauthenticated
 from lethe.contract.sets import Scope
 
-_bearer = HTTPBearer(auto_error=False, description="An API key")
+_bearer = HTTPBearer(auto_error=False, description="API key of the caller.")
 
 WINDOW = "lethe.window"
 """ASGI scope key of the `RateWindow` of the caller's API key."""
@@ -47,7 +47,7 @@ _AMBIGUOUS = re.compile(rb"(?:^|&)subject_id=[^&]*\+")
 _STRANGERS = 2
 _AT_PROVIDERS = 4
 Cursor = Annotated[
-    str | None, Query(max_length=500, description="`next_cursor` of the preceding page. Default: the first page.")
+    str | None, Query(max_length=500, description="`next_cursor` of the previous page. Default: the first page.")
 ]
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ async def identified(state: Known, key: str | None, address: str) -> access.Call
 
 
 async def let_in(state: Known, scope: HTTPScope, scopes: Iterable[Scope]) -> access.Caller:
-    """Return the caller of a request from its head alone: authenticate the key, count the call, require `scopes`."""
+    """Return the caller of a request from its headers alone: authenticate the key, count the call, require `scopes`."""
     key = _bearer_of(scope)
     try:
         caller = await identified(state, key, address_of(scope))
@@ -196,7 +196,7 @@ class Call:
                 require(reading, self.installation.settings, num_bytes)
 
     def own(self, request: DeletionRequest) -> DeletionRequest:
-        """Return the request if the caller may change it. Raises `RequestUnknown`."""
+        """Return the request if the caller may change it, or raise `RequestUnknown`."""
         if self.caller.own_requests_only and request.maker != self.caller.maker:
             raise RequestUnknown(request_id=request.id)
         return request
@@ -221,7 +221,7 @@ class Call:
         raise InputInvalid("This installation has no kinds of identifiers.", [fault])
 
     def in_other_cases(self, *subject_ids: str) -> list[str]:
-        """Return the pseudonyms of ids in the cases that the tenant's rule holds apart from theirs."""
+        """Return the pseudonyms of spellings of ids in other cases, which the tenant's rule treats as different ids."""
         rule = self.caller.policy.subject_rule
         others = {other for subject_id in subject_ids for other in subjects.in_other_cases(subject_id, rule)}
         return self.installation.keys.subject_refs(self.caller.tenant_id, others)
@@ -235,7 +235,7 @@ class Call:
 
 
 def call_with(scope: Scope) -> Any:
-    """Return the dependency that gives an endpoint its `Call` and documents that the key needs `scope`."""
+    """Return the dependency that gives an endpoint its `Call` and documents the required `scope`."""
     return Security(_authenticated(scope), scopes=[scope.value])
 
 
@@ -289,7 +289,7 @@ def once_with(scope: Scope) -> Any:
             Header(
                 min_length=1,
                 max_length=MAX_KEY_LENGTH,
-                description="Any text that names this call: a repetition of the call with the same text changes "
+                description="Text of your choice that identifies this call: a repetition with the same text changes "
                 "nothing and gets the first answer.",
             ),
         ] = None,

@@ -62,7 +62,7 @@ class PlainRoute(APIRoute):
 
 async def _ordinary(request: Request) -> dict[str, Any] | None:
     """Return the arguments of an ordinary `create_deletion_request`. None if the call has a query or a fault; FastAPI
-    resolves such a call, which takes half of the time of its answer."""
+    then resolves the call, which takes half of its answer time."""
     headers = request.headers
     key = headers.get("idempotency-key")
     is_json = headers.get("content-type", "").lower() == "application/json"
@@ -273,7 +273,7 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
 
 
 def sought_by(call: Call, query: contract.RequestFilter) -> search_repository.Sought:
-    """Return the search of a query. Raises `InputInvalid`; `ScopeMissing` for filters by assignee or model.
+    """Return the search described by a query. Raises `InputInvalid`; `ScopeMissing` for filters by assignee or model.
 
     A filter by model would tell an app about whom rows are held.
     """
@@ -286,7 +286,7 @@ def sought_by(call: Call, query: contract.RequestFilter) -> search_repository.So
 
 
 def audited_search(call: Call, query: contract.RequestFilter) -> search_repository.Sought:
-    """Return the search of a query, after a search by subject has been written to the audit log."""
+    """Return the search described by a query; a search by subject is first written to the audit log."""
     search = sought_by(call, query)
     if search.subject_ref is not None:
         with call.writing() as session:

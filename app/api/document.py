@@ -78,7 +78,7 @@ def operation_id(route: APIRoute) -> str:
 
 
 def new_app(*, title: str, description: str, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
-    """Return an application that answers with problems, and serves its OpenAPI document and the page of that."""
+    """Return an application that answers errors with problems, and serves its OpenAPI document and a reference page."""
     app = FastAPI(
         title=title,
         version="0.1.0",
@@ -147,7 +147,7 @@ def _locate(document: dict[str, Any], operation: Operation) -> None:
 
 
 def _link(document: dict[str, Any], operations: dict[str, Operation]) -> None:
-    """Link answers that create or list objects to the operations that take their id, and pages to the next page."""
+    """Link answers that create or list objects to the operations that take their id, and each page to the next page."""
     paths = document["paths"]
     for path, method, operation in _operations(document):
         collection, _, rest = path.partition("/{")

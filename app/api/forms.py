@@ -1,5 +1,5 @@
-"""Forms whose files are spooled while they come in, sealed under a key of this process (`app.vault.store`). The
-framework would spool them unencrypted."""
+"""Forms whose files are spooled as they arrive, sealed under a key of this process (`app.vault.store`). The framework
+would spool them unencrypted."""
 
 import asyncio
 import codecs
@@ -29,11 +29,11 @@ _MAX_PARTS = 10
 """Maximum number of files in a form, and of its other fields; each file takes a descriptor."""
 _MAX_FIELD_BYTES = 1 << 20
 _TURNS = Turns(8, of_one=4)
-"""Turns of this process to work on files that have come in, fewer than its threads, which other calls need too."""
+"""Turns of this process to work on files that have arrived, fewer than its threads, which other calls need too."""
 
 
 def folder(settings: Settings) -> Path:
-    """Return the folder of spools."""
+    """Return the folder of spooled files."""
     return settings.data_dir / "tmp"
 
 
@@ -56,7 +56,7 @@ class SpooledRoute(APIRoute):
 class _Request(Request):
     """Request whose multipart form is read by `_FormReader`. The framework reads other forms, which have no files.
 
-    A form waits in turn by tenant once it has come in, so a slow sender keeps nobody waiting.
+    A form waits for its tenant's turn only after it has arrived, so a slow sender delays no other caller.
     """
 
     spooled: FormData | None = None
@@ -154,7 +154,7 @@ class _FormReader:
         part = self._part
         disposition = dict(part.headers).get(b"content-disposition")
         _, options = parse_options_header(disposition)
-        # RFC 7578 forbids `filename*`, which some clients send nevertheless, alone or beside an encoded word.
+        # RFC 7578 forbids `filename*`, which some clients send nevertheless, alone or next to an encoded word.
         extended = re.search(rb"filename\*=utf-8'[^']*'([^;\s]*)", disposition or b"", re.IGNORECASE)
         if extended and options.get(b"filename", b"=?").startswith(b"=?"):
             options[b"filename"] = urllib.parse.unquote_to_bytes(extended[1])

@@ -58,7 +58,7 @@ def lifespans_of_features(app: FastAPI) -> Iterator[None]:
 
 
 def limit_threads() -> None:
-    """Limit the endpoints that the running event loop executes at the same time to `_THREADS`."""
+    """Limit the endpoints that the running event loop executes concurrently to `_THREADS`."""
     anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
 
 

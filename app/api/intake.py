@@ -286,7 +286,7 @@ def _is_to_do(answer: StoredResponse) -> bool:
 
 
 def _unwritten(answer: StoredResponse) -> StoredResponse:
-    """Remove the caller's input from an answer before it is stored: a repeated call contains it again."""
+    """Remove the caller's input from an answer before it is stored. A repeated call contains it again."""
     return dataclasses.replace(answer, body=answer.body | dict.fromkeys(_WRITTEN))
 
 

@@ -39,7 +39,7 @@ _INTERVAL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guard:
-    """Route, the scopes that it requires of a key, and the type whose limits its body has."""
+    """Route, the scopes that it requires of a key, and the type that limits its body."""
 
     route: str
     pattern: re.Pattern[str]
@@ -181,8 +181,8 @@ class BodyLimit(_CallMiddleware):
 
 
 class Unhurried(_CallMiddleware):
-    """Middleware that answers changes by discreet callers at a random time after their bodies were received, so that
-    the time tells nothing about the work that a call, or a run for an earlier call, causes on the way.
+    """Middleware that answers changes by discreet callers at a random time after their bodies were received. The
+    response time then reveals nothing about the work that this call, or a run for an earlier call, causes meanwhile.
 
     The time is between one and two intervals; an answer that is not ready then leaves after further whole intervals.
     """
@@ -321,6 +321,6 @@ def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 def _traceparent(scope: Scope) -> str | None:
-    """Return the header `traceparent`, which has only numbers; None without one."""
+    """Return the header `traceparent`, which consists of numbers only; None without one."""
     header: bytes | None = dict(scope["headers"]).get(b"traceparent")
     return header.decode("latin-1") if header else None

@@ -41,8 +41,8 @@ _MAX_PAUSE_SECONDS = 1.0
 
 
 class Readiness:
-    """Readiness check shared by concurrent calls, which are neither authenticated nor limited in number. Between two
-    checks is a pause of nine times the duration of the first, a second at most: a flood of calls takes a tenth of the
+    """Readiness check shared by concurrent calls, which are neither authenticated nor limited in number. Two checks are
+    separated by nine times the duration of the first, at most a second: a flood of calls takes a tenth of the
     processor, and every answer is from a check that ended after its call."""
 
     def __init__(self, installation: Installation) -> None:
@@ -68,10 +68,10 @@ class Readiness:
 @probes.get("/readyz", response_model=ReadyOut, responses=_NOT_READY)
 async def readyz(request: Request) -> JSONResponse:
     """Answer 200 if this process can serve, and 503 otherwise. It can serve if the database answers, is intact and has
-    a schema that this release can use; keys and stores belong to it; the disk has room; and calls can be taken.
+    a schema that this release can use; keys and stores belong to it; the disk has room; and calls can be accepted.
 
     With a key that has the scope `metrics:read` the answer also has the age of the queue, the numbers of requests at
-    risk and overdue, and the state of workers. Without a key it does not tell whether there is work to do.
+    risk and overdue, and the state of workers. Without a key it does not disclose whether there is work to do.
     """
     if request.scope.get(places.FULL):
         return JSONResponse(jsonable_encoder(ReadyOut(status="full")), 503)
@@ -85,7 +85,7 @@ async def readyz(request: Request) -> JSONResponse:
 
 
 def ready(installation: Installation) -> JSONResponse:
-    """Return the answer of `/readyz`, without regard to the call limits of this process."""
+    """Return the answer of `/readyz`, ignoring the call limits of this process."""
     with installation.database.looking() as connection:
         is_usable = migrate.is_usable_there(connection)
     if not is_usable:

@@ -49,7 +49,7 @@ def problem(error: Problem) -> JSONResponse:
 
 
 def responses(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
-    """Return the documented answers of a route: its own conditions and the ones of every route."""
+    """Return the documented problems of a route: its own and those common to all routes."""
     return declared(*conditions, *_ANYWHERE)
 
 
@@ -64,9 +64,8 @@ def declared(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
 
 
 def faults(error: ValidationError | RequestValidationError, body: Any = None, *, query: Any = None) -> list[FieldError]:
-    """Return the faults of a call and what was expected, without repeating sent values: the first ten faults of the
-    query, or of the body if the query has none. The types `body` and `query`, if known,
-    give the names of fields to suggest."""
+    """Return the first ten faults of the query, or of the body if the query has none, each with what was expected and
+    without the values sent. The types `body` and `query`, if known, supply the field names to suggest."""
     listed = error.errors()
     of_query = [fault for fault in listed if fault["loc"][:1] == ("query",)]
     return [
@@ -99,7 +98,7 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """Return the models in a type: the type itself, or the models that it lists, maps to or chooses from."""
+    """Return the models in a type: the type itself, or the models of its lists, mappings or unions."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in typing.get_args(annotation) for model in _models(inner)]
@@ -156,7 +155,7 @@ def is_full(error: BaseException | None) -> bool:
 
 
 def storage_full() -> conditions.StorageFull:
-    """Log that the disk is full, and return the condition."""
+    """Log that the disk is full, and return the matching problem."""
     telemetry.logger().error("gateway.storage_full")
     return conditions.StorageFull()
 
@@ -173,7 +172,7 @@ def _methods_at(request: Request) -> list[str]:
 
 
 def unavailable(error: sqlalchemy.exc.OperationalError) -> Problem:
-    """Log that the database is unavailable or full, and return the condition."""
+    """Log that the database is unavailable or full, and return the matching problem."""
     if db.is_full(error):
         return storage_full()
     telemetry.logger().error("gateway.database_unavailable", error=type(error.orig).__name__)

@@ -1,6 +1,6 @@
 """Uploads: the fields of their forms, made from the contract, and the steps that the endpoints share.
 
-A file is spooled while it comes in (`app.api.forms`), read from there, and gone when the call ends.
+A file is spooled as it arrives (`app.api.forms`), read from there, and gone when the call ends.
 """
 
 import functools
@@ -39,10 +39,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def takes(form: type[fields.Form]) -> Callable[[F], F]:
-    """Return a decorator of an endpoint that takes `call`, `once`, `file`, and a parameter of type `form`.
+    """Return a decorator for an endpoint that takes `call`, `once`, `file`, and a parameter of type `form`.
 
-    To FastAPI, the endpoint has a parameter for each field of the form. Fields of JSON are parsed and not validated,
-    as `lethe.encoding` names their faults better. `once` tells calls apart by the file and all fields too.
+    For FastAPI, the endpoint has a parameter for each field of the form. JSON fields are parsed but not validated,
+    because `lethe.encoding` describes their faults better. `once` also distinguishes calls by the file and all fields.
     """
     form_fields = form.model_fields
 
@@ -75,14 +75,14 @@ def takes(form: type[fields.Form]) -> Callable[[F], F]:
 
 
 def _is_text(field: FieldInfo) -> bool:
-    """Return True for a field whose text is its value, False for JSON."""
+    """Return True for a plain text field, False for a JSON field."""
     kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)] or [field.annotation]
     plain = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds]
     return get_origin(field.annotation) is Literal or all(kind in (str, float) for kind in plain)
 
 
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
-    """Return the parameter of a field. Its annotation is that of the text unless the text is its value."""
+    """Return the form parameter of a field. JSON fields are annotated as text, all others with their own type."""
     annotation: Any = field.annotation
     description = field.description
     if not _is_text(field):
@@ -98,7 +98,7 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
 
 
 def _content(name: str, value: UploadFile | str | float | None) -> str | float | None:
-    """Return the content of a field, which may be sent as a file. Raises `SchemaInvalid` for a long file."""
+    """Return the content of a field, which may be sent as a file. Raises `SchemaInvalid` if the file is too long."""
     if value is None or isinstance(value, str | float):
         return value
     text = value.file.read(_MAX_TEXT_BYTES + 1)
@@ -146,7 +146,7 @@ def upload(call: Call, *, file: UploadFile, **of_file: Any) -> RowUpload:
 
 
 def observed(call: Call, kind: str | None) -> tuple[Callable[[Iterable[str]], list[str]], Callable[[], list[str]]]:
-    """Return the function from ids of a kind to pseudonyms, and one that returns advice about the ids given to it."""
+    """Return a function from ids of a kind to pseudonyms, and one that returns advice about the ids it received."""
     references = call.references(kind)
     for observe in sockets.plugs("app.features", "hooks", "OBSERVES_SUBJECTS"):
         return observe(call, kind, references)  # type: ignore[no-any-return]
@@ -157,11 +157,11 @@ def observed(call: Call, kind: str | None) -> tuple[Callable[[Iterable[str]], li
 def network_of(
     call: Call, network_id: str | None, *, schema: Schema | None, file: UploadFile, name: str
 ) -> Iterator[FeaturesOf | None]:
-    """Yield the function that computes features of rows by a dataset's network; None without a network. While the
-    block lasts, the upload is listed under its `name` with its progress.
+    """Yield the function that computes features of rows by a dataset's network; None without a network. Inside the
+    block the upload is listed under its `name` with its progress.
 
-    Raises `NetworkUnknown`, and `SchemaInvalid` if the schema encodes records into other numbers than the network
-    takes. The function raises `InputInvalid` for vectors of another length, and `NetworkFailed`.
+    Raises `NetworkUnknown`, and `SchemaInvalid` if the length of encoded records differs from the network's input size.
+    The function raises `InputInvalid` for vectors of another length, and `NetworkFailed`.
     """
     if network_id is None:
         yield None
@@ -187,8 +187,8 @@ def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
 
 
 def record_match(call: Call, dataset_id: str, num_rows: int | None = None) -> None:
-    """Record that an upload has rows of suppressed people, because an upload can ask about a single person. Without
-    `num_rows` they were suppressed during the upload."""
+    """Record that an upload has rows of suppressed people, because an upload can ask about a single person. If
+    `num_rows` is None, they were suppressed during the upload."""
     object_id = call.caller.tenant_id if dataset_id == search_repository.ANYWHERE else dataset_id
     with call.writing() as session:
         audit.record(session, "suppressions.matched", object_id, rows=num_rows)

@@ -17,7 +17,7 @@ SERVICE = "lethe"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """Action of an actor. `action` reads `thing.verb`; `detail` holds only ids, numbers and values of fixed sets, no
+    """Action to be recorded. `action` reads `thing.verb`; `detail` holds only ids, numbers and values of fixed sets, no
     personal data."""
 
     tenant_id: str

@@ -1,7 +1,7 @@
 """Datasets: an upload becomes encoded rows on disk and references in the database; the upload itself is discarded.
 
-A feature keeps the public networks on which datasets and models may be based. Where no feature keeps networks, every
-network id is refused.
+A feature keeps the public networks on which datasets and models may be based. Without such a feature, every network id
+is refused.
 """
 
 import functools
@@ -76,7 +76,7 @@ def encode(rows: RowStore, upload: RowUpload, *, suppressed: Suppressed, network
 
 
 def _places(upload: RowUpload, num_features: int) -> dict[str, slice]:
-    """Return the features of each column. Without a schema, or with a network, each feature is a column of its own."""
+    """Return the features of each column. Without a schema, or with a network, each feature is its own column."""
     if upload.schema and not upload.features_of:
         return upload.schema.places
     name = "feature" if upload.features_of else "x"
@@ -173,11 +173,11 @@ def count_records_of(session: Session, *, dataset_id: str, subject_ref: str, oth
 
 
 class OpenedNetwork(Protocol):
-    """A network whose file was read. Each method runs it in a process of its own, and raises `NetworkFailed`."""
+    """Network whose file was read. Each method runs it in a separate process, and raises `NetworkFailed`."""
 
     @property
     def input_size(self) -> int:
-        """Number of values that the network takes of a row."""
+        """Number of values per row that the network takes."""
 
     def encode(self, raw: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
         """Return the features (n, k) of the rows `raw` (n, input_size)."""
@@ -189,7 +189,7 @@ class OpenedNetwork(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkKeeper:
-    """The keeper of networks, plugged in as `NETWORKS` of a feature's hooks.
+    """Keeper of networks, plugged in as `NETWORKS` of a feature's hooks.
 
     All functions raise `NetworkUnknown`. `named` returns a network as mechanisms state it. `opened` and `content` raise
     `DatabaseDamaged` if the file is not the one on record; `content` finds the file by its SHA-256, for a worker, which

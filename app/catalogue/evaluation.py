@@ -28,7 +28,7 @@ _BY_CHANCE = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Rows in the row store at a given root: those of a dataset, or of a batch that waits for slots."""
+    """Stored rows at a given root: those of a dataset, or of a batch that waits for slots."""
 
     rows_id: str
     root: str
@@ -36,8 +36,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Comparison of `newcomers` with `others`, which must not share rows. `learned_on` are the rows of the learned
-    dataset, which is one of the two. They determine how often rows are equal by chance."""
+    """Comparison of `newcomers` with `others`, which must not share rows. `learned_on`, one of the two, holds the rows
+    of the learned dataset and determines how often rows are equal by chance."""
 
     newcomers: tuple[Part, ...]
     others: tuple[Part, ...]

@@ -25,7 +25,7 @@ def default_delta(dataset: Dataset) -> float:
 
 
 def delta_of(dataset: Dataset, target: TargetIn) -> float:
-    """Return the delta of a target; the default of the dataset if it has none."""
+    """Return the delta of a target, or the dataset's default if it has none."""
     return default_delta(dataset) if target.delta is None else target.delta
 
 
@@ -47,10 +47,10 @@ def of(
 ) -> Mechanism:
     """Return the mechanism of the model requested in `model`.
 
-    `tangent` is the network whose weights the model moves, with its number of parameters, and `encoder` that of the
-    dataset's features. Raises `PreconditionFailed` if the method is not installed or does not do what is asked, if the
-    mechanism has no guarantee or the dataset does not support the objective, and `TargetUnreachable` if no number of
-    steps up to `max_steps` brings a single deletion to (epsilon, delta).
+    `tangent` is the network whose weights the model moves, with its number of parameters, and `encoder` the network of
+    the dataset's features. Raises `PreconditionFailed` if the method is not installed or lacks a requested option, if
+    the mechanism has no guarantee or the dataset does not support the objective, and `TargetUnreachable` if no number
+    of steps up to `max_steps` brings a single deletion to (epsilon, delta).
     """
     settings, installed = _settings(dataset, model), methods.all_methods()
     if model.method not in installed or model.mechanism not in (None, model.method):
@@ -73,8 +73,8 @@ def of(
 
 
 def lanes_of(model: ModelIn) -> int:
-    """Return the lanes of the model's canary tests: none by default for a method whose runs have no canaries. Raises
-    `PreconditionFailed` if it asks for canaries nevertheless."""
+    """Return the number of lanes of the model's canary tests: none by default for a method whose runs have no canaries.
+    Raises `PreconditionFailed` if the request asks for canaries nevertheless."""
     if methods.named(model.method).has_canaries:
         return model.audit.lanes
     if "audit" in model.model_fields_set and model.audit.lanes:
@@ -84,7 +84,7 @@ def lanes_of(model: ModelIn) -> int:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Raise errors of the accountant as problems of a request."""
+    """Convert errors of the accountant to problems of a request."""
     try:
         yield
     except errors.PrivacyError as error:

@@ -28,7 +28,7 @@ def _is_in(column: InstrumentedAttribute[str], text: str) -> sa.ColumnElement[bo
 
 
 def staged_additions(session: Session, *, dataset_id: str) -> list[Addition]:
-    """Return the additions whose batches still lie beside the dataset, oldest first."""
+    """Return the additions whose batches are still stored next to the dataset, oldest first."""
     query = sa.select(Addition).where(Addition.dataset_id == dataset_id, Addition.staged)
     return list(session.scalars(query.order_by(Addition.created_at, Addition.id)))
 
@@ -64,7 +64,7 @@ def models_in_service(session: Session) -> list[Model]:
 
 
 def users_of(session: Session, *, dataset_id: str) -> list[Model]:
-    """Return the models that learn from a dataset or are evaluated on it, unless retired."""
+    """Return the models that learn from a dataset or are evaluated on it, without retired models."""
     use = sa.or_(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == dataset_id)
     query = sa.select(Model).where(use, Model.retired_at.is_(None))
     return list(session.scalars(query.order_by(Model.created_at, Model.id)))
@@ -110,7 +110,7 @@ def mark_destroyed(session: Session, *, version_ids: Collection[str], at: dateti
 
 
 def needed_version_ids(session: Session) -> set[str]:
-    """Return the ids of versions whose weights must be retained: live versions, and those that a running run may
+    """Return the ids of versions whose weights must be retained: live versions, and those that a run under way may
     publish."""
     # Read the running runs first, because a run may publish between the two queries.
     running = set(session.scalars(sa.select(Run.version_id).where(Run.status == RunStatus.RUNNING)))

@@ -171,7 +171,7 @@ def require_kept(model: Model) -> None:
 
 
 def relearn(session: Session, model: Model) -> None:
-    """Request a run from scratch on the present data. Raises `ModelRetired`."""
+    """Request a run from scratch on the current data. Raises `ModelRetired`."""
     require_kept(model)
     if model.wanted is None:
         model.wanted = RunKind.RELEARN if model.live_version else RunKind.LEARN

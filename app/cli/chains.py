@@ -40,7 +40,7 @@ def ledger_verify(
     ] = None,
 ) -> None:
     """Recompute every hash and number of the ledger from its entries alone, and compare them with its signed heads.
-    With EXPORT, verify the file offline, with the issuer's public keys and optionally a head kept elsewhere. Without,
+    With EXPORT, verify the file offline, with the issuer's public keys and optionally a head kept elsewhere. Otherwise
     verify the database, also against its certificates and the heads in the tombstones."""
     from app.accounting import ledger as anchors
     from app.audit.checkpoints import LEDGER
@@ -61,7 +61,7 @@ def ledger_verify(
 
 
 def public_keys(jwks: Path | None) -> "KeySet":
-    """Return the public keys of a file, or of the data folder, where no key is created. Raises `CertificateInvalid`."""
+    """Read the public keys from a file or the data folder, where no key is created. Raises `CertificateInvalid`."""
     from joserfc.jwk import KeySet
 
     from app.keys import Keys
@@ -100,7 +100,7 @@ def reading(settings: Settings) -> "Iterator[Session]":
 
 
 def tenants(session: "Session", tenant: str | None) -> list[str]:
-    """Return the ids of all tenants, or of `tenant`. Raises `TenantUnknown`."""
+    """Return the ids of all tenants, or only of `tenant` if given. Raises `TenantUnknown`."""
     from app.audit import repository
 
     tenant_ids = repository.tenant_ids(session)

@@ -13,7 +13,7 @@ commands = new_group()
 
 
 def _of_a_service() -> Settings:
-    """Return the settings of a process that handles personal data, hardened; it collects no garbage until it serves."""
+    """Harden this process for personal data, and return its settings. No garbage is collected before it serves."""
     from app import hardening, telemetry
 
     settings = Settings()
@@ -56,7 +56,7 @@ def serve() -> None:
 
 @commands.command("serve-accounting")
 def serve_accounting() -> None:
-    """Run the accounting service only, on a database that it cannot change and that another command has set up."""
+    """Run the accounting service only, on a database set up by another command, which it cannot change."""
     settings = _of_a_service()
     from app import accounting_main, installations, supervisor
 

@@ -52,7 +52,7 @@ def new(table: type[_Row], **values: Any) -> _Row:
 
 
 def count_on(session: Session) -> None:
-    """Set the database's row numbers to continue after explicitly numbered rows. SQLite does this by itself."""
+    """Set the database's row numbers to continue after explicitly numbered rows, as SQLite does automatically."""
     if session.get_bind().dialect.name != "postgresql":
         return
     for table in Table.metadata.sorted_tables:
@@ -227,7 +227,7 @@ def _insert(
 
 @contextmanager
 def _roomy(connection: sa.Connection) -> Iterator[None]:
-    """Enlarge SQLite's page cache in the block."""
+    """Enlarge SQLite's page cache inside the block."""
     (previous,) = connection.exec_driver_sql("PRAGMA cache_size").one()
     connection.exec_driver_sql(f"PRAGMA cache_size = -{_ROOM_KIB}")
     try:

@@ -48,7 +48,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _of_features() -> tuple[ModuleType, ...]:
-    """Return the modules that declare the tables of features, each after those that it refers to."""
+    """Return the modules that declare the tables of features, each after the modules that it refers to."""
     return sockets.modules("app.features", "tables")
 
 
@@ -58,7 +58,7 @@ def _branches() -> list[str]:
 
 
 def check(engine: sa.Engine) -> None:
-    """Check that the database is empty or has a schema of this version of Lethe. Raises `DatabaseUnreadable`."""
+    """Raise `DatabaseUnreadable` unless the database is empty or has a schema of this version of Lethe."""
     with engine.connect().execution_options(lethe_read_only=True) as connection:
         check_connection(connection)
 

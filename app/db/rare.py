@@ -1,6 +1,6 @@
-"""Conditions that rarely hold, such as that a system is registered. One statement asks all of them.
+"""Conditions that rarely hold, such as that a system is registered. One statement evaluates all of them.
 
-A deletion request may concern many features, of which an installation uses few; without `ask`, each asks the database.
+A deletion request may concern many features, few of which an installation uses; without `ask`, each runs a query.
 """
 
 import functools
@@ -16,7 +16,7 @@ _conditions: list["Rare"] = []
 
 
 class Rare:
-    """Condition that any row matches the criteria. Instances are created at import."""
+    """Condition that holds if any row matches the criteria. Instances are created at import."""
 
     def __init__(self, *criteria: sa.ColumnElement[bool]) -> None:
         self.exists = sa.exists().where(*criteria).label(f"rare_{len(_conditions)}")
@@ -29,7 +29,7 @@ class Rare:
 
 
 def ask(session: Session) -> None:
-    """Ask for the conditions of all features. Changes that `session` makes later must not make any of them hold."""
+    """Evaluate the conditions of all features. Changes that `session` makes later must not make any of them hold."""
     conditions = tuple(_conditions)
     answers: Any = rows(session, _statement(conditions), {})
     session.info[_ASKED] = dict(zip(conditions, next(iter(answers)), strict=True))

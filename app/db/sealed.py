@@ -32,7 +32,7 @@ class Sealer(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Private:
     """Fields that are sealed together. `key` is the name of their sealing key; None before they are stored. A value is
-    damaged if it or its key is not what was stored; it has no other fields, and reading one of them raises
+    damaged if it or its key differs from what was stored; it then has no other fields, and reading one of them raises
     `SealedTextDamaged`."""
 
     key: str | None = field(default=None, compare=False)
@@ -102,7 +102,7 @@ class Sealed(sa.TypeDecorator[Private]):
 
 
 class Reference(sa.TypeDecorator[str]):
-    """Column of the keyed hash by which a sealed text is found (`refers_to`). It is assigned the text itself."""
+    """Column with the keyed hash by which a sealed text is found (`refers_to`). Assign the text itself to it."""
 
     impl = sa.String
     cache_ok = True

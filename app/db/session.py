@@ -1,6 +1,6 @@
 """Sessions for reading and for writing; nothing else in the project commits.
 
-This package also hides the differences of SQLite and PostgreSQL: transactions, clocks and retries.
+This package also hides the differences between SQLite and PostgreSQL: transactions, clocks and retries.
 """
 
 import datetime
@@ -98,8 +98,8 @@ class Database:
         Without `exclusive` it does not take the lock (SQLite always does): for a block that changes one row, which it
         locks first.
 
-        The writers of a process wait in turn by tenant: that of `by`, or `tenant_id` for a session that sees everything
-        and works for one tenant. The service's own sessions take turns as one tenant more.
+        The writers of a process take turns by tenant: the tenant of `by`, or `tenant_id` for a session that sees
+        everything and works for one tenant. The service's own sessions take turns as one additional tenant.
         """
         turn: AbstractContextManager[None] = nullcontext()
         if exclusive or self.engine.dialect.name == "sqlite":
@@ -110,12 +110,12 @@ class Database:
             yield session
 
     def refuse_callers(self, reason: Problem | None) -> None:
-        """Refuse all sessions of actors in this process for this reason, or for none any more. The service's own
+        """Refuse all sessions of actors in this process for this reason; None ends the refusal. The service's own
         sessions continue."""
         _refused[self._url] = reason
 
     def require_served(self) -> None:
-        """Raise the reason for which callers are refused, if there is one."""
+        """Raise the reason for which callers are refused, if any."""
         if reason := _refused.get(self._url):
             raise type(reason)(reason.detail)
 
@@ -129,7 +129,7 @@ class Database:
 
     @contextmanager
     def looking(self) -> Iterator[sa.Connection]:
-        """Open an unguarded read-only connection, to find out to which installation the database belongs."""
+        """Open an unguarded read-only connection, to identify the installation that owns the database."""
         with self._named(), self.engine.connect().execution_options(lethe_read_only=True) as connection:
             yield connection
 
@@ -172,7 +172,7 @@ _refused: dict[str, Problem | None] = {}
 _turns: dict[str, Turns] = {}
 """Turns of this process to write, by URL of the database."""
 _damaged: set[str] = set()
-"""URLs of the databases in which this process met a damaged page. Their other contents are not trusted any more."""
+"""URLs of the databases in which this process met a damaged page. Their other contents are no longer trusted."""
 
 
 def _is_damage(error: Exception) -> bool:
@@ -195,7 +195,7 @@ def is_full(error: sa.exc.OperationalError) -> bool:
 
 
 def _let_pass() -> None:
-    """Guard of sessions that set up a database, or read behind a gateway: accept everything."""
+    """Guard that accepts everything, for sessions that set up a database or read behind a gateway."""
 
 
 def actor(session: Session) -> Actor:
@@ -252,8 +252,8 @@ def _made_by(tenant_id: str, maker: str) -> tuple[LoaderCriteriaOption, ...]:
 def _refuse_unowned(
     _connection: sa.Connection, _cursor: Any, sql: str, _parameters: Any, context: Any, _many: bool
 ) -> None:
-    """Raise `RuntimeError` if a statement names an `Owned` table without its tenant. Loader criteria only reach
-    classes."""
+    """Raise `RuntimeError` if a statement names an `Owned` table without its tenant. Loader criteria cover classes
+    only."""
     if context.execution_options.get("lethe_of_tenant") and not _owned_throughout(sql):
         raise RuntimeError(_NOT_ITS_OWN)
 
@@ -278,8 +278,8 @@ def _mentions() -> re.Pattern[str]:
 
 
 def now(session: Session) -> datetime.datetime:
-    """Return the time of the database's clock (aware UTC), by which all hosts compare leases. It is asked once a
-    session, and goes on by this host's monotonic clock. SQLite uses the host's clock."""
+    """Return the time of the database's clock (aware UTC), by which all hosts compare leases. The clock is read once
+    per session and continued by this host's monotonic clock. SQLite uses the host's clock."""
     if session.get_bind().dialect.name == "sqlite":
         return datetime.datetime.now(UTC)
     if _ASKED not in session.info:

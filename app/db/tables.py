@@ -87,8 +87,8 @@ def partial_index(*columns: str, where: str | sa.TextClause, name: str | None = 
 
 class InstallationIdentity(Table):
     """Identity of the installation that owns the database: one row, written at the first start. `check_values`: values
-    that identify the keys of the installation and disclose nothing about them, by key name (`app.key_checks`). While
-    the key-encryption key is being changed, it has both values."""
+    that identify the keys of the installation and disclose nothing about them, by key name (`app.key_checks`). During a
+    rotation of the key-encryption key, it has both values."""
 
     __tablename__ = "installation_identity"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -113,7 +113,7 @@ def stored_mechanism(document: dict[str, Any]) -> Mechanism:
 
 class Tenant(Table):
     """Organisation. `policy`: rules for requests (`lethe.contract.tenants.Policy`). `webhook_generation`: number of the
-    present webhook secret. `webhook_rotated_at`: time of the last rotation of the secret; null if never rotated."""
+    current webhook secret. `webhook_rotated_at`: time of the last rotation of the secret; null if never rotated."""
 
     __tablename__ = "tenants"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -268,7 +268,7 @@ class Model(Owned, Table):
 
 class Version(Table):
     """Published version of a model. `degraded`: whether it missed the quality gate at the last judgement. `held`:
-    whether it is kept from serving for that."""
+    whether it is kept from serving because of that."""
 
     __tablename__ = "versions"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -290,10 +290,10 @@ class Dataset(Owned, Table):
     """Encoded rows of people. `network_id`: public network whose features the rows hold; null if not encoded.
     `subject_kind`: kind of identifier that names the people; null for subject ids.
     `classes`: meanings of the labels; empty if labels are numbers in the range of `target` (`lethe.encoding.targets`).
-    `revision`: number of batches of edits; the rows at revision r lack everybody erased, and hold everybody added, at
+    `revision`: number of batches of edits; the rows at revision r lack everyone erased, and hold everyone added, at
     or before r. `references_check`: keyed hash of the id under the key of the references to people, which tells a wrong
     key from people without rows. `num_rows`: number of rows that are not null. `records_verified_at`: time of the last
-    complete check of the records. `records_verified_to`: slot up to which the present check has come; null if it has
+    complete check of the records. `records_verified_to`: slot up to which the current check has come; null if it has
     not begun. `lost_models`: `mechanism` and `steps` of published versions that a restored backup lacks, by model id.
     `digest`: root of the hash tree over the rows (`app.rows.blocks`). `damaged_at`: time since which the rows are known
     to differ from the digest. `damage`: first finding, a `kind`, its `rows` and `block`. `adaptive_budget`: `epsilon`
@@ -334,7 +334,7 @@ class Dataset(Owned, Table):
 class Addition(Owned, Table):
     """Rows added to null slots of an existing dataset. `status`: pending, applied (rows are in their slots) or dropped
     (the dataset was retired or the batch damaged before). `revision`: set when a worker claims the rows. `staged`:
-    whether the batch still lies beside the dataset. `digest`: root of the hash tree over the rows of the batch."""
+    whether the batch is still stored next to the dataset. `digest`: root of the hash tree over the batch's rows."""
 
     __tablename__ = "additions"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -379,7 +379,7 @@ class DeletionRequest(Owned, Table):
     """Deletion request.
 
     `alias_refs`: references of further identifiers of the person. `dataset_ids`: datasets to forget the person in; null
-    for all. `deadline`: present deadline, from `due_at`, `extended_due_at` and pauses. `paused_at`: time since which
+    for all. `deadline`: current deadline, from `due_at`, `extended_due_at` and pauses. `paused_at`: time since which
     the clock stands still. `held_until`: time before which no worker starts; null for at once. `doubted_at`: time since
     which damaged records may hide rows of the person; the request is looked up again before it completes. `source`:
     list or protocol by which it came. `maker`: line of the API key that made it; null if unknown. `discreet`: whether
@@ -472,7 +472,7 @@ class DeletionRequest(Owned, Table):
 
     @property
     def subject_refs(self) -> tuple[str, ...]:
-        """References of all identifiers of the person, those to which an identity map led among them."""
+        """References of all identifiers of the person, including those linked by an identity map."""
         return (self.subject_ref, *(self.alias_refs or ()), *(self.resolution or {}).get("linked", ()))
 
 

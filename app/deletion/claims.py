@@ -78,8 +78,8 @@ def give_up_model(
     revision: int,
     because: RequestModelStatus = RequestModelStatus.NOTHING_PUBLISHED,
 ) -> None:
-    """Stop waiting for a model that never had a version or was destroyed: requests claimed at or before `revision` wait
-    no longer; `claim_erasures` adds the model to later ones if it comes back."""
+    """Stop waiting for a model that never had a version or was destroyed: requests claimed at or before `revision` no
+    longer wait; `claim_erasures` adds the model to later requests if it comes back."""
     awaiting = repository.awaiting_model(session, model_id=model_id, revision=revision)
     for demand, _, _ in awaiting:
         demand.status = because
@@ -110,7 +110,7 @@ def _move(
     by: Run | None = None,
 ) -> None:
     """Change the status of requests: a run is under way, or the run `by` hands them back. The first MAX_HAND_BACKS
-    hand-backs of a request are recorded, and what follows them."""
+    hand-backs of a request and the changes that follow them are recorded."""
     hand_backs = repository.count_hand_backs(session, request_ids=[request.id for request in requests])
     changes: list[history.Change] = []
     for request in requests:
@@ -127,7 +127,7 @@ def _move(
 
 def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, DeletionRequest]]) -> None:
     """Join the erasures that claimed the rows of these requests in `dataset`: wait for the models that these still wait
-    for, if any. If the requests that erased the rows are completed, the last of them is named as the one that did."""
+    for, if any. If the requests that erased the rows are completed, the last of them is recorded as the eraser."""
     if not joining:
         return
     # People are looked up once: a person may have any number of requests.
@@ -150,7 +150,7 @@ def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, D
 
 
 def _demand(session: Session, demanding: Sequence[tuple[DeletionRequest, Sequence[str]]]) -> None:
-    """Add to each of the requests a demand on each of its models on which it has none yet."""
+    """Add to each of the requests a demand on each of its models that has none yet."""
     by_request = repository.by_request(session, RequestModel, [request.id for request, _ in demanding])
     for request, model_ids in demanding:
         demanded = {demand.model_id for demand in by_request.get(request.id, ())}

@@ -1,9 +1,9 @@
 """Acceptance and completion of requests.
 
-Acceptance derives the erasures and models of a request from the rows held at that moment. Completion has a time at
-which discreet callers see it: they may not learn whether rows were held. Before a request completes that waited only
-for the end of its grace period or for damaged records, its subject is looked up again: a record that was damaged at
-submission may be repaired.
+Acceptance derives the erasures and models of a request from the rows held at that moment. Discreet callers, who may not
+learn whether rows were held, see the completion at a fixed time. Before a request completes that waited only for the
+end of its grace period or for damaged records, its subject is looked up again: a record that was damaged at submission
+may be repaired.
 """
 
 import datetime
@@ -27,7 +27,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """A request with its new erasures and models, and the changes that are not yet recorded."""
+    """Request with its new erasures and models, and the changes that are not yet recorded."""
 
     actor: str
     request: DeletionRequest
@@ -57,7 +57,7 @@ def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datet
     request.reported_at = report_at(request, policy=policy)
     _ask(new, lookup)
     change(new, RequestStatus.ACCEPTED, at=at, verb=verb)
-    is_awaited = lookup.is_awaited(request)  # asked of everybody: the time of an answer must not tell who is held
+    is_awaited = lookup.is_awaited(request)  # for all callers: the time of an answer must not tell who is held
     if request.unknown_at is not None or is_in_doubt(request, lookup.doubtful):
         request.doubted_at = at
     elif not deadlines.is_held(request, at=at) and (outcome := _outcome(new, lookup)) is not None:
@@ -122,7 +122,7 @@ def _outcome(new: Submitted, lookup: Lookup) -> Outcome | None:
 
 def _outcome_of_erased(request: DeletionRequest, erasures: Iterable[Erasure], *, is_widened: bool) -> Outcome:
     """Return the outcome of a request all of whose `erasures` are done; `is_widened` if a model's target exceeds the
-    default bounds. A request that erased rows itself, or joined their erasure, names no other as the one that did."""
+    default bounds. A request that erased rows itself, or joined their erasure, names no other request as the eraser."""
     if any(erasure.num_records for erasure in erasures):
         request.erased_by = None
     if request.erased_by is not None:
@@ -163,8 +163,8 @@ def _store_erasures(session: Session, submitted: Sequence[Submitted]) -> None:
 
 
 def complete_done(session: Session, requests: Collection[DeletionRequest]) -> None:
-    """Complete those of the requests all of whose erasures and models are done, and for which no work of features is
-    open. `settle` completes requests in their grace period, and requests whose person may be in damaged records."""
+    """Complete those of the requests that have all erasures and models done and no open work of features. `settle`
+    completes requests in their grace period, and requests whose person may be in damaged records."""
     at = now(session)
     in_hand = (RequestStatus.ACCEPTED, RequestStatus.RUNNING)
     in_question = [
@@ -218,7 +218,7 @@ def complete(
 
 def report_at(request: DeletionRequest, *, policy: Policy) -> datetime.datetime | None:
     """Return the time at which discreet callers see a request as completed; None if the policy hides nothing. It is
-    fixed at acceptance and depends only on the time at which work could begin."""
+    fixed at acceptance and depends only on the earliest time at which work can begin."""
     if not policy.report_seconds:
         return None
     began = request.held_until or request.created_at

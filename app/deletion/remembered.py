@@ -1,4 +1,4 @@
-"""Copies of requests outside of the database: the subject as a keyed hash, the deadlines, and no texts of callers."""
+"""Copies of requests outside the database: the subject as a keyed hash, the deadlines, and no texts of callers."""
 
 import datetime
 from dataclasses import dataclass, fields

@@ -262,8 +262,8 @@ _ALSO_THEIRS = (
 def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[tuple[Erasure, DeletionRequest]]:
     """Return the unclaimed, ready erasures of a dataset: the first `limit` by deadline, ordered by request age.
 
-    Other requests of these people, which share the rows, are added beyond `limit`, up to `MAX_ALSO_THEIRS`. What is
-    left joins the erasure of these (`claims`), so that one run serves a bounded number of requests.
+    Other requests of these people, which share the rows, are added beyond `limit`, up to `MAX_ALSO_THEIRS`. The rest
+    joins their erasure (`claims`), so that one run serves a bounded number of requests.
     """
     values = {"dataset_id": dataset_id, "at": now(session)}
     with sealed.opening(session):
@@ -307,8 +307,8 @@ _CLAIM = (
 
 
 def claim_records(session: Session, *, dataset_id: str, claiming: Sequence[tuple[Erasure, DeletionRequest]]) -> None:
-    """Claim the unclaimed rows of the requests' people in a dataset, each for the first erasure that names its person,
-    and store the counts of claimed and of all their rows in the erasures."""
+    """Claim the unclaimed rows of the requests' people in a dataset, each for the first erasure that names its person.
+    Store in the erasures the number of claimed rows and the number of all rows of their people."""
     held, unclaimed = Counter[str](), Counter[str]()
     for batch in in_parts({ref for _, request in claiming for ref in request.subject_refs}):
         query = sa.select(Record.subject_ref, sa.func.count(), sa.func.count(Record.erasure_id))
@@ -432,7 +432,7 @@ _HAS_OR_MAY = sa.or_(
 
 
 class ClaimedErasure(NamedTuple):
-    """Erasure whose rows are claimed, or null by now, of an open or a completed request."""
+    """Erasure of an open or completed request whose rows are claimed, or already null."""
 
     request_id: str
     dataset_id: str

@@ -39,7 +39,7 @@ class RetentionDue:
 
 
 def kept(particulars: sealed.Particulars) -> RetentionLevel:
-    """Return the retention level of a new request; most callers add no particulars, so most start at `request`."""
+    """Return the retention level of a new request: `request` unless it has texts, which few callers add."""
     return RetentionLevel.REQUEST if particulars == sealed.Particulars() else RetentionLevel.DETAILS
 
 
@@ -50,7 +50,7 @@ def add(request: tables.DeletionRequest, **texts: str) -> None:
 
 
 def days_of_details(policy: Policy) -> int:
-    """Return the days from the end of a request to the erasure of its texts: at most those until its subject's."""
+    """Return the days from the end of a request to the erasure of its texts, at latest with its subject."""
     details, request = policy.retain_details_days, policy.retain_requests_days
     return details if request is None else min(details, request)
 
@@ -88,7 +88,7 @@ def due(session: Session, *, limit: int) -> list[RetentionDue]:
 def forget(session: Session, due_batches: Sequence[RetentionDue]) -> None:
     """Lower the retention level of due requests whose keys have been destroyed, and record it in the audit logs, with
     the number of requests and the SHA-256 of their sorted ids, by which a holder of the ids can recognise them. A
-    request that received a note or a file since stays due, with the new key."""
+    request that has received a note or a file since then stays due, with the new key."""
     deeds = []
     for batch in due_batches:
         keys = search_repository.attached_keys(session, request_ids=batch.request_ids)

@@ -89,8 +89,8 @@ class _Facts:
 
 
 def submit_all(session: Session, drafts: Sequence[RequestDraft]) -> list[Submitted | problems.Problem]:
-    """Record requests, and accept those that need no review. A request about a person of whom nothing is held completes
-    at once or after its grace period; a request about a person who is being forgotten joins the earlier one.
+    """Record requests, and accept those that need no review. A request about a person without rows completes at once or
+    after its grace period; a request about a person who is being forgotten joins the earlier one.
 
     Return a result per request, in order: a refused request is not stored, and its result is the reason:
     `DatasetUnknown`, `InputInvalid`, `SubjectUnknown`, `RequestUnknown`, `RequestOpen`, `IdentityStatementRequired` or

@@ -30,6 +30,6 @@ def entered(wanted: RequestStatus) -> EventKind:
 
 
 def check(present: str, wanted: RequestStatus) -> None:
-    """Check that a request may go from `present` to `wanted`; otherwise raise `TransitionForbidden`."""
+    """Raise `TransitionForbidden` unless a request may go from `present` to `wanted`."""
     if wanted not in TRANSITIONS[RequestStatus(present)]:
         raise TransitionForbidden(status=present, wanted_status=wanted.value)

@@ -33,7 +33,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """View of a caller at a point in time."""
+    """A caller's view of a request at a point in time."""
 
     discreet: bool
     at: datetime.datetime
@@ -52,8 +52,8 @@ class View:
         return request.reported_at if self.status(request) == RequestStatus.COMPLETED else None
 
     def held_until(self, request: DeletionRequest) -> datetime.datetime | None:
-        """Return the end of the grace period; to discreet callers while it lasts, as a past time can be that of work
-        which only requests about held people need."""
+        """Return the end of the grace period. Discreet callers get None once it has passed, because it could then be
+        the time of work that only requests about held people need."""
         return None if self.discreet and not deadlines.is_held(request, at=self.at) else request.held_until
 
     def clock(self, request: DeletionRequest, *, horizon: datetime.timedelta) -> deadlines.Clock:

@@ -25,7 +25,7 @@ from app.deletion.status import OF_THE_CLOCK
 from lethe.contract.sets import RequestStatus
 
 OnRestored = Callable[[Session], None]
-"""Hook `RESTORED`, which ends whatever a restored database presents as valid and may have ended since the backup."""
+"""Hook `RESTORED`, which ends everything valid in a restored database that may have ended since the backup."""
 CountPeople = Callable[[Session], dict[str, int]]
 """Hook `PEOPLE_BY_ROLE`, which returns the number of people who can log in, by role."""
 BACKED_UP = "installation.backed_up"
@@ -40,7 +40,7 @@ TELLING = sa.or_(
 
 
 def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[int, datetime.datetime, Remembered]]:
-    """Return up to `limit` events for the journal after event `after`: number, time and the present request."""
+    """Return up to `limit` events for the journal after event `after`: number, time and the current request."""
     # The columns contain no texts of callers or officers.
     columns = [getattr(DeletionRequest, name) for name in REMEMBERED]
     query = sa.select(RequestEvent.id, RequestEvent.at, *columns)

@@ -1,7 +1,7 @@
-"""Verification of the tombstone journal at every start, on a schedule, before a backup and before a run, because damage
-detected during a restoration is detected too late.
+"""Verification of the tombstone journal at every start, on a schedule, before a backup and before a run: damage that is
+first detected during a restoration is detected too late.
 
-The verdict is stored beside the journal, for all processes that use it and for monitoring.
+The verdict is stored next to the journal, for all processes that use it and for monitoring.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ _BELIEVED_FOR = 2 * _WHOLE_EVERY
 
 
 class BackupState(StrEnum):
-    """State of the journal; `unverified` if the last verification is over two hours old, or there was none."""
+    """State of the journal; `unverified` if it was never verified, or not within the last two hours."""
 
     WHOLE = "whole"
     DAMAGED = "damaged"
@@ -105,7 +105,7 @@ def verdict_file(settings: Settings) -> Path:
 
 
 def files(settings: Settings) -> set[Path]:
-    """Return the paths of the files that verification may leave beside the journal."""
+    """Return the paths of the files that verification may leave next to the journal."""
     file = verdict_file(settings)
     return {file, _temporary(file)}
 

@@ -53,7 +53,7 @@ _MIN_INTERVAL_FACTOR = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicJob:
-    """Periodic job, which runs again `seconds` after its end; if `urgent`, regardless of its duration."""
+    """Periodic job, which runs again `seconds` after its end. An `urgent` job does so regardless of its duration."""
 
     name: str
     seconds: float
@@ -71,7 +71,7 @@ def destroy_retired(installation: Installation) -> None:
 
 
 def destroy_orphans(installation: Installation) -> None:
-    """Destroy the weights of dead runs: stored, but neither in service nor of a run under way."""
+    """Destroy the weights of dead runs, which are stored but neither in service nor needed by a run under way."""
     try:
         # Listed before the needed versions, so that a run that begins in between cannot lose its weights.
         stored = installation.weights.version_ids()
@@ -131,7 +131,7 @@ def _with_root(
     installation: Installation, rows_id: str, do: Callable[[str], None], *, unless_running: bool = False
 ) -> None:
     """Call `do` with the recorded root of rows, with exclusive access to the rows, and record the damage that it finds.
-    Rows without a root, and rows that another process is writing, are skipped."""
+    Skip rows without a root, and rows that another process is writing."""
     with suppress(BlockingIOError), installation.rows.alone(rows_id, wait=False):
         # A run claimed from here on waits for the exclusive access to end.
         with installation.database.reading() as session:
@@ -171,7 +171,7 @@ def forget_answers(installation: Installation) -> None:
 
 
 def purge_requests(installation: Installation) -> None:
-    """Reduce ended requests to what the policies of their tenants retain."""
+    """Reduce ended requests to the level that their tenants' policies retain."""
     for _ in range(MAX_BATCHES):
         with installation.database.reading() as session:
             batches = retention.due(session, limit=AT_ONCE)
@@ -224,7 +224,7 @@ def check_database(installation: Installation) -> None:
 
 
 def verify_records(installation: Installation) -> None:
-    """Verify a portion of the records, to detect damage before a person is told that nothing is held of them."""
+    """Verify a portion of the records, to detect damage before a person is told that no data about them are held."""
     with installation.database.reading() as session:
         verified = records.verify_portion(session)
     if verified:
@@ -270,8 +270,8 @@ def sign_heads(installation: Installation) -> None:
 
 
 def record_tombstones(installation: Installation, do: Callable[[Installation], None] = tombstones.record) -> None:
-    """Append to the tombstones, or `do` another thing with them. While the database proves older than they are, callers
-    are refused: its models carry people who were forgotten, and a restore would not know new requests."""
+    """Append to the tombstones, or run `do` on them instead. While the database proves older than they are, refuse
+    callers: its models carry people who were forgotten, and a restore would not know new requests."""
     try:
         do(installation)
     except DatabasePutBack as error:

@@ -63,7 +63,7 @@ class ServiceState:
 
 
 def state(session: Session, installation: installations.Installation) -> ServiceState:
-    """Return the present state: waiting and late requests, runs, workers and the tombstone journal."""
+    """Return the current state: waiting and late requests, runs, workers and the tombstone journal."""
     moment = db.now(session)
     horizon = datetime.timedelta(days=installation.settings.risk_days)
     running = repository.running(session)
@@ -128,7 +128,7 @@ class ModelStanding:
     version carries, `due_at` that of all requests waiting for the model; each is None without requests. `load` is the
     `unlearning` epsilon of the live version at publication, in units of its target. `failed_runs` counts failures
     without a later success. `refused` is True if the last run failed its canary test, None without one. `degraded`
-    means that the live version misses its quality gate, `held` that it is not served for that reason."""
+    means that the live version misses its quality gate, `held` that it is therefore not served."""
 
     model: Model
     first_due_at: datetime.datetime | None

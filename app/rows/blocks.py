@@ -29,7 +29,7 @@ _NODE = ".node"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """Shape of a dataset's rows: the number of slots including null rows, the number of feature columns, and whether
-    each row has a weight beside its label."""
+    each row has a weight in addition to its label."""
 
     num_slots: int
     num_columns: int
@@ -56,7 +56,7 @@ class Shape:
 
     @property
     def num_labels(self) -> int:
-        """Number of 4-byte values of a row beside its features: the label, and the weight if there is one."""
+        """Number of 4-byte values of a row in addition to its features: the label, and the weight if there is one."""
         return 2 if self.has_weights else 1
 
     @property
@@ -96,7 +96,7 @@ class Block:
         return replace(self, features=self.features.copy(), labels=self.labels.copy())
 
     def without(self, slots: Sequence[int]) -> "Block":
-        """Return the block with the rows in `slots` null, as a copy if the block has any of them."""
+        """Return the block with the rows in `slots` null, as a copy if it contains any of them."""
         positions = self.positions(slots)
         if not len(positions):
             return self

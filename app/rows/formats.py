@@ -1,4 +1,4 @@
-"""Batches of encoded rows, and what readers of all kinds of files share: bounds, and the refusal of damaged files."""
+"""Batches of encoded rows, and the common parts of all file readers: bounds, and the refusal of damaged files."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -31,7 +31,7 @@ _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReader:
     """Reader of one kind of file: of tables whose columns a schema declares and, if the kind has them, of vectors with
-    a target or a number of classes. Each may spool in a folder, and unpacks no more than a number of bytes."""
+    a target or a number of classes. Each may spool in a folder, and limits the number of bytes that it unpacks."""
 
     table: Callable[[io.RawIOBase, Schema, Path, int], Iterator[formats.Batch]]
     vectors: Callable[[io.RawIOBase, Path, int, TargetColumn | int], Iterator[formats.Batch]] | None = None
@@ -79,7 +79,7 @@ def read(
 
 
 def check_learnable(class_counts: Sequence[int], classes: Sequence[object]) -> None:
-    """Raise `DatasetUnusable` if no row counts, all rows that count have one class, or a class has none of them."""
+    """Raise `DatasetUnusable` if no row has weight, or if the rows with weight lack a class or have only one."""
     absent = [name for count, name in zip(class_counts, classes, strict=True) if count == 0]
     if len(absent) == len(classes):
         raise DatasetUnusable("There are no rows, or all have the weight 0.")
@@ -97,7 +97,7 @@ def _bounded(batches: Iterator[formats.Batch], max_bytes: int) -> Iterator[forma
 
 
 def check_columns(names: Sequence[str], schema: Schema, place: str = "") -> None:
-    """Check that the file has exactly the columns of the schema; otherwise raise `SchemaInvalid`.
+    """Raise `SchemaInvalid` unless the file has exactly the columns of the schema.
 
     Undeclared columns are named by position, and by name only if the first line is certainly a header: it may be a
     record with personal data.
@@ -141,7 +141,7 @@ def _count_csv(file: io.RawIOBase) -> int:
 
 
 def _opened_csv(file: io.RawIOBase) -> io.TextIOWrapper:
-    """Open a csv file, whose invalid bytes become lone surrogates. Raises `InputInvalid` if it begins as none."""
+    """Open a csv file, whose invalid bytes become lone surrogates. Raises `InputInvalid` for another kind of file."""
     pieces = io.BufferedReader(file, _PIECE)
     check_csv(pieces.peek(), "file")
     return io.TextIOWrapper(pieces, encoding="utf-8-sig", errors="surrogateescape", newline="")
@@ -190,7 +190,7 @@ def _records(lines: "_Lines") -> Iterator[tuple[int, list[str]]]:
 
 
 class _Lines:
-    """Lines of a csv file. `room` is the number of characters left for the present record, `num_chars` the number read
+    """Lines of a csv file. `room` is the number of characters left for the current record, `num_chars` the number read
     so far. Raises `csv.Error` if a record is too long, `UnicodeError` if a line is not UTF-8."""
 
     def __init__(self, stream: IO[str]) -> None:

@@ -157,7 +157,7 @@ class RowStore:
 
     @contextmanager
     def beside(self, rows_id: str, num_columns: int | None = None) -> Iterator[blocks.RowWriter]:
-        """Yield a writer as `writing` does, but beside existing rows. The caller must hold the lock of `alone`, and
+        """Yield a writer as `writing` does, but next to existing rows. The caller must hold the lock of `alone`, and
         destroy the superseded rows."""
         with ThreadPoolExecutor(_SEALERS, thread_name_prefix="sealer") as sealers:
             writer = blocks.RowWriter(lambda block: sealers.submit(self._put, rows_id, block), num_columns)

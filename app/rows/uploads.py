@@ -34,7 +34,7 @@ _HELD = 4 * 2**20 // REF_BYTES
 
 
 def packed(references: Sequence[str | None]) -> Refs:
-    """Return references as an array, with empty strings in place of None."""
+    """Return references as an array in which empty strings replace None."""
     array = np.array([reference or "" for reference in references], dtype=np.bytes_)
     if array.itemsize > REF_BYTES:
         raise ValueError(f"Expected references of {REF_BYTES} bytes at most, found {array.itemsize}")
@@ -207,7 +207,7 @@ class RowUpload:
         return self.target is None and (self.schema is None or self.schema.separator is None)
 
     def turn(self) -> AbstractContextManager[None]:
-        """Wait for a turn of the tenant to use the processor. A network has a process of its own and needs no turn."""
+        """Wait for the tenant's turn to use the processor. A network runs in its own process and needs no turn."""
         return nullcontext() if self.features_of else _TURNS.taken(self.tenant_id)
 
 

@@ -194,7 +194,7 @@ def _tests() -> tuple[tuple[QueueRule, sa.Select[str, str, datetime.datetime]], 
 
 @functools.cache
 def _any_rule(deletions_only: bool) -> sa.Select[bool]:
-    """Return the question whether any dataset is due, if no model let its requests wait for each other."""
+    """Return the query whether any dataset is due, assuming that no model batches its requests."""
     rules = [_REQUESTED, _UNCONFIRMED, _BEHIND]
     if not deletions_only:
         rules += [query for _, query in (*_LEARNING, *_tests())]
@@ -202,8 +202,8 @@ def _any_rule(deletions_only: bool) -> sa.Select[bool]:
 
 
 def patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
-    """Map each model whose batch of requests is neither full, nor old, nor due soon to its dataset: it waits for
-    more."""
+    """Map each model whose batch of requests is neither full, nor old, nor due soon, and which therefore waits, to its
+    dataset."""
     query = _BATCHING_MODELS
     if dataset_id is not None:
         query = query.where(Model.dataset_id == dataset_id)
@@ -232,7 +232,7 @@ def _is_batch_full(session: Session, model: Model, num_claimed: int, *, at: date
 
 
 def patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
-    """Return the datasets of which every model that carries or will carry people is among the `waiting` ones."""
+    """Return the datasets all of whose models that carry or will carry people are among the `waiting` models."""
     carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
     query = sa.select(Model.id, Model.dataset_id).where(carries, Model.dataset_id.in_(set(waiting.values())))
     impatient = {dataset_id for model_id, dataset_id in session.execute(query) if model_id not in waiting}

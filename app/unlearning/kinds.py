@@ -1,4 +1,4 @@
-"""Kinds of runs that publish no version, tests on request which features add; and the canary test of every run."""
+"""Kinds of runs that publish no version (tests on request, added by features), and the canary test of every run."""
 
 import datetime
 import functools
@@ -37,25 +37,25 @@ class AskedKind(Protocol):
 
     def due(self, models: sa.Select[str, str]) -> sa.Select[str, str, datetime.datetime]:
         """Restrict `models`, which selects the dataset and the tenant of each model, to models with a waiting test, and
-        add the time of the request."""
+        add the time at which the test was requested."""
 
     def model_due(self, session: Session, *, dataset_id: str) -> Model | None:
         """Return the model of a dataset whose test was requested first; None if no test waits."""
 
     def canaries(self, run: Run, model: Model) -> CanaryPlan | None:
-        """Return the lanes that a run of the test must have, of a model whose runs have lanes; None for no lanes."""
+        """Return the lanes that a run of the test must have, for a model whose runs have lanes; None for no lanes."""
 
     def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
         """Plan the test of the model that `model_due` returns."""
 
     def start(self, session: Session, run: Run) -> None:
-        """Record that a run does the test planned by `plan`."""
+        """Record that a run carries out the test planned by `plan`."""
 
     def lose(self, session: Session, run: Run, *, max_runs: int) -> None:
         """Request the test of a lost run again, unless `max_runs` of its runs were lost."""
 
     def cancel(self, session: Session, run: Run) -> None:
-        """End the test of a stopped run."""
+        """End the test of a cancelled run."""
 
     def drop_measured(self, session: Session, *, dataset_id: str) -> None:
         """Delete the measurements made on rows of a dataset, because some of these rows have been erased since."""
@@ -88,7 +88,7 @@ def planned(run: Run, model: Model) -> CanaryPlan | None:
 
 
 def findings(run: Run, model: Model, observed: Observed | None) -> tuple[str, ...]:
-    """Return what a run's canary test found, or raise `RunDiffersFromPlan` if the run was not tested as planned."""
+    """Return the faults that a run's canary test found, or raise `RunDiffersFromPlan` if it did not run as planned."""
     if (observed and observed.plan) != planned(run, model):
         raise RunDiffersFromPlan(f"Run {run.id} did not have the canary test that was planned.")
     return observed.findings(catalogue.mechanism_of(model)) if observed else ()

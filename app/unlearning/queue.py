@@ -105,7 +105,7 @@ def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
 def _claim(
     session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool
 ) -> ClaimedRun | None:
-    """Claim the run of a dataset; return None if no model that is due has budget left and no row waits."""
+    """Claim the run of a dataset; return None if no due model has budget left and no row waits."""
     additions.take(session, dataset=dataset)
     claims.claim_erasures(session, dataset=dataset, limit=max_requests)
     model, live, records = None, None, 0
@@ -241,7 +241,7 @@ def next_run(session: Session, model: Model, *, max_requests: int) -> tuple[plan
 
 
 def plan_next(session: Session, model: Model, *, records: int) -> planner.Plan:
-    """Plan the next run of a model, before which `records` become null."""
+    """Plan the next run of a model, before which `records` more rows become null."""
     mechanism = catalogue.mechanism_of(model)
     match model.wanted:
         case RunKind.LEARN:

@@ -3,8 +3,8 @@
 Their versions, copies, ledger, certificates and audit log remain. The audit log is signed at once, so that the
 tombstone journal receives its head, and with it the retirement.
 
-Retirement waits for open requests: a person who asked to be forgotten is owed a version without them, or their rows
-null on disk, and a certificate.
+Retirement waits for open requests: a person who asked to be forgotten is entitled to a version without them, or to null
+rows on disk, and to a certificate.
 """
 
 from sqlalchemy.orm import Session
@@ -25,7 +25,7 @@ from lethe.contract.sets import ModelStatus, RequestModelStatus, VersionStatus
 
 
 def retire_model(session: Session, keys: Keys, model: Model) -> None:
-    """Take a model out of service for good, and stop its run under way. Repeating the call is a no-op.
+    """Take a model out of service permanently, and stop its run under way. Repeating the call is a no-op.
 
     Raises `ModelInUse` while requests wait for the model. If its budget permits no further version, the requests do not
     block: they are done once nothing remains of the model.

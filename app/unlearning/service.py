@@ -51,7 +51,7 @@ def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: floa
 
 
 def check_held(session: Session, *, run_id: str) -> None:
-    """Check that the run is still held; otherwise raise `LeaseLost`, because another worker may now write its rows."""
+    """Raise `LeaseLost` unless the run is still held, because another worker may now write its rows."""
     _held(session, run_id, lock=False)
 
 
@@ -137,7 +137,7 @@ def publish(
     Raises `NotSigned` while `ahead` lacks a signature; without `ahead`, everything is signed in this transaction.
     Raises `LeaseLost` if the run was lost, `RunDiffersFromPlan` if the executed run is not the planned one,
     `AuditFailed` if the run's canary test refutes what would be certified, and `AdaptiveBudgetSpent` if the budget of
-    the dataset has no room for the version any more.
+    the dataset no longer has room for the version.
     """
     run = _held(session, run_id)
     model = session.get_one(Model, run.model_id)

@@ -25,7 +25,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """People whom no guarantee covers yet, because their rows are in place. `reasons` starts with the most frequent."""
+    """People whom no guarantee covers yet, because their rows are not null. `reasons` starts with the most frequent."""
 
     people: int
     requests: int

@@ -126,8 +126,8 @@ class Vault:
                 wipe_file(_temporary(self._path(page)))
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yield name and plaintext keys of each page, zeros if destroyed. For archives that are sealed themselves.
-        Raises `SealedTextDamaged`."""
+        """Yield name and plaintext keys of each page, with zeros for destroyed keys, for archives that are sealed
+        themselves. Raises `SealedTextDamaged`."""
         for path in sorted(self._folder.glob(f"[!.]*{_PAGE}")):
             with locked(self._folder):
                 keys = [bytes(_KEY) if key is None else key for _, key in self._unwrapped_page(path)]
@@ -149,7 +149,7 @@ class Vault:
         return not any(self._folder.glob(f"*{_PAGE}"))
 
     def rewrap(self) -> None:
-        """Wrap every key again under the present key-encryption key. The destruction of keys waits until then."""
+        """Wrap every key again under the current key-encryption key. The destruction of keys waits until then."""
         if not self._folder.exists():
             return
         with locked(self._folder):

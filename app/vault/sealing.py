@@ -1,9 +1,9 @@
 """Sealed objects: each under its own data key, so that destroying the small key destroys every copy of the object.
 
-An object is `<name>.sealed` in a store (AES-256-GCM, the name authenticated), with a file `<name>.key`, which holds its
-data key wrapped by the key-encryption key. The key is written first and destroyed first. Only the folder of keys must
-erase reliably; backups, replicas and old versions of an object may remain, and cannot be opened. Key and object of a
-version's weights are durable before the version is published.
+An object is `<name>.sealed` in a store (AES-256-GCM, the name authenticated), next to a file `<name>.key`, which holds
+its data key wrapped by the key-encryption key. The key is written first and destroyed first. Only the folder of keys
+must erase reliably; backups, replicas and old versions of an object may remain, and cannot be opened. Key and object of
+a version's weights are durable before the version is published.
 """
 
 import datetime
@@ -110,7 +110,7 @@ class SealedStore:
         return not any(self._key_paths("[!.]*"))
 
     def rewrap(self) -> None:
-        """Wrap every key again under the present key-encryption key. Sealing waits until then."""
+        """Wrap every key again under the current key-encryption key. Sealing waits until then."""
         with locked(self._keys):
             for path in self._key_paths("[!.]*"):
                 name = path.name.removesuffix(_WRAPPED)

@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _commands() -> "typer.Typer":
-    """Return all commands; of a service that is called by its name only its own, so that it starts without a client."""
+    """Return all commands. A service that is called by its name has only its own, so it starts without a client."""
     for point in entry_points(group=SERVICES):
         if [point.name] == sys.argv[1:2]:
             service: typer.Typer = point.load()

@@ -63,7 +63,7 @@ def request_wait(request_id: Id, url: Url = None, key: Key = None) -> None:
 
 @made("deletion_requests.proof")
 def request_certificate(call: CommandCall, to: Path) -> None:
-    """Save a request's certificates, and beside them the public keys to verify them with (`TO.jwks.json`)."""
+    """Save a request's certificates, together with the public keys that verify them (`TO.jwks.json`)."""
     to.write_text(json.dumps(to_json(call()), indent=2))
     keys = Path(f"{to}.jwks.json")
     keys.write_text(json.dumps(call.client.certificates.public_keys(), indent=2))
@@ -119,7 +119,7 @@ def tenant_set(
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Change fields of the own tenant's policy; other fields stay."""
+    """Change fields of the caller's tenant policy; other fields stay unchanged."""
     with connect(url, key) as client:
         show(client.tenants.set_policy(policy=cast(tenants.Policy, dict(map(_field, field)))))
 
@@ -184,7 +184,7 @@ def skip(call: CommandCall, skip_suppressed: bool) -> None:
 
 @contextmanager
 def uploading(client: Client, file: Path, name: str, *, encoded: bool) -> Iterator[None]:
-    """Show that a file is being uploaded and, if rows pass through a network, how many have. `name` is the upload's."""
+    """Show that a file is being uploaded and, if it passes through a network, the rows done; `name` is the upload's."""
     watchers: tuple[WatchUpload, ...] = sockets.plugs("lethe.features", "cli", "WATCH_UPLOAD") if encoded else ()
     if not watchers:
         with console.status(f"Uploading {file.name}"):

@@ -64,8 +64,8 @@ def leaves(kind: type[BaseModel], above: tuple[str, ...] = (), *, required: bool
 def parameters(
     fields: Collection[Leaf], shape: OptionShape, *, reserved: Collection[str]
 ) -> Iterator[inspect.Parameter]:
-    """Yield a parameter of a command for each leaf. The last name of a path is an option of its own too, unless another
-    leaf or a `reserved` option has it."""
+    """Yield a parameter of a command for each leaf. The last name of a path is an additional option name, unless
+    another leaf or a `reserved` option has it."""
     last = Counter([leaf.path[-1] for leaf in fields] + list(reserved))
     for leaf in sorted(fields, key=lambda leaf: leaf.name == "idempotency_key"):
         name, default = leaf.name, (shape.defaults or {}).get(leaf.name)
@@ -256,7 +256,7 @@ def made(
     retry_seconds: float = RETRY_SECONDS,
 ) -> Callable[[Callable[..., None]], None]:
     """Return a decorator that adds a command for a call of the SDK, such as `models.create`. The function receives the
-    call, and its other parameters become options beside those of the call."""
+    call, and its other parameters become options in addition to those of the call."""
     resource, method = path.split(".")
     called = inspect.getattr_static(GROUPS[resource].resource, method)
     operation = called.operation

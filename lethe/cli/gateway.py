@@ -30,7 +30,7 @@ RETRY_SECONDS = 3.0
 
 
 class _Installed(BaseModel):
-    """Settings of a server on this machine, with the server's defaults."""
+    """Settings of a server installed on this machine, with the server's defaults."""
 
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)

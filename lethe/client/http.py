@@ -31,8 +31,8 @@ _trusted = functools.cache(httpx.create_ssl_context)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of a call. `idempotency_key` defaults to a new one. `within` limits the seconds of all attempts,
-    `timeout_seconds` those of one. `content` is a body other than JSON, with its `headers`, in the form of httpx."""
+    """Options of a call. `idempotency_key` defaults to a new key. `within` limits the seconds of all attempts,
+    `timeout_seconds` those of one. `content` is a body other than JSON, with its `headers`, as httpx takes it."""
 
     idempotency_key: str | None = None
     within: float | None = None
@@ -149,7 +149,7 @@ class Calls:
         *,
         stream: bool = False,
     ) -> Any:
-        """Return the answer of httpx, of either of its clients."""
+        """Return the answer of either httpx client."""
         request, patience = self._prepared(operation, ids, arguments, options)
         while True:
             try:
@@ -298,7 +298,7 @@ _calling: ContextVar[bool] = ContextVar("lethe_calling", default=False)
 
 
 class _Unlogged(logging.Filter):
-    """Filter that silences httpx during a call: it logs URLs, and some of ours name people."""
+    """Filter that silences httpx during a call: httpx logs URLs, and some of Lethe's URLs name people."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not _calling.get()

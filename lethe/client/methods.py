@@ -42,7 +42,7 @@ def checked(takes: type[B], named: Mapping[str, Any]) -> B:
 
 
 def checked_values(takes: type[B], named: Mapping[str, Any]) -> B:
-    """Validate arguments that are not JSON, such as paths. Raises what `checked` raises."""
+    """Validate arguments that are not JSON, such as paths. Raises the same errors as `checked`."""
     _check_names(named, fields_of(takes))
     try:
         return takes.model_validate(dict(named))
@@ -180,7 +180,7 @@ class Keyed(BaseModel):
     """Optional `idempotency_key`, with which another process may repeat the call."""
 
     idempotency_key: str | None = Field(
-        default=None, exclude=True, description="Your own, so that another process may repeat the call."
+        default=None, exclude=True, description="Your own key, so that another process may repeat the call."
     )
 
 

@@ -1,4 +1,4 @@
-"""Resources of a client: the calls about models, requests, certificates and whatever else the core serves."""
+"""Resources of a client: the calls about models, requests, certificates and the other objects of the core."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -26,7 +26,7 @@ class ApiKeys(Resource[H]):
 
 
 class _Dataset(datasets.TableIn, Keyed):
-    name: str | None = optional("Name of the dataset. Default: the file's.")
+    name: str | None = optional("Name of the dataset. Default: the file's name.")
 
 
 class Datasets(Resource[H]):
@@ -84,7 +84,7 @@ class Models(Resource[H]):
     async def wait(
         self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
     ) -> models.ModelOut:
-        """Return the model as soon as it is live, or cannot become live by itself. Raises `WaitTimedOut`."""
+        """Return the model as soon as it is live, or cannot become live without another call. Raises `WaitTimedOut`."""
         watch = Watch(subject=f"model {model_id}", timeout_seconds=timeout_seconds)
         while True:
             model = await self._calls.call(models.GET, model_id, options=Options(within=watch.left))
@@ -127,7 +127,7 @@ class Certificates(Resource[H]):
 
 
 def _compare(certificate: Certificate, verdict: CertificateVerdictOut) -> CertificateVerdictOut:
-    """Raise `CertificateInvalid` if the fields beside a JWS differ from its statement, otherwise return `verdict`."""
+    """Raise `CertificateInvalid` if the fields next to a JWS differ from its statement, otherwise return `verdict`."""
     signed = verdict.statement
     match certificate:
         case CertificateOut() if "certificate_id" in signed:

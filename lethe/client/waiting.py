@@ -35,8 +35,8 @@ class Patience:
 
 
 def pause_before(attempt: int, retry_after: float | None) -> float:
-    """Return the seconds to wait after `attempt` pauses: doubling, with jitter so that callers do not return all at
-    once, and no less than the server asked for."""
+    """Return the seconds to wait after `attempt` pauses: doubling, with jitter to spread the callers, and no less than
+    the server requested."""
     backoff = min(_FIRST_PAUSE_SECONDS * 2 ** min(attempt, 16), _MAX_RETRY_PAUSE_SECONDS)
     return (retry_after or 0.0) + _DICE.uniform(backoff / 2, backoff)
 
@@ -94,7 +94,7 @@ class Watch:
 
     @property
     def left(self) -> float | None:
-        """Maximum seconds that the next poll may take; None without a timeout."""
+        """Maximum number of seconds for the next poll; None without a timeout."""
         if self.timeout_seconds is None:
             return None
         return max(_MIN_POLL_SECONDS, self._began + self.timeout_seconds - time.monotonic())

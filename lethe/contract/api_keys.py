@@ -18,7 +18,7 @@ class ApiKeyIn(Body):
     )
     expires_at: Moment | None = optional("Time of expiry (RFC 3339). Default: never.")
     calls_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = optional(
-        "Calls per minute; a lower limit of the installation (LETHE_CALLS_PER_MINUTE) prevails. Default: no own limit."
+        "Calls per minute; a lower limit of the installation (LETHE_CALLS_PER_MINUTE) prevails. Default: none."
     )
     own_requests_only: bool | None = optional(
         "Restrict the key to requests made by itself or by a key that it replaced. Default: true for keys "

@@ -13,11 +13,11 @@ from lethe.contract.sets import Scope
 
 class GuaranteeOut(Answer):
     notion: str = Field(description="unlearning, deletion, adaptive, release or reset; different notions never add up.")
-    adjacency: str = Field(description="Meaning of a differing record: zero_out (null instead) or replace (another).")
+    adjacency: str = Field(description="How a record differs: zero_out (null instead) or replace (another instead).")
     mu: float = Field(description="Bound as mu of Gaussian differential privacy (mu-GDP), in both directions.")
     epsilon: float = Field(description="Epsilon in nats that mu implies at delta, rounded up.")
     delta: float = Field(description="Delta at which epsilon is stated, between 0 and 1.")
-    reference_process: str = Field(description="Process that the guarantee compares with, and assumptions, in words.")
+    reference_process: str = Field(description="Reference process of the comparison and its assumptions, in words.")
     best_attacker_accuracy: float = Field(
         description="Phi(mu/2), rounded up: upper bound on the accuracy of guessing which of two equally likely "
         "processes ran, this one or the reference process."
@@ -46,21 +46,21 @@ class CertificateOut(Answer):
     model_id: str = Field(description="ID of the model.")
     version: int = Field(description="Number of the model version that the certificate is about.")
     issued_at: datetime.datetime = Field(description="Time at which the certificate was issued.")
-    jws: str = Field(description="Signed statement as a compact JWS (Ed25519): the part to verify.")
+    jws: str = Field(description="Signed statement as a compact JWS (Ed25519). Verify this field.")
     statement: dict[str, Any] = Field(description="Statement of the JWS, decoded for reading.")
 
 
 class AbsenceOut(Answer):
     """Signed statement that no record matched the request."""
 
-    jws: str = Field(description="Signed statement as a compact JWS (Ed25519): the part to verify.")
+    jws: str = Field(description="Signed statement as a compact JWS (Ed25519). Verify this field.")
     statement: dict[str, Any] = Field(description="Statement of the JWS, decoded for reading.")
 
 
 class CertificatesOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
     certificates: list[CertificateOut] = Field(description="Certificates issued for the request so far, oldest first.")
-    damaged: list[str] = Field(description="IDs of certificates left out, as the stored ones are not what was signed.")
+    damaged: list[str] = Field(description="IDs of certificates left out because they differ from what was signed.")
     joint: JointOut | None = Field(
         description="Guarantee over all models that carried the person, except models destroyed before they forgot; "
         "null if there is none, one must still forget or a certificate is damaged."

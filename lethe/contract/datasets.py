@@ -13,7 +13,7 @@ from lethe.contract.sets import DamageKind, Scope
 
 
 class DamageOut(Answer):
-    """First stored part that differs from the record."""
+    """First stored part that differs from the record in the database."""
 
     at: datetime.datetime = Field(description="Time at which the damage was found.")
     kind: DamageKind = Field(description="Damaged part of the stored rows.")
@@ -43,19 +43,19 @@ class DatasetOut(Answer):
     id: str = Field(description="ID of the dataset.")
     name: str = Field(description="Name of the dataset.")
     num_records: int = Field(description="Number of rows that are not null.")
-    num_slots: int = Field(description="Number of rows at creation: public and fixed, n in every formula.")
+    num_slots: int = Field(description="Number of rows at creation: public and fixed; n in every formula.")
     num_features: int = Field(description="Number of encoded features, without the bias.")
     num_classes: int = Field(description="Number of classes or labels; 0 if a target is learned.")
     classes: list[str] = Field(description="Names of the classes or labels, in order; empty if a target is learned.")
     target: TargetRangeOut | None = optional("Range of the target; null if classes are learned.")
-    network_id: str | None = optional("ID of the network that made the rows; null if none.")
-    subject_kind: str | None = optional("Kind of the subject IDs; null: customer_id.")
+    network_id: str | None = optional("ID of the network whose features the rows are; null if none.")
+    subject_kind: str | None = optional("Kind of the subject IDs; null for customer_id.")
     num_subjects: int = Field(description="Number of people with rows in the dataset.")
     revision: int = Field(description="Number of batches of erasures and of added rows so far.")
-    digest: str = Field(description="Name of the present rows, from random numbers: it cannot be computed from rows.")
+    digest: str = Field(description="Random name of the current rows, which cannot be computed from them.")
     damage: DamageOut | None = Field(description="First damage found, which stops all runs; null if none.")
     adaptive_budget: AdaptiveBudgetOut | None = Field(
-        description="Bound on what all versions of all models together tell about one row, to readers of every "
+        description="Bound on what all versions of all models together reveal about one row to readers of every "
         "version; null if none was set."
     )
     schema_: dict[str, Any] | None = Field(alias="schema", description="Public schema of columns; null for vectors.")
@@ -77,11 +77,11 @@ class SubjectOut(Answer):
 
 
 class DatasetsQuery(Paging):
-    name: Name | None = optional("Only datasets whose name contains this, ignoring case.")
+    name: Name | None = optional("Only datasets whose name contains this text, ignoring case.")
 
 
 class RowsIn(Form):
-    """Rows of a file, encoded as those of the dataset to which they are added."""
+    """Rows of a file, encoded like the rows of the dataset to which they are added."""
 
     suppressed: Literal["refuse", "skip"] = Field(
         default="refuse",
@@ -108,14 +108,14 @@ class TableIn(RowsIn):
         "0. In a schema, the range is that of the column with the role target."
     )
     network_id: str | None = optional(
-        "ID of a public network. Its features of the numbers that the schema makes of a record, or of the "
+        "ID of a public network. Its features of the numbers into which the schema encodes a record, or of the "
         "vectors of an npz file, become the rows."
     )
     adaptive_epsilon: Positive | None = optional(
-        "Epsilon, with adaptive_delta, of the budget for what all versions of all models together tell "
-        "about one row, to readers of every version. It cannot change later; no version beyond it is published."
+        "Epsilon, with adaptive_delta, of the budget for what all versions of all models together reveal about one "
+        "row to readers of every version. It cannot change later; no version beyond it is published."
     )
-    adaptive_delta: Delta | None = optional("Delta of that budget; required with adaptive_epsilon.")
+    adaptive_delta: Delta | None = optional("Delta of the budget; required with adaptive_epsilon.")
     subject_kind: Name | None = optional("Kind of the subject IDs. Default: customer_id.")
 
 
@@ -167,9 +167,9 @@ RECHECK = _DATASETS.of_one(
     scope=Scope.ADMIN,
     gives=DatasetOut,
     problems=(problems.DatasetBusy,),
-    does="Open everything stored of a dataset after the right files were restored. If nothing is damaged any "
-    "more, runs continue; otherwise `damage` names the fault. Takes as long as reading the rows. The audit log "
-    "records the caller.",
+    does="Open everything stored of a dataset after the right files were restored. If no damage remains, runs "
+    "continue; otherwise `damage` names the fault. Takes as long as reading the rows. The audit log records the "
+    "caller.",
 )
 RETIRE = _DATASETS.of_one(
     "retire_dataset",
@@ -189,7 +189,7 @@ SUBJECT = _DATASETS.of_two(
     scope=Scope.ADMIN,
     gives=SubjectOut,
     problems=(problems.SubjectUnknown, problems.DatasetDamaged),
-    does="Count the rows held about a person. Only for admins, because it tells who is in the data: if nothing is "
-    "held, `detail` counts people held under the usual spellings of the id in another case. The audit log records "
-    "the look-up, but not the person.",
+    does="Count the rows held about a person. Only for admins, because it reveals who is in the data: if nothing is "
+    "held, `detail` counts people held under the usual spellings of the id in another case. The audit log records the "
+    "look-up, but not the person.",
 )

@@ -42,22 +42,22 @@ class DeletionRequestIn(SubjectIn):
         default_factory=list, description="Other subject IDs of the same person, which are forgotten too."
     )
     dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = optional(
-        "IDs of the datasets to erase from. Default: all that hold the person."
+        "IDs of the datasets to erase from. Default: all datasets that hold the person."
     )
     regulation: RegulationName = Field(default="gdpr", description="gdpr, ccpa, other, or a regulation of the policy.")
-    ground: Annotated[sets.ErasureGround, Strict(False)] | None = optional("GDPR Art. 17(1) ground.")
+    ground: Annotated[sets.ErasureGround, Strict(False)] | None = optional("Ground under GDPR Art. 17(1).")
     submitted_at: Moment | None = optional("Time at which the person asked, from which deadlines count. Default: now.")
-    external_id: Name | None = optional("The caller's ID of the request, searchable.")
+    external_id: Name | None = optional("ID of the request in the caller's system, searchable.")
     metadata: Annotated[
         dict[Name, Annotated[Text, Field(max_length=2000)]], BeforeValidator(first_entries), Field(max_length=50)
-    ] = Field(default_factory=dict, description="Further data of the caller, returned as given and never evaluated.")
-    refers_to: Name | None = optional("ID of an ended request on this subject to follow up.")
+    ] = Field(default_factory=dict, description="Further data of the caller, returned unchanged, never evaluated.")
+    refers_to: Name | None = optional("ID of an ended request about this subject that this one follows.")
     callback_url: Annotated[Text, Field(max_length=2048)] | None = optional(
         "URL that receives the events of the request."
     )
     identity_verified: bool = Field(
         default=True,
-        description="False: identity not verified; hold in review, with the clock paused if the regulation allows.",
+        description="False if not verified: hold in review, with the clock paused if the regulation allows.",
     )
     identity_statement: Annotated[Text, Field(max_length=16_000)] | None = optional(
         "JWT of a registered issuer about the subject, valid for one request."
@@ -80,18 +80,18 @@ class ExtensionIn(Body):
 
 
 class PauseIn(Body):
-    reason: Literal["identity"] = Field(description="Reason for the pause: the identity is being established.")
+    reason: Literal["identity"] = Field(description="Reason for the pause: the identity is being verified.")
 
 
 class EstimateModelOut(Answer):
     model_id: str = Field(description="ID of the model.")
     kind: sets.RunKind = Field(description="Kind of the run that would forget now: learn, unlearn or relearn.")
-    steps: int = Field(description="Number of steps of that run.")
+    steps: int = Field(description="Number of steps of the run that would forget now.")
 
 
 class EstimateOut(Answer):
     steps: int = Field(description="Number of steps of all runs together.")
-    models: list[EstimateModelOut] = Field(description="One run per model that still has to forget, as if it ran now.")
+    models: list[EstimateModelOut] = Field(description="One run per model that still has to forget, as if started now.")
 
 
 class RequestModelOut(Answer):
@@ -145,27 +145,27 @@ class DeletionRequestOut(Answer):
     external_id: str | None = Field(description="ID given by the caller; null if none or erased.", repr=False)
     metadata: dict[str, str] = Field(description="Data given by the caller; empty once erased.", repr=False)
     submitted_at: datetime.datetime = Field(description="Time at which the person asked, from which deadlines count.")
-    time_zone: str = Field(description="Time zone of its days: that of the tenant's policy when it was made.")
+    time_zone: str = Field(description="Time zone of its days: that of the tenant's policy at creation.")
     due_at: datetime.datetime = Field(description="Deadline without extension, moved by pauses.")
     extended_due_at: datetime.datetime | None = Field(description="Deadline after its extension; null if not extended.")
     extension_reason: str | None = Field(description="Reason for the extension; null if none or erased.", repr=False)
     clock: ClockOut = Field(description="State of the deadline.")
     held_until: datetime.datetime | None = Field(description="Time before which no worker starts; null if none.")
     rejection: RejectionOut | None = Field(description="Ground and explanation; null unless rejected.", repr=False)
-    source: str | None = Field(description="List or protocol by which the request came; null if none.")
+    source: str | None = Field(description="List or protocol by which the request arrived; null if none.")
     refers_to: str | None = Field(description="ID of the ended request that this one follows; null if none.")
-    created_at: datetime.datetime = Field(description="Time at which the request came in.")
+    created_at: datetime.datetime = Field(description="Time at which the request was created.")
     completed_at: datetime.datetime | None = Field(description="Time of completion; null until then.")
     kept: str = Field(
         description="Data still stored, by the tenant's policy. details: everything; request: without external_id, "
-        "metadata, callback_url, reasons and explanations; trace: also without the person. damaged: details are stored "
-        "and cannot be read, until an operator puts back their key or text."
+        "metadata, callback_url, reasons and explanations; trace: also without the person. damaged: details are "
+        "stored and cannot be read, until an operator restores their key or text."
     )
     assignee: str | None = optional(
         "ID of the assigned person; null if unassigned or the caller lacks requests:review."
     )
     assignee_name: str | None = optional("Name of the assigned person, if known.")
-    estimate: EstimateOut | None = Field(description="Work that is left; null if there is none or it is unknown.")
+    estimate: EstimateOut | None = Field(description="Remaining work; null if there is none or it is unknown.")
     models: list[RequestModelOut] = Field(description="Progress with each model that may carry the person.")
 
 
@@ -176,7 +176,7 @@ class RequestEventOut(Answer):
         description="Kind of the event, mostly the new status. nothing_held: completed, as nothing is held; "
         "handed_back: accepted again, because its run did not succeed."
     )
-    detail: str | None = Field(description="Sentence about the event; null if its kind says all.")
+    detail: str | None = Field(description="Sentence about the event; null if its kind is self-explanatory.")
     actor: str = Field(description="ID of the person or API key that acted; `lethe` for the service.")
     actor_name: str | None = optional(
         "Name of the actor; null for `lethe` and for keys that see only their own requests."
@@ -202,9 +202,9 @@ class RequestFilter(Query):
         "Only requests about the person with this SHA-256 (hex) of the subject ID."
     )
     kind: Name | None = optional("Kind of this subject ID, such as email. Default: customer_id.")
-    model_id: str | None = optional("Only requests of this model. Needs accounting:read.")
+    model_id: str | None = optional("Only requests that concern this model. Needs accounting:read.")
     external_id: str | None = optional("Only requests with this external_id.")
-    source: str | None = optional("Only requests of this list or protocol.")
+    source: str | None = optional("Only requests that arrived by this list or protocol.")
     regulation: str | None = optional("Only requests under this regulation.")
     refers_to: str | None = optional("Only requests that follow the request with this ID.")
     received_from: Moment | None = optional("Only requests with this submitted_at or later.")
@@ -259,8 +259,8 @@ LIST = REQUESTS.operation(
     scope=sets.Scope.REQUESTS_READ,
     query=DeletionRequestsQuery,
     gives=PageOut[DeletionRequestOut],
-    does="List deletion requests, newest first by default; all filters apply. The audit log records that somebody "
-    "searched for a person, but not for whom.",
+    does="List deletion requests, newest first by default; all filters apply. The audit log records that a search for "
+    "a person took place, but not for whom.",
 )
 GET = REQUESTS.of_one(
     "get_deletion_request",
@@ -268,7 +268,7 @@ GET = REQUESTS.of_one(
     "/{request_id}",
     scope=sets.Scope.REQUESTS_READ,
     gives=DeletionRequestOut,
-    does="Return the status of a request and the work that is left.",
+    does="Return the status of a request and the remaining work.",
 )
 EVENTS = REQUESTS.of_one(
     "list_events",
@@ -286,7 +286,7 @@ CANCEL = REQUESTS.of_one(
     scope=sets.Scope.REQUESTS_WRITE,
     gives=DeletionRequestOut,
     problems=(problems.TransitionForbidden,),
-    does="Withdraw a request in review, in its grace period, or until a worker has taken it. Callers who may not "
+    does="Withdraw a request in review, in its grace period, or until a worker has claimed it. Callers who may not "
     "learn whether anything is held get 409 once the grace period is over.",
 )
 APPROVE = REQUESTS.of_one(
@@ -308,7 +308,7 @@ REJECT = REQUESTS.of_one(
     gives=DeletionRequestOut,
     repeat="idempotent",
     problems=(problems.TransitionForbidden, problems.SealedTextDamaged),
-    does="Reject a request in review, or before a worker has taken it. Repeating it on the same ground is a no-op.",
+    does="Reject a request in review, or before a worker has claimed it. Repeating the same ground is a no-op.",
 )
 EXTEND = REQUESTS.of_one(
     "extend_deletion_request",
@@ -353,7 +353,7 @@ CERTIFICATES = REQUESTS.of_one(
     "/{request_id}/certificate",
     scope=sets.Scope.ACCOUNTING_READ,
     gives=certificates.CertificatesOut,
-    does="Return the certificates of all models that have forgotten so far, their joint guarantee, and, if "
-    "nothing was held, a signed statement of absence. That statement is withheld while a dataset it would cover "
-    "has damaged records.",
+    does="Return the certificates of all models that have forgotten so far, their joint guarantee, and, if nothing "
+    "was held, a signed statement of absence. The statement is withheld while a dataset that it would cover has "
+    "damaged records.",
 )

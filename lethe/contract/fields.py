@@ -97,7 +97,7 @@ def is_written_out(moment: Any) -> Any:
 
 
 def first_entries(given: Any) -> Any:
-    """Return `given` with at most a hundred entries if it is an object: a field of fewer refuses it with few faults."""
+    """Return `given` with at most a hundred entries if it is an object, so that few faults refuse it."""
     return dict(itertools.islice(given.items(), _MAX_ENTRIES)) if isinstance(given, dict) else given
 
 
@@ -138,7 +138,7 @@ def optional(description: str) -> Any:
 class Body(BaseModel):
     """JSON of a request, strictly typed: "1" and true are not numbers. Unknown fields are refused.
 
-    Patterns are Python's: the other engine retains stack contents of its first use, which may be callers' words.
+    Patterns use Python's engine: the other one retains stack contents of its first use, which may be callers' words.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, regex_engine="python-re")
@@ -167,7 +167,7 @@ class LargeBody(Body):
 
 
 class Form(Body):
-    """Fields of a form beside its file. Each is sent as text: lists and objects as JSON, a path as the file's text."""
+    """Fields of a form apart from its file, each sent as text: lists and objects as JSON, a path as the file's text."""
 
 
 class Query(BaseModel):
@@ -181,7 +181,7 @@ class Paging(Query):
 
     limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of items per page.")] = 50
     cursor: Annotated[str, Field(max_length=500)] | None = optional(
-        "`next_cursor` of the preceding page. Default: the first page."
+        "`next_cursor` of the previous page. Default: the first page."
     )
 
 

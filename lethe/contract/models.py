@@ -1,4 +1,4 @@
-"""Models: how each learns and is judged, what its guarantees follow from, and its versions."""
+"""Models: how each learns and is judged, the settings behind its guarantees, and its versions."""
 
 import datetime
 from typing import Annotated, Any, Literal
@@ -21,7 +21,7 @@ class LinearisationOut(Answer):
 
 
 class PublicNetworkOut(Answer):
-    """Public network on which a model is based. The guarantees do not count what the network itself learned."""
+    """Public network on which a model is based. The guarantees do not cover what the network itself learned."""
 
     sha256: str = Field(description="SHA-256 (hex) of the ONNX file.")
     licence: str = Field(description="Licence of the network.")
@@ -113,10 +113,10 @@ class TargetIn(Body):
 
 class BatchingIn(Body):
     max_requests: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = optional(
-        "Number of waiting requests that starts a run. Default: only the time starts it."
+        "Number of waiting requests that starts a run. Default: only max_wait_seconds starts it."
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
-        default=0, description="Seconds that a request may wait for others; never into the last week before it is due."
+        default=0, description="Maximum seconds to wait for other requests; never into the last week before it is due."
     )
 
 
@@ -162,14 +162,14 @@ class ModelIn(Body):
     )
     mechanism: Literal["langevin"] | None = optional("Earlier name of `method` langevin.")
     loss_width: Positive | None = optional(
-        "Width of the loss. huber_regression: residual from which the loss is a line, for a target scaled "
-        "to -1 to 1. smoothed_hinge: width of its bend. poisson_regression: score at which the rate is its bound, the "
+        "Width of the loss. huber_regression: residual at which the loss becomes linear, for a target scaled to -1 to "
+        "1. smoothed_hinge: width of its bend. poisson_regression: score at which the rate reaches its bound, the "
         "largest count; at a score of 0 the rate is exp(-width) of that."
     )
     l2: Positive | None = optional("L2 regularisation. Default: by number of slots and target.")
     noise_scale: Positive | None = optional("Noise scale sigma. Default: by the target.")
     step_size: Positive | None = optional("Step size eta. Default: 2 / (smoothness + l2).")
-    radius: Positive | None = optional("Radius of the parameter ball. Default: by l2 and loss.")
+    radius: Positive | None = optional("Radius of the parameter ball. Default: derived from l2 and loss.")
     learn_steps: Annotated[int, Field(ge=1)] | None = optional(
         "Steps of learning from scratch. Default: until at most 1e-6 of the initial distance is left."
     )
@@ -187,7 +187,7 @@ class ModelIn(Body):
     )
     target: TargetIn = Field(default_factory=TargetIn, description="Target that forgetting reaches.")
     tangent: TangentIn | None = optional("Network weights to update. Default: a linear model.")
-    evaluation_dataset_id: str | None = optional("ID of the dataset to measure versions on.")
+    evaluation_dataset_id: str | None = optional("ID of the dataset on which versions are measured.")
     batching: BatchingIn = Field(default_factory=BatchingIn, description="Rules by which requests wait for each other.")
     audit: AuditIn = Field(default_factory=AuditIn, description="Canary test of every run.")
     quality: QualityIn | None = optional("Quality gate of every version. Default: none.")
@@ -202,14 +202,14 @@ class ProgressOut(Answer):
 
 
 class BatchingOut(Answer):
-    max_requests: int | None = Field(description="Number of waiting requests that starts a run; null: no limit.")
+    max_requests: int | None = Field(description="Number of waiting requests that starts a run; null for no limit.")
     max_wait_seconds: int = Field(description="Seconds that a request may wait for others.")
 
 
 class AuditingOut(Answer):
     lanes: int = Field(description="Coordinates, half of them with a canary, in every run; 0: no test.")
     chains: int = Field(description="Number by which `lanes` is multiplied for a requested canary test.")
-    asked_at: datetime.datetime | None = Field(description="Time of request of a pending canary test, or null.")
+    asked_at: datetime.datetime | None = Field(description="Time of the pending request for a canary test, or null.")
     last: runs.AuditOut | None = Field(description="Canary test of the last tested run; null if none.")
     last_run_id: str | None = Field(description="ID of the last tested run; null if none.")
 
@@ -219,7 +219,7 @@ class WaitOut(Answer):
 
     reason: WaitReason = Field(description="Reason for which the requests wait.")
     requests: int = Field(description="Number of requests that wait for this reason.")
-    until: datetime.datetime | None = Field(description="Time at which the wait ends at the latest; null if unknown.")
+    until: datetime.datetime | None = Field(description="Latest time at which the wait ends; null if unknown.")
 
 
 class WaitingOut(Answer):
@@ -235,7 +235,7 @@ class ModelOut(Answer):
     id: str = Field(description="ID of the model.")
     name: str = Field(description="Name of the model.")
     dataset_id: str = Field(description="ID of the dataset that the model learns from.")
-    evaluation_dataset_id: str | None = Field(description="ID of the dataset to measure versions on; null if none.")
+    evaluation_dataset_id: str | None = Field(description="ID of the dataset for measuring versions; null if none.")
     objective: str = Field(description="Objective that the model minimises.")
     method: str = Field(description="Name of the method by which the model learns and forgets.")
     status: ModelStatus = Field(
@@ -249,7 +249,7 @@ class ModelOut(Answer):
     batching: BatchingOut = Field(description="Rules by which requests wait for each other.")
     audit: AuditingOut = Field(description="Canary test of its runs, and the last result.")
     guarantee: list[certificates.GuaranteeOut] | None = Field(
-        description="`unlearning` of erased rows, not of people in `waiting`, and `release` of a record still "
+        description="`unlearning` of erased rows, which excludes people in `waiting`, and `release` of a record still "
         "present; null before the first version."
     )
     waiting: WaitingOut | None = Field(
@@ -280,7 +280,7 @@ class VersionOut(Answer):
 
 
 class ModelsQuery(Paging):
-    name: Name | None = optional("Only models whose name contains this, ignoring case.")
+    name: Name | None = optional("Only models whose name contains this text, ignoring case.")
     dataset_id: str | None = optional("Only models that learn from this dataset.")
     order: ModelOrder = Field(
         default=ModelOrder.NEWEST,
@@ -288,9 +288,9 @@ class ModelsQuery(Paging):
         "then by highest epsilon relative to the target, then by most failed runs. Needs accounting:read.",
     )
     danger: ModelDanger | None = optional(
-        "Only models in service in this danger, as the overview counts them. waiting: they carry people "
-        "who asked to be forgotten; failed: could not be learned; audit_refused: failed the last canary test; "
-        "degraded, held: missed their quality gate. Needs accounting:read."
+        "Only models in service with this risk, as the overview counts them. waiting: they carry people who asked to "
+        "be forgotten; failed: could not be learned; audit_refused: failed the last canary test; degraded, held: "
+        "missed their quality gate. Needs accounting:read."
     )
 
 
@@ -341,8 +341,8 @@ RELEARN = MODELS.of_one(
     status=202,
     repeat="keyed",
     problems=(problems.ModelRetired,),
-    does="Relearn from scratch on the present data; the live version stays in service meanwhile.\n\nThis is not "
-    "for drawing the noise again: certificates do not cover versions that are chosen by what they show.",
+    does="Relearn from scratch on the current data; the live version stays in service meanwhile.\n\nDo not use this to "
+    "redraw the noise: certificates do not cover versions that are selected by their results.",
 )
 RETIRE = MODELS.of_one(
     "retire_model",
@@ -352,7 +352,7 @@ RETIRE = MODELS.of_one(
     gives=ModelOut,
     repeat="idempotent",
     problems=(problems.ModelInUse,),
-    does="Retire a model for good and destroy its weights; 409 while requests wait for it. Its versions, exports, "
+    does="Retire a model permanently and destroy its weights; 409 while requests wait for it. Its versions, exports, "
     "ledger and certificates stay on record. Repeating the call is a no-op.",
 )
 VERSIONS = MODELS.of_one(
@@ -380,6 +380,6 @@ WEIGHTS = MODELS.of_two(
     scope=Scope.MODELS_READ,
     gives=bytes,
     problems=(problems.VersionUnknown, problems.WeightsDestroyed, problems.ModelHeld),
-    does="Return the live version as safetensors: one tensor `parameters`, a row per class or label (one row for "
-    "two classes or a target), bias last. The export is recorded: a copy outside is never unlearned.",
+    does="Return the live version as safetensors: one tensor `parameters`, a row per class or label (one row for two "
+    "classes or a target), bias last. The export is recorded, because an exported copy is never unlearned.",
 )

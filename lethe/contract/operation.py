@@ -19,10 +19,9 @@ class Operation(Generic[P, T]):
     """Operation of the API, with the Python parameters `P` and the answer type `T`.
 
     `name` is unique, and the operation's ID in the OpenAPI document. `scope` is the scope that the key needs, None if
-    open to all. `takes` is the type of the JSON body, `query` that of the query parameters.
-    `repeat` says what makes a repetition safe if the method alone does not. `keyed`: the call takes an
-    `Idempotency-Key`, and answers `IdempotencyConflict` if another body had it; `idempotent`: calling twice has the
-    effect of calling once.
+    open to all. `takes` is the type of the JSON body, `query` that of the query parameters. `repeat` states what makes
+    a repetition safe if the method alone does not. `keyed`: the call takes an `Idempotency-Key`, and answers
+    `IdempotencyConflict` if another body had it; `idempotent`: calling twice has the effect of calling once.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Error conditions of calls: one class per condition, each with a stable code and an HTTP status.
 
 The gateway raises these classes and answers with them (RFC 9457); the SDK raises the same classes for the answers it
-reads. The families say what to do: a `Refused` call will be refused again, an `Unavailable` one may be retried later. A
-detail names the next step. No text quotes the input of a caller or a person's record.
+reads. The families suggest a reaction: a `Refused` call will be refused again, an `Unavailable` one may be retried
+later. A detail names the next step. No text quotes the input of a caller or a person's record.
 """
 
 import re
@@ -30,7 +30,7 @@ class Sentence(str):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """Fault of a malformed input: its dotted path (or `line 12, column age`) and what was expected there."""
+    """Fault of a malformed input: its dotted path (or `line 12, column age`) and the expected input."""
 
     path: str
     message: str
@@ -102,7 +102,7 @@ class NotFound(Refused, title="Not found", status=404):
 
 
 class Conflict(Refused, title="The current state does not allow this", status=409):
-    """The present state does not allow the call."""
+    """The current state does not allow the call."""
 
 
 class Gone(Refused, title="The object was destroyed", status=410):
@@ -460,8 +460,8 @@ class Busy(Unavailable, title="Too many calls at once"): ...
 def of_answer(
     status: int, code: str, title: str, detail: str, errors: Sequence[FieldError], *, retry_after: float | None
 ) -> Problem:
-    """Return the condition that an answer names, of the core or of a feature that is loaded; an unknown code falls into
-    the family of its status."""
+    """Return the condition that an answer names, of the core or of a loaded feature; an unknown code is mapped to the
+    family of its status."""
     families: dict[int | None, type[Problem]] = {400: Malformed, 401: NotAllowed, 413: Malformed}
     families |= {kind.status: kind for kind in (NotAllowed, NotFound, Conflict, Gone, Malformed)}
     family = Unavailable if status == 429 or status >= 500 else families.get(status, Refused)

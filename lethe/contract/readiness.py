@@ -14,10 +14,10 @@ class HealthOut(Answer):
 class ReadyOut(Answer):
     status: str = Field(description="Readiness: ready, full (calls are refused) or database_not_migrated.")
     queue_age_seconds: float | None = optional(
-        "Seconds that the oldest request has waited for a worker; 0 if none waits. Null without metrics:read."
+        "Seconds for which the oldest request has waited for a worker; 0 if none waits. Null without metrics:read."
     )
-    at_risk: int | None = optional("Requests due in LETHE_RISK_DAYS; null without metrics:read.")
-    overdue: int | None = optional("Open requests past deadline; null without metrics:read.")
+    at_risk: int | None = optional("Number of requests due within LETHE_RISK_DAYS; null without metrics:read.")
+    overdue: int | None = optional("Number of open requests past their deadline; null without metrics:read.")
     workers: str | None = optional(
         "Workers: alive, silent (no heartbeat for a minute) or failing (no run succeeds); null without metrics:read."
     )
@@ -25,8 +25,8 @@ class ReadyOut(Answer):
         "Last heartbeat of any worker; null if never, or without metrics:read."
     )
     tombstones: str | None = optional(
-        "Tombstones: whole, damaged (nobody is erased) or unverified (not checked for two hours); null "
-        "without metrics:read."
+        "Tombstones: whole, damaged (no erasure runs) or unverified (not checked for two hours); null without "
+        "metrics:read."
     )
     texts_damaged: int | None = optional(
         "Number of stored texts and certificates that the last hourly verification found damaged; null "

@@ -1,4 +1,4 @@
-"""Runs of workers, and what their canaries showed."""
+"""Runs of workers, and the results of their canary tests."""
 
 import datetime
 
@@ -32,12 +32,12 @@ class AuditOut(Answer):
         description="Sum of squared normalised residuals, each less the mean of its group: chi-squared, with `lanes` "
         "minus the degrees of freedom of `visits`, if the noise is correct."
     )
-    drift: float = Field(description="Residuals along the lanes' starting points: standard normal in a faultless run.")
+    drift: float = Field(description="Residuals along the lanes' starting points; standard normal in a faultless run.")
     visits: float | None = optional(
         "Sum of squared means of groups of lanes, which batches read out of turn would move: chi-squared, "
         "with a sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for canary tests without this part."
     )
-    notion: str = Field(description="Guarantee under test. deletion: of forgotten canaries; release: of present ones.")
+    notion: str = Field(description="Guarantee tested: deletion (canaries forgotten) or release (canaries present).")
     mu: float = Field(description="Certified mu of one record (zero_out).")
     epsilon: float = Field(description="Epsilon in nats that mu implies at the delta of the target.")
     mu_lower_bound: float = Field(
@@ -64,7 +64,7 @@ class RunOut(Answer):
     seconds_left: float | None = Field(
         description="Estimated seconds left, by the run's own pace and past runs; null once ended or if unknown."
     )
-    expected_at: datetime.datetime | None = Field(description="Estimated end of the run; null as seconds_left is.")
+    expected_at: datetime.datetime | None = Field(description="Estimated end; null if seconds_left is null.")
     error_code: str | None = Field(description="Error code; null if the run did not fail.")
     repeated: int = Field(description="Number of earlier runs that ended for the same reason and are not kept.")
     audit: AuditOut | None = Field(description="Result of the canary test; null if the run had none.")

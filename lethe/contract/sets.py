@@ -137,7 +137,7 @@ class ModelStatus(ClosedSet):
 
 
 class WaitReason(ClosedSet):
-    """Reason why no run of a model has taken up a request."""
+    """Reason why no run of a model has claimed a request."""
 
     IN_REVIEW = "in_review"
     """The request is not decided yet."""
@@ -208,7 +208,7 @@ class Metric(ClosedSet):
 
 
 class OnBreach(ClosedSet):
-    """Treatment of a version that misses its gate. In both cases it forgets, and replaces the preceding version."""
+    """Treatment of a version that misses its gate. In both cases it forgets, and replaces the previous version."""
 
     PUBLISH_DEGRADED = "publish_degraded"
     HOLD = "hold"
@@ -229,7 +229,7 @@ class Outcome(ClosedSet):
     FORGOTTEN = "forgotten"
     NOTHING_HELD = "nothing_held"
     ERASED_ALREADY = "erased_already"
-    """Nothing was held any more, as another request of the person erased the rows after this one was submitted."""
+    """Another request of the person erased the rows after this one was submitted."""
     TARGET_WIDENED = "target_widened"
     """The target of at least one model exceeds the default bounds, so meeting it does not count as forgetting."""
 
@@ -297,7 +297,7 @@ class ErasureGround(ClosedSet):
 
 
 class SubjectRule(ClosedSet):
-    """Rule by which two subject IDs are the same person (`app.access.subjects`)."""
+    """Rule by which two subject IDs denote the same person (`app.access.subjects`)."""
 
     EXACT = "exact"
     """Equal byte for byte."""
@@ -344,7 +344,7 @@ class ModelOrder(ClosedSet):
 
 
 class ModelDanger(ClosedSet):
-    """Reason to look at a model in service, as counted by the overview."""
+    """Reason why a model in service needs attention, as counted by the overview."""
 
     WAITING = "waiting"
     FAILED = "failed"

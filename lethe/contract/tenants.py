@@ -117,13 +117,13 @@ class Policy(_Frozen):
 
     @classmethod
     def stored(cls, fields: Any) -> Self:
-        """Return a policy that was accepted before, whose time zone this host need not know."""
+        """Return a policy that was accepted earlier, whose time zone this host need not know."""
         return cls.model_validate(fields, context=_STORED)
 
 
 class TenantIn(Body):
     name: Name = Field(description="Name of the tenant, unique in the installation.")
-    policy: Policy = Field(default_factory=Policy, description="Policy; fields not given take their defaults.")
+    policy: Policy = Field(default_factory=Policy, description="Policy; omitted fields take their defaults.")
 
 
 class TenantOut(Answer):
@@ -138,7 +138,7 @@ class NewTenantOut(TenantOut):
 
 
 class TenantChangeIn(Body):
-    policy: Policy = Field(description="Fields to change; fields not given stay as they are.")
+    policy: Policy = Field(description="Fields to change; omitted fields stay unchanged.")
 
 
 _TENANTS = ResourceOperations("Tenants", "/v1", TenantUnknown)
@@ -184,5 +184,5 @@ CHANGE_OWN = _TENANTS.operation(
     gives=TenantOut,
     repeat="idempotent",
     problems=(SubjectRuleFixed,),
-    does="Change fields of the tenant's policy, with effect from now on.",
+    does="Change fields of the tenant's policy, effective from now on.",
 )

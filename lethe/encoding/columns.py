@@ -75,7 +75,7 @@ def is_rewritten(value: object) -> bool:
 
 
 def check_csv(start: bytes, path: str) -> None:
-    """Raise `InputInvalid` at `path` if the beginning of a file shows that it is not CSV in UTF-8 with commas."""
+    """Raise `InputInvalid` at `path` if the beginning of a file is not CSV in UTF-8 with commas."""
     start = start.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
     for pattern, fault in _NOT_CSV.items():
         if re.match(pattern, start, re.IGNORECASE):
@@ -356,7 +356,7 @@ class Column(abc.ABC):
     @property
     @abc.abstractmethod
     def expected(self) -> str:
-        """Sentence about the values that the column admits."""
+        """Sentence about the values that the column accepts."""
 
     @abc.abstractmethod
     def encode(self, column: Values, faults: Faults) -> tuple[Floats, int]:
@@ -376,7 +376,7 @@ class Column(abc.ABC):
 
 
 class _OfNumbers(Column):
-    """Column of numbers, in which NaN is missing."""
+    """Column of numbers, in which NaN means missing."""
 
     __slots__ = ()
 
@@ -415,7 +415,7 @@ class _OfNumbers(Column):
         return numbers(column)
 
     def check(self, numbers: Floats, faults: Faults) -> None:
-        """Mark the numbers that the column does not admit."""
+        """Mark the numbers that the column does not accept."""
 
     @abc.abstractmethod
     def scaled(self, numbers: Floats) -> Floats:
@@ -690,6 +690,6 @@ def _lengths(between: tuple[int, int] | None) -> range:
 
 
 def _place(text: str, features: int) -> tuple[int, float]:
-    """Return a position among the features and a sign by the text's hash, the same everywhere and for ever."""
+    """Return a position among the features and a sign from the text's hash, identical everywhere and forever."""
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=9).digest()
     return int.from_bytes(digest[:8], "big") % features, 1.0 if digest[8] & 1 else -1.0

@@ -1,6 +1,6 @@
 """Encoding of records into rows, and weights of rows: how much the loss of each counts, up to a bound in the schema.
 
-A weight is stored beside the label as weight / bound in units of 2^-23, which single precision holds exactly. No row
+A weight is stored next to the label as weight / bound in units of 2^-23, which single precision holds exactly. No row
 therefore counts more than 1, whatever the data, and a row of weight 0 counts as little as a null row.
 """
 
@@ -113,7 +113,7 @@ def read_subjects(column: Sequence[object], name: str, faults: values.Faults) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """Encoded records: rows, labels (or targets as `TargetColumn` stores them; with weights beside them if rows have
+    """Encoded records: rows, labels (or targets as `TargetColumn` stores them; with weights next to them if rows have
     weights) and subjects (None without a subject column). `num_unknown` is the number of records in which each feature
     column of the schema is missing or unknown. `raw` holds the features before each row is given its bias and
     scaled."""
@@ -177,7 +177,7 @@ class Schema:
 
     @property
     def used(self) -> tuple[str, ...]:
-        """Columns that are read."""
+        """Names of the columns that are read."""
         subject = () if self.subject is None else (self.subject,)
         weight = () if self.weight is None else (self.weight.column,)
         return (*(column.name for column in self.features), self.label, *weight, *subject)
@@ -240,7 +240,7 @@ class Schema:
         return {"role": "label", "values": list(self.classes)}
 
     def check_known(self, num_unknown: npt.NDArray[np.int64], num_rows: int) -> None:
-        """Refuse a file in which a column is missing or unknown more often than the schema admits.
+        """Refuse a file in which a column is missing or unknown more often than the schema allows.
 
         A column in a format other than declared is unknown in every row and would otherwise go unnoticed. Raises
         `DatasetUnusable`.
@@ -256,7 +256,7 @@ class Schema:
 
     def raw_records(self, records: Sequence[object]) -> npt.NDArray[np.float64]:
         """Return the features (n, num_features) of records to predict, before each row is given its bias and scaled.
-        Label, subject and ignored columns are admitted and not read."""
+        Label, subject and ignored columns are accepted and not read."""
         faults = values.Faults.in_records()
         if self.takes_vectors:
             name = self.features[0].name
@@ -375,12 +375,12 @@ NOT_FINITE = "expected features that are finite numbers, once the network has co
 
 
 def numbers_of(input_size: int) -> str:
-    """Return the expectation, as a fault words it, of how many numbers of a row a network takes."""
+    """Return the text for faults that states how many numbers of a row a network expects."""
     return f"expected {input_size} numbers of a row, which the network takes"
 
 
 def check_fit(schema: Schema, input_size: int) -> None:
-    """Raise `SchemaInvalid` if a schema encodes records into other numbers than the network takes."""
+    """Raise `SchemaInvalid` if a schema does not encode records into the number of inputs that the network takes."""
     if schema.random is not None or schema.num_features != input_size:
         raise SchemaInvalid("The schema does not fit the network.", [FieldError("schema", numbers_of(input_size))])
 

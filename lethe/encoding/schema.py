@@ -255,8 +255,8 @@ def stored(document: dict[str, Any]) -> rows.Schema:
 
 
 def is_same(first: dict[str, Any] | None, second: dict[str, Any] | None) -> bool:
-    """Return True if two stored schemas encode alike. They may differ in how many values may be missing, and in whether
-    rows have weights."""
+    """Return True if two stored schemas encode alike. They may differ in the allowed number of missing values, and in
+    whether rows have weights."""
     if first is None or second is None:
         return first is second
     return _bare(stored(first)) == _bare(stored(second))
@@ -362,8 +362,8 @@ def _or(names: Iterable[str]) -> str:
 def _labels(
     path: str, spec: dict[str, object], classes: tuple[str, ...] | None, faults: list[FieldError]
 ) -> tuple[str, ...]:
-    """Parse the declared labels, in the column or beside the schema. They are never inferred from the data: a class
-    that only a forgotten person had would reveal that person for ever."""
+    """Parse the declared labels, in the column or next to the schema. They are never inferred from the data: a class
+    that only a forgotten person had would reveal that person forever."""
     if classes is None:
         return names_in(path, spec.get("values"), 2, faults)
     if spec.get("values", list(classes)) != list(classes):

@@ -1,4 +1,4 @@
-"""Signs that rows lose information when each is scaled to norm 1, detected over a whole file to warn its sender."""
+"""Signs that rows lose information by scaling to norm 1, detected over a whole file to warn its sender."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

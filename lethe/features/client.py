@@ -1,5 +1,5 @@
-"""The clients that customers import: the calls of the core and of every feature, each with its type. A feature that
-is taken away leaves its lines here too."""
+"""Clients that customers import: the calls of the core and of every feature, each with its type. Removing a feature
+also removes its lines here."""
 
 from lethe import client as core
 from lethe.client.http import AsyncHttp, Http
@@ -66,7 +66,7 @@ class Runs(RunQueue[H], CoreRuns[H]):
 
 
 class Resources(core.Resources[H]):
-    """The resources of a client, those of features among them."""
+    """Resources of the client, including those of features."""
 
     accounting: Accounting[H]
     agents: Agents[H]

@@ -1,1 +1,1 @@
-"""Mathematics of forgetting: pure functions, sufficient by themselves to verify everything that the service signs."""
+"""Mathematics of forgetting: pure functions that alone suffice to verify everything that the service signs."""

@@ -1,4 +1,4 @@
-"""Lower bounds on a guarantee, proved from samples, beside the accountant's upper bounds.
+"""Lower bounds on a guarantee, proved from samples, to compare with the accountant's upper bounds.
 
 An attacker guesses by a rule fixed before the samples whether a record was present. A mu-GDP guarantee allows only true
 and false positive rates with Phi^-1(TPR) - Phi^-1(FPR) <= mu (Dong, Roth and Su 2022), an (epsilon, delta) guarantee
@@ -21,8 +21,8 @@ from lethe.proof.mechanism import Adjacency, Mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guesses:
-    """Positive guesses of a rule fixed beforehand, for `members` independent samples that had the record and
-    `nonmembers` that had not."""
+    """Positive guesses of a rule fixed beforehand, for `members` independent samples with the record and `nonmembers`
+    without it."""
 
     true_positives: int
     members: int
@@ -308,8 +308,8 @@ class Observed:
         return asdict(self.plan) | counts | sums
 
     def to_json(self, mechanism: Mechanism, *, delta: float) -> dict[str, Any]:
-        """Return the counts with what follows from them for one record: the certified values and the lower bounds.
-        Without a finding about the guarantee a lower bound never exceeds the certified value."""
+        """Return the counts with the certified values and the lower bounds that they imply for one record. Without a
+        finding about the guarantee a lower bound never exceeds the certified value."""
         mu, proved = certified_mu(mechanism, self.plan), self.proved(ERROR) / self.records * _DOWN
         return self.counted() | {
             "notion": self.plan.notion.value,

@@ -69,7 +69,7 @@ def num_weight_rows(num_classes: int, objective: Objective = Objective.LOGISTIC_
 
 
 def require_loss(objective: Objective, num_classes: int, loss_width: float | None) -> None:
-    """Check that an objective admits this number of classes and this loss width.
+    """Check that an objective supports this number of classes and this loss width.
 
     Raises:
         DomainError: if `num_classes` is out of range, or `loss_width` is missing, superfluous or not positive.

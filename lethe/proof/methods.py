@@ -31,7 +31,7 @@ class Method:
         started, advance: Chain before the first run of a mechanism, and after one more run.
         recent: Keep, of the (number, run) pairs of a chain, newest first, the runs that affect its numbers, oldest
             first.
-        unlearning_mu: mu of a chain against learning on the present data, after `records` more became null.
+        unlearning_mu: mu of a chain against learning on the current data, after `records` more became null.
         deletion_mu: mu of a chain for a person's `records`, which became null after `steps_present` steps.
         release_mu: mu that the version of a run of `steps` costs a record that may be replaced by another.
         squares: Squares of mu of the versions of an exposure, against a null record; their sum composes.

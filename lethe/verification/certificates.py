@@ -60,7 +60,7 @@ def verify(
 
 
 def signed_payload(compact: str, public_keys: KeySet, *, kind: str | None = None) -> bytes | None:
-    """Return the payload if one of these keys signed it as type `kind` (None admits any type); otherwise None."""
+    """Return the payload if one of these keys signed it as type `kind` (None accepts any type); otherwise None."""
     try:
         signed = jws.deserialize_compact(compact, public_keys, registry=SIGNATURES)
     except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

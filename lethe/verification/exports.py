@@ -23,8 +23,8 @@ VERSION = ("model_id", "number", "weights_sha256")
 
 
 def verify_ledger(file: Path, jwks: dict[str, Any], *, kept: str | None = None) -> ledgers.OfTenant:
-    """Verify an export by itself, against the signed head that it contains, and against a head `kept` elsewhere: a
-    compact JWS, or JSON with a `jws`.
+    """Verify an export alone, against the signed head that it contains, and against a head `kept` elsewhere: a compact
+    JWS, or JSON with a `jws`.
 
     Raises `LedgerCorrupt`, naming the failed check; `LedgerRestored` if the ledger states that it was restored to a
     time before the kept head; `CertificateInvalid` if `jwks` holds no keys.

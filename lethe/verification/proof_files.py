@@ -1,8 +1,8 @@
 """Verification of proof files: a certificate, or all certificates of a deletion request with their joint guarantee.
 
-A file is a compact JWS, JSON with a `jws`, or what the gateway answers to the request for a proof. In the last case
-every part must be about the deletion request that the file names, and the joint guarantee must follow from the
-certificates beside it.
+A file is a compact JWS, JSON with a `jws`, or the gateway's answer to the request for a proof. In the last case every
+part must be about the deletion request that the file names, and the joint guarantee must follow from the certificates
+next to it.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from lethe.verification import certificates
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofPart:
-    """A JWS of a file, with the fields written beside it; none for a bare JWS."""
+    """JWS of a file, with the fields written next to it; none for a bare JWS."""
 
     jws: str
     beside: dict[str, Any]
@@ -71,7 +71,7 @@ def _part(document: dict[str, Any]) -> ProofPart:
 def verify_file(
     text: str, jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
 ) -> VerifiedFile:
-    """Verify every statement of a proof file, and that the file is whole: all parts are about the request that it
+    """Verify every statement of a proof file, and that the file is complete: all parts are about the request that it
     names, or else about the request of its first part; no model or statement of absence occurs twice; and the joint
     guarantee covers exactly these models.
 
@@ -105,7 +105,7 @@ def verify_file(
 
 
 def _check_beside(beside: dict[str, Any], statement: dict[str, Any]) -> None:
-    """Check that the readable fields beside a JWS equal those that it signs."""
+    """Check that the readable fields next to a JWS equal those that it signs."""
     if beside.get("statement", statement) != statement:
         raise CertificateInvalid("The statement beside the JWS is not the signed one.")
     for name, stated in _facts(statement):

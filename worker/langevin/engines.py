@@ -42,7 +42,7 @@ class OpenRows(Rows, Protocol):
     """The rows of a run, open for its steps. A context: on leaving it, all that was computed from rows is zeroed."""
 
     def look(self, slots: Sequence[slice]) -> None:
-        """Drop everything that was copied or computed from rows outside `slots`."""
+        """Drop everything copied or computed from rows outside `slots`."""
 
     def __enter__(self) -> Self: ...
 

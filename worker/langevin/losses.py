@@ -1,4 +1,4 @@
-"""Loss of a row, as the passes over rows use it: its kind, and the labels it admits."""
+"""Loss of a row, as the passes over rows use it: its kind, and the labels that it accepts."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Loss:
         return cls(mechanism.objective, mechanism.loss_width, mechanism.class_weights)
 
     def weight_rows(self, num_classes: int) -> int:
-        """Return the number of weight vectors. Raises ValueError if the loss does not admit `num_classes` (1: a
+        """Return the number of weight vectors. Raises ValueError if the loss does not support `num_classes` (1: a
         target)."""
         require_loss(self.objective, num_classes, self.width)
         return num_weight_rows(num_classes, self.objective)

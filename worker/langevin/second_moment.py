@@ -14,7 +14,7 @@ _ROUNDING = 1e-9
 class Kept:
     """Check of the batches of a learning run, each before the first step that reads it.
 
-    A continuing run checks nothing: since the chain learned, rows have only become null and none was added, so that no
+    A continuing run checks nothing: since the chain learned, rows have only become null and none was added, so no
     eigenvalue has grown.
     """
 

@@ -35,7 +35,7 @@ def add_records(
     call: Call,
     once: idempotency.Once,
     dataset_id: str,
-    file: Annotated[UploadFile, File(description="Rows in a file, as the dataset has them: .csv, .parquet or .npz.")],
+    file: Annotated[UploadFile, File(description="File of rows with the dataset's columns: .csv, .parquet or .npz.")],
     form: RowsIn,
 ) -> JSONResponse:
     with call.reading() as session:
@@ -112,8 +112,8 @@ def get_addition(call: Call, dataset_id: str, addition_id: str) -> contract.Addi
 
 
 def _to_compare(session: Session, call: Call, dataset: tables.Dataset, staged: additions.Staged) -> list[Comparison]:
-    """Return the comparisons of the added rows with each dataset that the models of theirs are evaluated on, and each
-    whose models are evaluated on it: they must have no person or row in common. Raises `EvaluationOverlaps`."""
+    """Return the comparisons of the added rows with each dataset on which models of their dataset are evaluated, and
+    each whose models are evaluated on theirs: they must share no person or row. Raises `EvaluationOverlaps`."""
     rows = Part(rows_id=staged.addition_id, root=staged.root)
     newcomers = {ref for ref in staged.subject_refs if ref is not None}
     comparisons = []

@@ -1,4 +1,4 @@
-"""Additions: encode a file beside its dataset, and register the batch for slots that are null."""
+"""Additions: encode a file next to its dataset, and register the batch for slots that are null."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,8 +75,8 @@ def stage(rows: RowStore, dataset: Dataset, upload: RowUpload, *, num_free: int,
 
 
 def require_open(session: Session, dataset: Dataset) -> None:
-    """Check that rows may be added to a dataset. Raises `DatasetRetired`, and `PreconditionFailed` if a model's batches
-    bound a second moment, which new rows could exceed; the model could then never be learned again."""
+    """Raise `DatasetRetired`, or `PreconditionFailed` if a model's batches bound a second moment, unless rows may be
+    added to a dataset. New rows could exceed that bound; the model could then never be learned again."""
     datasets.require_kept(dataset)
     if bounded := bounded_models(session, dataset_id=dataset.id):
         raise problems.PreconditionFailed.bounded(model_id=bounded[0].id)

@@ -173,10 +173,10 @@ class Writer:
 
 
 class Reader:
-    """Iterable over the pieces of an archive in their order, once."""
+    """Single-use iterable over the pieces of an archive in their order."""
 
     def __init__(self, file: IO[bytes], key: KeyEncryption) -> None:
-        """Open the archive. Raises `BackupRefused` for a file that is not an archive, or another key."""
+        """Open the archive. Raises `BackupRefused` if the file is not an archive, or for a wrong key."""
         self._head = file.read(len(_FORMAT) + _WRAPPED)
         if not self._head.startswith(_FORMAT):
             raise BackupRefused("This is no backup that this release can read.")

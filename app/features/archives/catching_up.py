@@ -1,4 +1,4 @@
-"""Corrections of a restored database: requests that are missing or outdated, and what was retired since the backup.
+"""Corrections of a restored database: requests that are missing or outdated, and retirements since the backup.
 
 Requests come back from copies kept outside of the database, without texts of callers and callback URLs.
 """

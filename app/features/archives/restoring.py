@@ -1,4 +1,4 @@
-"""Restore a backup into an empty installation, and erase the rows of everybody who has asked to be forgotten since.
+"""Restore a backup into an empty installation, and erase the rows of everyone who has asked to be forgotten since.
 
 The tombstones name the people who asked since the backup. Their requests are opened again, their rows are claimed at
 once, and null rows are written to disk in their place. All weights are lost: models learn again. During a restore, and
@@ -52,7 +52,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """Statement of an archive about itself."""
+    """Statement of an archive about itself: when and from what it was made."""
 
     id: str
     created_at: datetime.datetime
@@ -237,7 +237,7 @@ def _check_keys(installation: Installation) -> key_checks.DatabaseIdentity:
 
 
 def _forget(installation: Installation, journal: Journal | None, *, lost_versions: int) -> tuple[Again, int]:
-    """Void runs and weights, restore the recorded state of requests, and claim the rows of everybody to be forgotten.
+    """Void runs and weights, restore the recorded state of requests, and claim the rows of everyone to be forgotten.
 
     Releases since the backup are counted as lost. No run begins before the claimed rows are null. Returns the counts of
     requests, and the number of models that learn again.
@@ -332,7 +332,7 @@ def _record(
 ) -> None:
     """Append an entry to the tenant's audit log and a link to its ledger, each with the `lost` head of that chain.
 
-    A reader who holds a lost head learns from the record why the chain does not reach it any more.
+    A reader who holds a lost head learns from the record why the chain no longer reaches it.
     """
     about = restored.about
     detail: dict[str, Any] = {
@@ -363,7 +363,7 @@ def _record(
 
 
 def _lost(session: Session, chain: StoredChain, head: HeadSignature | None) -> dict[str, Any] | None:
-    """Return a head that was signed and that the restored chain lacks; None if there is none."""
+    """Return a head that was signed but is missing in the restored chain; None if there is none."""
     if head is None:
         return None
     row = session.get(chain.table, (head.tenant_id, head.sequence))
@@ -415,7 +415,7 @@ def _has_tables(settings: Settings) -> bool:
 
 
 def _claim(settings: Settings) -> None:
-    """Prevent serving from now on, and delete what an interrupted restore has left."""
+    """Prevent serving from now on, and delete the remains of an interrupted restore."""
     folders.make(settings.data_dir)
     marker, own = installations.unfinished(settings), settings.resolved_tombstones()
     if not marker.exists():

@@ -64,7 +64,7 @@ Progress = Callable[[str, int, int | None], object]
 
 
 def rows_of_retired(session: Session) -> set[str]:
-    """Return the ids of stored row sets that belong to retired datasets and must not exist any more."""
+    """Return the ids of stored row sets that belong to retired datasets and must no longer exist."""
     retired = sa.select(Dataset.id).where(Dataset.retired_at.is_not(None))
     batches = session.scalars(sa.select(Addition.id).where(Addition.dataset_id.in_(retired)))
     return set(session.scalars(retired)) | set(batches)
@@ -174,7 +174,7 @@ def drop_unclaimed(session: Session, *, dataset_id: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """Backup that was written."""
+    """Result of a finished backup."""
 
     id: str
     created_at: datetime.datetime

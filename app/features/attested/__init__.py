@@ -1,1 +1,1 @@
-"""Trainers that live elsewhere: who waits for their next retraining, their manifests, and what may be served."""
+"""Trainers outside of Lethe: requests waiting for their next retraining, their manifests, and permissions to serve."""

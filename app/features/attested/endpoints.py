@@ -102,8 +102,8 @@ def get_artefact_serving(call: Call, query: contract.ArtefactServingQuery) -> co
 
 
 def _reading(call: Call) -> AbstractContextManager[Session]:
-    """Return a session that sees all requests of the tenant. A reader that is confined to the requests of its key would
-    permit what the others forbid."""
+    """Return a session that sees all requests of the tenant. A reader confined to the requests of its key would permit
+    artefacts that other requests forbid."""
     return call.installation.database.reading(by=call.caller.actor)
 
 

@@ -1,6 +1,6 @@
 """Trainers, the requests that wait for them, and the manifests that serve these requests.
 
-Waits follow the life of their request in its own transactions. A manifest is checked and serves everybody who waits in
+Waits follow the life of their request in its own transactions. A manifest is checked and serves all waiting requests in
 one transaction; its list of people is compared and not stored. People are compared by keyed digests that Lethe makes
 from pseudonyms for each trainer, so that nothing about a person is stored for the comparison.
 """
@@ -44,7 +44,7 @@ _MAX_LEASE = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitInterval:
-    """Wait for a retraining that reads its rows at `asked_at` or later, and at `latest_at` or earlier."""
+    """Wait for a retraining that reads its rows between `asked_at` and `latest_at`, inclusive."""
 
     asked_at: datetime.datetime
     latest_at: datetime.datetime
@@ -62,7 +62,7 @@ class PlannedRetraining:
 
 def plan(waits: Iterable[WaitInterval], *, at: datetime.datetime) -> list[PlannedRetraining]:
     """Return the fewest retrainings after `at` such that each wait has one within its interval, in order. A wait whose
-    latest time has passed, or comes before it was asked, is served at its earliest time, late."""
+    latest time has passed, or precedes its request, is served late, at its earliest time."""
     planned = fewest(
         waits, opens=lambda wait: max(wait.asked_at, at), closes=lambda wait: max(wait.latest_at, wait.asked_at, at)
     )
@@ -89,7 +89,7 @@ def register(session: Session, *, webhook_url: str, contact: str, **details: Any
 
 
 def change(session: Session, row: AttestedTrainer, **changes: Any) -> None:
-    """Change the given details of a trainer. Raises `InputInvalid` as `register`."""
+    """Change the given details of a trainer. Raises `InputInvalid` as `register` does."""
     set_details(row, changes)
     with session.no_autoflush:
         _check(session, row)
@@ -97,8 +97,7 @@ def change(session: Session, row: AttestedTrainer, **changes: Any) -> None:
 
 
 def get(session: Session, trainer_id: str, *, lock: bool = False) -> AttestedTrainer:
-    """Return a trainer; with `lock`, until the end of the transaction to this session alone. Raises
-    `AttestedTrainerUnknown`."""
+    """Return a trainer, locked until the end of the transaction with `lock`. Raises `AttestedTrainerUnknown`."""
     row = session.get(AttestedTrainer, trainer_id, with_for_update=True if lock else None)
     return AttestedTrainerUnknown.if_none(row, attested_trainer_id=trainer_id)
 
@@ -184,8 +183,8 @@ def _concerned(trainers: Sequence[AttestedTrainer], request: DeletionRequest) ->
 
 
 def close(session: Session, trainer: AttestedTrainer, *, request_id: str) -> None:
-    """Let a request no longer wait for a trainer, as not reached. Repeating the call is a no-op. Raises
-    `RequestUnknown`, and `SystemTaskEnded` if the wait has ended otherwise."""
+    """Close a request's wait for a trainer as not reached. Repeating the call is a no-op. Raises `RequestUnknown`, and
+    `SystemTaskEnded` if the wait has ended otherwise."""
     key = {"request_id": request_id, "trainer_id": trainer.id}
     wait = RequestUnknown.if_none(session.get(AttestedWait, key, with_for_update=True), request_id=request_id)
     if wait.status == CLOSED:
@@ -204,8 +203,8 @@ def digest(keys: Keys, trainer: AttestedTrainer, subject_ref: str) -> str:
 
 
 def forbidden(session: Session, trainer: AttestedTrainer, *, at: datetime.datetime) -> set[str]:
-    """Return the pseudonyms of everybody whose rows the trainer must not read at `at`: suppressed people, unless their
-    request is in its grace period then, and the people of requests that wait."""
+    """Return the pseudonyms of everyone whose rows the trainer must not read at `at`: suppressed people, unless their
+    request is in its grace period then, and the people of waiting requests."""
     held = sa.select(AttestedWait.request_id).where(AttestedWait.trainer_id == trainer.id, AttestedWait.asked_at > at)
     suppressed = sa.select(Suppression.subject_ref).where(
         Suppression.tenant_id == trainer.tenant_id, Suppression.created_at <= at, Suppression.request_id.not_in(held)
@@ -228,8 +227,8 @@ def _due(trainer: AttestedTrainer, *, at: datetime.datetime) -> tuple[sa.ColumnE
 def accept(
     session: Session, keys: Keys, trainer: AttestedTrainer, *, jws: str, identifiers: Sequence[str]
 ) -> AttestedManifest:
-    """Accept a manifest of a locked trainer and serve everybody who waited when its rows were read. Repeating the call
-    returns the same manifest. Raises `ManifestRefused`, naming the failed check."""
+    """Accept a manifest of a locked trainer and serve all requests that waited when its rows were read. Repeating the
+    call returns the same manifest. Raises `ManifestRefused`, naming the failed check."""
     mine = AttestedManifest.trainer_id == trainer.id
     accepted = session.scalars(sa.select(AttestedManifest).where(mine, AttestedManifest.jws == jws)).first()
     if accepted is not None:
@@ -278,7 +277,7 @@ def _refuse(check: str, reason: str) -> NoReturn:
 
 
 def _stated(trainer: AttestedTrainer, jws: str) -> dict[str, Any]:
-    """Return the signed header of a manifest for the trainer's present retraining."""
+    """Return the signed header of a manifest for the trainer's current retraining."""
     try:
         stated = manifests.read(jws, trainer.public_key)
     except PreconditionError as error:
@@ -348,7 +347,7 @@ def planned(session: Session, trainer: AttestedTrainer) -> list[PlannedRetrainin
 
 
 def to_announce(session: Session) -> list[str]:
-    """Return the ids of trainers who have not been told that a retraining is due, or how early, or that it is late."""
+    """Return the ids of trainers not yet notified that a retraining is due, how early, or that it is late."""
     asked = sa.select(AttestedWait.trainer_id).where(
         AttestedWait.status == _IS_OPEN, AttestedWait.asked_at <= now(session)
     )
@@ -359,7 +358,7 @@ def to_announce(session: Session) -> list[str]:
 
 
 def _news(session: Session, trainer: AttestedTrainer) -> dict[str, Any] | None:
-    """Return what the trainer has to be told; None if it was told as much."""
+    """Return the pending notification of a trainer; None if the trainer has already received it."""
     due, *later = planned(session, trainer)
     news = {
         "api_version": webhooks.API_VERSION,
@@ -378,7 +377,7 @@ def _news(session: Session, trainer: AttestedTrainer) -> dict[str, Any] | None:
 
 
 def announce(session: Session, trainer_id: str) -> None:
-    """Tell a trainer of its next retraining, unless it was told. The webhook names no request and no person."""
+    """Notify a trainer of its next retraining, unless it was notified. The webhook names no request and no person."""
     trainer = get(session, trainer_id, lock=True)
     waiting = sa.select(DeletionRequest).join(AttestedWait, AttestedWait.request_id == DeletionRequest.id)
     waiting = waiting.where(*_due(trainer, at=now(session))).order_by(DeletionRequest.deadline, DeletionRequest.id)
@@ -432,7 +431,7 @@ def serving(session: Session, *, artefact_sha256: str) -> ArtefactServing:
 def _permission(
     session: Session, trainer_id: str, read_at: datetime.datetime
 ) -> tuple[ServingReason | None, datetime.datetime | None]:
-    """Return the reason against serving what was made of rows read at `read_at`, and the next deadline, if any."""
+    """Return the reason against serving an artefact made from rows read at `read_at`, and the next deadline, if any."""
     of_trainer = AttestedWait.trainer_id == trainer_id
     carried = AttestedWait.asked_at > read_at
     # A retraining since the backup may have served the requests that a restored database has as open.

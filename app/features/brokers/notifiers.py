@@ -12,7 +12,7 @@ TASK = "lethe.work"
 
 
 class CeleryNotifier:
-    """Notifier of workers on a broker, one of which gets the notification."""
+    """Notifier of workers on a broker; one of the workers gets the notification."""
 
     def __init__(self, broker_url: str) -> None:
         self._celery = celery_client(broker_url)

@@ -31,10 +31,10 @@ class AwsSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="AWS_", extra="ignore")
 
-    access_key_id: SecretStr | None = Field(None, description="Id of the access key, if set in the environment.")
+    access_key_id: SecretStr | None = Field(None, description="ID of the access key, if set in the environment.")
     shared_credentials_file: Path = Field(Path("~/.aws/credentials"), description="File of profiles and their keys.")
     profile: str = Field("default", description="Name of the profile to use.")
-    allow_http: bool = Field(False, description="Whether the endpoint may be http://.")
+    allow_http: bool = Field(False, description="Whether the endpoint may use http://.")
 
 
 class S3Store:

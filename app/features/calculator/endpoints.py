@@ -23,7 +23,7 @@ _SECONDS = 10.0
 
 
 class _Route(APIRoute):
-    """A route that stops an evaluation once its caller has disconnected."""
+    """Route that stops an evaluation once its caller has disconnected."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()

@@ -26,7 +26,7 @@ def list_bounds(context: request_context.TheContext, sought: Annotated[str, Quer
 
 @router.get("/calculator/{name}")
 def show_bound(context: request_context.TheContext, name: str) -> Response:
-    """Show a theorem with its form, and its value if the address has parameters, so that links show values."""
+    """Show a theorem with its form, and its value if the URL has parameters, so that links show values."""
     bound = next((item for item in context.ask(bounds.list_bounds).items if item.name == name), None)
     if bound is None:
         raise BoundUnknown("There is no such theorem in the calculator.")

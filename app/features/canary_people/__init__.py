@@ -1,1 +1,1 @@
-"""Canary people in the trainings of trainers: planted, forgotten by the next training, and looked for in its result."""
+"""Canary people in trainings: planted, forgotten by the next training, and looked for in its result."""

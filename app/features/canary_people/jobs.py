@@ -10,7 +10,7 @@ from lethe.features.trainers.contract import TrainingStatus
 
 
 def destroy_canaries(installation: Installation) -> None:
-    """Destroy canaries with which no training will be compared: of trainings that ended and are not live."""
+    """Destroy canaries of trainings that ended and are not live, since no training will be compared with them."""
     is_needed = sa.or_(
         sa.exists().where(Trainer.live_id == CanaryRound.training_id),
         sa.exists().where(Training.id == CanaryRound.training_id, Training.status == TrainingStatus.RUNNING),

@@ -1,7 +1,7 @@
-"""The plant of canary people, and what becomes of a training that still knows those of the last one.
+"""Plant of canary people, and the consequences for a training that still knows the canaries of the previous one.
 
-Each training gets canaries of its own. Those of the trainings whose artefacts are live are thereby forgotten: of the
-same trainer, and of other trainers of the table, whose artefacts or rows may have found a way in.
+Each training gets canaries of its own. The canaries of the trainings whose artefacts are live are thereby forgotten: of
+the same trainer, and of other trainers of the table, whose artefacts or rows may have found a way in.
 """
 
 import secrets
@@ -27,8 +27,8 @@ ROWS_PER_CANARY = 10
 
 
 def plant(installation: Installation, context: TrainingContext) -> Planted | None:
-    """Draw canaries for a training, and return them with their judge; None if the trainer uses no canaries or
-    its table is too small.
+    """Draw canaries for a training, and return them with their judge; None if the trainer uses no canaries or its table
+    is too small.
 
     Raises:
         TrainerRefused: `canary_alarm` if an earlier training of the trainer raised the alarm.
@@ -77,7 +77,7 @@ def _unpacked(content: bytes) -> drawing.Canaries:
 
 
 def _forgotten(session: Session, vault: Vault, context: TrainingContext) -> list[drawing.Canaries]:
-    """Return the canaries of the trainings of the table that are live. Raises `TrainerRefused` if one does not open."""
+    """Return the canaries of the table's live trainings. Raises `TrainerRefused` if one cannot be opened."""
     query = (
         sa.select(CanaryRound)
         .join(Trainer, Trainer.live_id == CanaryRound.training_id)

@@ -1,4 +1,4 @@
-"""Canary tests on request: a run of its own learns canaries and forgets them, in several chains of lanes.
+"""Canary tests on request: a separate run learns canaries and forgets them, in several chains of lanes.
 
 It reads no rows of people and makes no version.
 """

@@ -42,7 +42,7 @@ def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> tables.Che
 def written(
     reading: Callable[[], AbstractContextManager[Session]], public_keys: KeySet, *, tenant_id: str
 ) -> Iterator[bytes]:
-    """Return the lines of an export, or raise `LedgerCorrupt` before the first line if the head is not as signed."""
+    """Return the lines of an export, or raise `LedgerCorrupt` before the first line if the signed head differs."""
     with reading() as session:
         signed_head = head(session, public_keys, tenant_id=tenant_id)
         lengths = repository.ledger_lengths(session, tenant_id=tenant_id) if signed_head else {}

@@ -1,1 +1,1 @@
-"""The dashboard below /admin, and case work on requests: assignment, notes, attachments and replies."""
+"""Dashboard below /admin, and case work on requests: assignment, notes, attachments and replies."""

@@ -159,7 +159,7 @@ def reply_file(
     query: contract.ReplyQuery,
     addressing: contract.Addressing | None = None,
 ) -> Response:
-    """Return the reply as a file, with what an officer typed for it.
+    """Return the reply as a file, including what an officer typed for it.
 
     Raises `RequestUnknown`, `ReplyUnprintable` and `CertificateDamaged`.
     """

@@ -1,7 +1,7 @@
 """Evidence pack of a request: its reply, certificates, keys, history and audit entries, as a ZIP file and as a PDF.
 
-`lethe.features.desk.evidence_pack` verifies the ZIP file. Making a pack signs a checkpoint of the audit log, so that
-the last entry about the request is always under one. A pack follows from the state of the request and of the log alone.
+`lethe.features.desk.evidence_pack` verifies the ZIP file. Making a pack signs a checkpoint of the audit log, so that a
+checkpoint covers the last entry about the request. A pack depends on the state of the request and the log alone.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ class PackContents:
 
 
 def record(session: Session, keys: Keys, *, request_id: str, tenant_id: str, kind: str) -> None:
-    """Record that the session's actor takes a pack away, and sign the audit log up to this entry."""
+    """Record that the session's actor downloads a pack, and sign the audit log up to this entry."""
     audit.record(session, "deletion_request.evidence_packed", request_id, format=kind)
     checkpoints.checkpoint_now(session, keys, checkpoints.AUDIT, tenant_id=tenant_id)
 

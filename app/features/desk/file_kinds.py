@@ -29,7 +29,7 @@ _MAIL_FIELD = re.compile(rb"^(?:from|date|received|message-id)[ \t]*:", re.IGNOR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentFile:
-    """A file that may be attached."""
+    """File that may be attached."""
 
     name: str = field(repr=False)
     kind: AttachmentKind

@@ -20,7 +20,7 @@ from lethe.contract.sets import ClosedSet, RequestOrder, RequestStatus
 
 
 class RequestColumn(ClosedSet):
-    """Columns of the list of requests, beside the case itself."""
+    """Columns of the list of requests, in addition to the case itself."""
 
     STATUS = "status"
     DUE = "due"

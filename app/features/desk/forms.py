@@ -42,13 +42,13 @@ def in_words(error: ValidationError | RequestValidationError) -> list[FieldError
 
 
 def fault_of(error: Problem | None, field: str) -> str | None:
-    """Return the message to show beside a field; None if neither the field nor its parts are at fault."""
+    """Return the message to show next to a field; None if neither the field nor its parts are at fault."""
     faults = error.errors if error else ()
     return next((message(fault.message, capital=True) for fault in faults if field in fault.path.split(".")), None)
 
 
 def place_of(fault: FieldError) -> str:
-    """Return where a fault is: the field by its name in words, or line and column of a row."""
+    """Return the location of a fault: the field by its name in words, or line and column of a row."""
     parts = fault.path.split(".")
     return words(parts[-1]) if all(part.isidentifier() for part in parts) else fault.path
 
@@ -78,7 +78,7 @@ OptionalProbability = Annotated[Annotated[float, Field(gt=0, lt=1, allow_inf_nan
 
 
 def parse_number(text: str) -> int | float | str:
-    """Parse a finite number; return any other text, such as "1/n" or "inf", as it is."""
+    """Parse a finite number; return any other text, such as "1/n" or "inf", unchanged."""
     for kind in (int, float):
         try:
             value = kind(text)

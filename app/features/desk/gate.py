@@ -56,7 +56,7 @@ def let_in(request: Request, response: Response, token: str) -> Response:
 
 
 def is_https(request: Request) -> bool:
-    """Return True if the browser reached the dashboard by https, perhaps through a proxy that ends TLS."""
+    """Return True if the browser reached the dashboard by https, possibly through a proxy that terminates TLS."""
     return sessions.is_https(request) or request.headers.get("origin", "").startswith("https:")
 
 

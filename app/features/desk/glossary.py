@@ -16,7 +16,7 @@ from app.features.desk.languages import TranslatedText, spoken
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """A technical term: its default label on a page, and the sentence that explains the term.
+    """Technical term: its default label on a page, and the sentence that explains it.
 
     A template writes `ui.term("epsilon")`, a button that opens the sentence; each page has all sentences once, at its
     end.
@@ -28,7 +28,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Advice on an error code: what happened, and what an operator should do."""
+    """Advice on an error code: its meaning, and the recommended action of an operator."""
 
     means: str
     todo: str

@@ -1,6 +1,6 @@
 """Languages of the pages: the choice for a reader, and the texts of gettext catalogues.
 
-Texts stand in English in templates and modules. `locale/<code>/LC_MESSAGES/dashboard.po` translates them into another
+Texts are in English in templates and modules. `locale/<code>/LC_MESSAGES/dashboard.po` translates them into another
 language; each process reads a catalogue once.
 """
 
@@ -85,7 +85,7 @@ def _catalogue(language: str) -> catalogues.NullTranslations:
 
 
 class TranslatedText(str):
-    """A text of the catalogues in the reader's language. Filling in its placeholders gives another one."""
+    """Text of the catalogues in the reader's language. Filling in its placeholders gives another `TranslatedText`."""
 
     __slots__ = ()
 
@@ -94,7 +94,7 @@ class TranslatedText(str):
 
 
 def marked(text: str) -> str:
-    """Return `text` itself. The call marks it for the catalogues; `gettext` translates it where it is shown."""
+    """Return `text` unchanged. The call marks it for the catalogues; `gettext` translates it where it is shown."""
     return text
 
 

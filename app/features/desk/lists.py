@@ -1,6 +1,6 @@
 """Positions in long lists: the number of a page, its extent, and the way back.
 
-Cursors of the API lead forward only. The URL of a page keeps the cursors of the last few pages, for the links back.
+Cursors of the API lead forward only. The URL of a page contains the cursors of the last few pages, for the links back.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _FIRST = "-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagePosition:
-    """The position of a page in a list. `number` counts from 1; `back` has the cursors of preceding pages in order."""
+    """Position of a page in a list. `number` counts from 1; `back` has the cursors of preceding pages in order."""
 
     cursor: str | None = None
     number: int = 1
@@ -33,17 +33,17 @@ class PagePosition:
 
     @property
     def first(self) -> int:
-        """The number of the page's first entry, from 1."""
+        """Number of the page's first entry, from 1."""
         return (self.number - 1) * self.size + 1
 
     @property
     def settings(self) -> dict[str, str]:
-        """The query parameters that stay from page to page."""
+        """Query parameters that are the same on every page."""
         return {} if self.size == _DEFAULT_SIZE else {"size": str(self.size)}
 
     @property
     def here(self) -> dict[str, str]:
-        """The query parameters of this page."""
+        """Query parameters of this page."""
         if self.cursor is None:
             return self.settings
         return self.settings | {"cursor": self.cursor, "page": str(self.number), "back": ".".join(self.back)}
@@ -55,7 +55,7 @@ class PagePosition:
 
     @property
     def previous(self) -> dict[str, str] | None:
-        """The query parameters of the preceding page; None for the first page, or if the cursor is not kept."""
+        """Query parameters of the previous page; None for the first page, or if its cursor is not in the URL."""
         if not self.back or self.number == 1:
             return None
         *further, cursor = self.back

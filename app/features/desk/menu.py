@@ -1,4 +1,4 @@
-"""The menu of the dashboard. Features add entries by the tuple `MENU` of their modules `pages`."""
+"""Menu of the dashboard. Features add entries by the tuple `MENU` of their modules `pages`."""
 
 import functools
 from collections.abc import Callable
@@ -26,7 +26,7 @@ GROUPS = {
 
 @dataclass(frozen=True, slots=True)
 class MenuEntry:
-    """An entry of the menu for callers who may call `endpoint` of the API, in one of `GROUPS`, sorted by `place`."""
+    """Menu entry for callers who may call `endpoint` of the API, in one of `GROUPS`, sorted by `place`."""
 
     place: int
     title: str
@@ -40,7 +40,7 @@ class MenuEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MenuGroup:
-    """A group of the menu with the entries that the caller may open. At most one group is open."""
+    """Menu group with the entries that the caller may open. At most one group is open."""
 
     title: str
     entries: list[MenuEntry]

@@ -59,7 +59,7 @@ def with_templates() -> list[str]:
 
 @pass_context
 def legal(page: Context, at: datetime.datetime, zone: str, *, minute: bool = False) -> Markup:
-    """Return a date of the law; without its zone if that is the variable `stated_zone` of the page."""
+    """Return the date of a legal deadline; without its zone if that is the variable `stated_zone` of the page."""
     return wording.legal(at, zone, minute=minute, stated=page.get("stated_zone"))
 
 
@@ -116,7 +116,7 @@ def environment() -> Environment:
 
 @functools.cache
 def asset(name: str) -> str:
-    """Return the address of a static file. It changes with the content, so that browsers may cache it for ever."""
+    """Return the address of a static file. It changes with the content, so that browsers may cache it indefinitely."""
     return f"{ROOT}/static/{name}?{hashlib.sha256(_content(name)).hexdigest()[:12]}"
 
 
@@ -139,7 +139,7 @@ def _accepts_gzip(scope: Scope) -> bool:
 
 
 class Assets(StaticFiles):
-    """The static files of the dashboard. Each is compressed once, for browsers that accept gzip."""
+    """Static files of the dashboard. Each is compressed once, for browsers that accept gzip."""
 
     def __init__(self) -> None:
         super().__init__(directory=str(importlib.resources.files("app.features.desk") / "static"))
@@ -165,7 +165,7 @@ class Assets(StaticFiles):
 def rendered(
     request: Request, template: str, /, *, status: int | None = None, error: Problem | None = None, **variables: Any
 ) -> HTMLResponse:
-    """Render a page, or a part of one; in templates, `context` is None without a login.
+    """Render a page or a fragment; in templates, `context` is None without a login.
 
     With an `error`, fields keep what was typed, and the status is that of the error unless `status` is given.
     """
@@ -230,12 +230,12 @@ def json_file(name: str, answer: BaseModel | Sequence[BaseModel]) -> Response:
 
 
 def is_fragment(request: Request) -> bool:
-    """Return True if a page requests a part of itself."""
+    """Return True if a page requests a fragment of itself."""
     return request.headers.get("hx-request") == "true"
 
 
 class PageRoute(forms.SpooledRoute):
-    """A route of a page, which answers errors with a page. Like the API, it never spools files in plaintext."""
+    """Route of a page, which answers errors with a page. Like the API, it never spools files in plaintext."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()

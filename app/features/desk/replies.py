@@ -1,4 +1,4 @@
-"""The reply to a person: what became of their request, in their language, and an annex on what was erased.
+"""Reply to a person: the outcome of their request, in their language, and an annex about the erasure.
 
 A reply is composed on demand and stored nowhere, and neither are recipient, place, salutation and signature, which an
 officer types for one of them. `reply_sentences/<language>.toml` has the sentences of a language.
@@ -31,11 +31,11 @@ Day = Callable[[datetime.datetime | None], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """The sentences of a reply in one language, with placeholders in braces.
+    """Sentences of a reply in one language, with placeholders in braces.
 
     `language` is the language's own name for itself, `common_words` its most frequent function words, which other
-    languages lack or rarely use, `months` the names from January on, `day` the form of a date, and
-    `signs` the separator of thousands and that of decimals.
+    languages lack or rarely use, `months` the names from January on, `day` the form of a date, and `signs` the
+    separator of thousands and that of decimals.
     """
 
     language: str
@@ -89,11 +89,11 @@ REPLY_LANGUAGES: Mapping[ReplyLanguage, str] = {language: wording.language for l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The parts of a reply.
+    """Parts of a reply.
 
     `head` names the controller if the policy does, `sender` without the word for it. `recipient` has the lines of the
     address, `dated` place and date. `proofs` has a sentence for each certificate, `closing` the signature and the
-    contact, and `page` the paragraphs of the annex on what was erased, which is empty if nothing is signed.
+    contact, and `page` the paragraphs of the annex about the erasure, which is empty if nothing is signed.
     """
 
     language: ReplyLanguage
@@ -122,7 +122,7 @@ def reply_to(
     origin: str | None = None,
     addressing: Addressing | None = None,
 ) -> Reply:
-    """Compose the reply at the present stage of a request, dated `at`; the controller is that of the policy.
+    """Compose the reply at the current stage of a request, dated `at`; the controller is that of the policy.
 
     `proof` is that of the request that erased the person's rows, if another one did. `origin` is the public address of
     the installation, under which the reply has a link to the check of each certificate; None: it has codes alone.
@@ -271,7 +271,7 @@ def language_of(text: str) -> ReplyLanguage | None:
 
 
 def reason_of(request: DeletionRequestOut) -> str | None:
-    """Return the free text that the reply at the present stage of a request quotes; None if it quotes none."""
+    """Return the free text that the reply at the current stage of a request quotes; None if it quotes none."""
     if request.status == RequestStatus.REJECTED:
         return request.rejection.explanation if request.rejection else None
     is_quoted = request.completed_at is None and request.clock.state not in (ClockState.OVERDUE, ClockState.ENDED)
@@ -285,8 +285,8 @@ CODE_ID, _CODE_DIGEST = 12, 8
 def code_of(certificate_id: str, jws: str) -> str:
     """Return the code of a certificate for its public check: five groups of four hexadecimal digits.
 
-    Twelve digits are the first of the certificate's id, and eight the first of the SHA-256 of its signed text, so the
-    code of a certificate whose text was exchanged finds nothing.
+    The first twelve digits are from the certificate's id, the other eight from the SHA-256 of its signed text, so the
+    code of a certificate whose text was replaced finds nothing.
     """
     digits = certificate_id.rpartition("_")[2][:CODE_ID] + hashlib.sha256(jws.encode()).hexdigest()[:_CODE_DIGEST]
     return "-".join(digits[start : start + 4] for start in range(0, len(digits), 4))
@@ -348,7 +348,7 @@ def _number(value: float, wording: Wording, digits: int = 3) -> str:
 
 
 def _normalised(text: str) -> str:
-    """Return a text that a person typed with one kind of line end."""
+    """Return a text that a person typed with uniform line endings."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -128,7 +128,7 @@ def _write_marks(document: Document) -> None:
 
 
 def _write_address(document: Document, reply: Reply) -> None:
-    """Write the sender in small print and the recipient into the window; more lines than it has get less height."""
+    """Write the sender in small print and the recipient into the window; too many lines are set with less height."""
     if reply.sender and reply.recipient:
         document.set_xy(_LEFT, _ADDRESS_TOP + _SENDER_HEIGHT - 4.5)
         document.set_font(_FAMILY, "", 7)
@@ -142,7 +142,7 @@ def _write_address(document: Document, reply: Reply) -> None:
 
 
 def _cut(document: Document, line: str) -> str:
-    """Return a line that fits the address field, shortened if need be."""
+    """Return a line that fits the address field, shortened if necessary."""
     while document.get_string_width(line) > _ADDRESS_WIDTH - 2:
         line = f"{line.rstrip('…')[:-1]}…"
     return line
@@ -173,7 +173,7 @@ def _write_closing(document: Document, reply: Reply) -> None:
 
 
 def lines_of(reply: Reply) -> Iterator[str]:
-    """Yield every text that the PDF of a reply has."""
+    """Yield every text in the PDF of a reply."""
     wording = reply.wording
     yield from (reply.subject, reply.salutation, wording.proof, wording.page, "•", wording.reference, reply.dated)
     yield from (*reply.head, *reply.recipient, *reply.paragraphs, *reply.proofs, *reply.closing, *reply.page)

@@ -1,6 +1,6 @@
-"""The context of a page: its caller, found by the session cookie, and the endpoints of the API that they may call.
+"""Context of a page: its caller, found by the session cookie, and the endpoints of the API that they may call.
 
-A page calls the functions that answer callers of the API, and so requires the same scopes.
+A page calls the functions that answer callers of the API, and therefore requires the same scopes.
 """
 
 import functools
@@ -39,7 +39,7 @@ _READ_BY: dict[str, Callable[..., Any]] = {
     "key": tenants.list_api_keys,
     "mdl": models.get_model,
 }
-"""The endpoint that tells the name of an object, by the prefix of its id."""
+"""Endpoint that returns the name of an object, by the prefix of its id."""
 _NAMED = ("dataset_id", "model_id", "api_key_id")
 """Fields of the items of lists whose objects pages name."""
 
@@ -100,7 +100,7 @@ class RequestContext:
     def listing(
         self, endpoint: Callable[..., Any], place: lists.PagePosition, singular: str, plural: str, /, **arguments: Any
     ) -> dict[str, Any]:
-        """Return what the template of a list needs: the page at `place`, and how many of the entries it shows."""
+        """Return the variables of a list's template: the page at `place`, and the numbers of its entries shown."""
         page = self.ask(endpoint, **arguments, limit=place.size, cursor=place.cursor)
         self.read_names(page.items)
         return {"page": page, "place": place, "extent": place.extent(page, singular, plural)}
@@ -115,7 +115,7 @@ class RequestContext:
         return self.names[id_]
 
     def read_names(self, items: Iterable[Any]) -> None:
-        """Read the names of all objects that the items of a list refer to, with one look instead of one for each."""
+        """Read the names of all objects that the items of a list refer to, with one look-up instead of one for each."""
         self._read_names(getattr(item, field, None) for item in items for field in _NAMED)
 
     def _read_names(self, ids: Iterable[str | None]) -> None:

@@ -1,11 +1,11 @@
 """Case work on requests: their assignment to people, internal notes, attached files, and replies that were sent.
 
 Neither assignment nor notes nor attachments are among the events of a request, which apps read. Notes and attachments
-are kept as long as the other details of the request. An attachment is stored in the database and not among the
-objects of the vault's folder or bucket: it has a few MiB at most, and so it is covered by whatever covers notes. It is
-stored in one transaction with its line in the audit log. Its name and its bytes are sealed under one key, which is
-destroyed with the details of the request, or when the attachment is deleted; `lethe backup` stores the attachment with
-the tables, and its key with the vault's pages.
+are kept as long as the other details of the request. An attachment is stored in the database and not among the objects
+of the vault's folder or bucket: it has a few MiB at most, and so the protection of notes covers it too. It is stored in
+one transaction with its line in the audit log. Its name and its bytes are sealed under one key, which is destroyed with
+the details of the request, or when the attachment is deleted; `lethe backup` stores the attachment with the tables, and
+its key with the vault's pages.
 """
 
 import datetime
@@ -140,7 +140,7 @@ def delete_attachment(session: Session, *, request_id: str, attachment_id: str) 
 def record_sent_reply(
     session: Session, request: DeletionRequest, *, sent_on: datetime.date, channel: contract.ReplyChannel
 ) -> AuditEntry:
-    """Record in the audit log that a reply was sent to the person on a day, or return the entry that says so already.
+    """Record in the audit log that a reply was sent to the person on a day, or return the existing entry about it.
 
     Raises `InputInvalid` for a day before the request was received or in the future, in the request's time zone.
     """
@@ -157,7 +157,7 @@ def record_sent_reply(
 
 
 def sent_replies(session: Session, request: DeletionRequest, *, before: int | None, limit: int) -> list[AuditEntry]:
-    """Return the audit entries about replies that were sent, the last recorded first, before a sequence number."""
+    """Return the audit entries about sent replies before a sequence number, most recent first."""
     return repository.audit_entries(
         session, tenant_id=request.tenant_id, before=before, limit=limit, object_id=request.id, action=_REPLY_SENT
     )
@@ -170,7 +170,7 @@ def _unknown_attachment() -> contract.AttachmentUnknown:
 
 
 def _require_kept(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
-    """Raise `DetailsErased` if the policy would erase a text added to the request now at once."""
+    """Raise `DetailsErased` if a text added to the request now would be erased at once by the policy."""
     days = datetime.timedelta(days=retention.days_of_details(policy))
     is_over = request.ended_at is not None and request.ended_at + days <= now(session)
     # A request may have been reduced to its trace under an earlier policy.

@@ -3,9 +3,9 @@
 Only the hash of the token is stored. A session is over after a time without use, at its end, with its key, when its
 person is disabled or gets another role or password, or at logout.
 
-At https the names of cookies that let somebody in begin with `__Host-` (RFC 6265bis). Browsers take such a cookie over
-TLS, from this very host and for all its paths alone: no sibling domain, and nobody on the way of a page without TLS,
-can put a session of theirs in its place. Over plain http browsers refuse the prefix, and the plain name is used.
+At https the names of login cookies begin with `__Host-` (RFC 6265bis). Browsers accept such a cookie over TLS, from
+this very host and for all its paths alone: neither a sibling domain nor an attacker in the path of a page without TLS
+can replace it by a session of theirs. Over plain http browsers refuse the prefix, and the plain name is used.
 """
 
 import datetime

@@ -21,7 +21,7 @@ class Note(Private):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileName(Private):
-    """Name of a file about a request, which is often personal itself."""
+    """Name of a file about a request, which is often personal data itself."""
 
     text: str = field(default="", repr=False)
 
@@ -42,8 +42,8 @@ class AttachedFile(Private):
 
 
 class DashboardSession(Table):
-    """A session of the dashboard, opened with an API key or by a person. `token_hash` is the hash of the token in the
-    browser's cookie."""
+    """Dashboard session, opened with an API key or by a person. `token_hash` is the hash of the token in the browser's
+    cookie."""
 
     __tablename__ = "dashboard_sessions"
     token_hash: Mapped[str] = mapped_column(primary_key=True)
@@ -56,7 +56,7 @@ class DashboardSession(Table):
 
 
 class RequestNote(Owned, Table):
-    """An internal note about a request. Each note is sealed under its own key."""
+    """Internal note about a request. Each note is sealed under its own key."""
 
     __tablename__ = "request_notes"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -68,8 +68,8 @@ class RequestNote(Owned, Table):
 
 
 class RequestAttachment(Owned, Table):
-    """A file that is attached to a request. Its name and its bytes are sealed under one key of its own; the bytes are
-    loaded on access."""
+    """File attached to a request. Its name and its bytes are sealed under one key of its own; the bytes are loaded on
+    access."""
 
     __tablename__ = "request_attachments"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -38,7 +38,7 @@ _TONES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusWording:
-    """The label of a status, and the tone of its chip: quiet, active, good, warn or bad."""
+    """Label of a status, and the tone of its chip: quiet, active, good, warn or bad."""
 
     label: str
     tone: str
@@ -151,7 +151,7 @@ def at_least(value: float, digits: int = 4) -> str:
 
 
 def given(value: float) -> str:
-    """Return a number that a person chose with the digits that they entered."""
+    """Return a number that a person chose, with the digits that they entered."""
     return localised(f"{value:,.10g}") if value == 0 or 1e-4 <= abs(value) < 1e9 else number(value)
 
 
@@ -202,7 +202,7 @@ def legal(at: datetime.datetime, zone: str, *, minute: bool = False, stated: str
 
 
 def written(at: str) -> Markup:
-    """Return a time that an answer has as ISO 8601 text."""
+    """Return a time of an answer as ISO 8601 text."""
     return moment(datetime.datetime.fromisoformat(at))
 
 
@@ -215,7 +215,7 @@ def percent(part: float, total: float) -> str:
 
 
 def why(waiting: WaitingOut, most: int | None) -> Markup:
-    """Describe what the requests of a model wait for, with their numbers; a batch is full at `most` requests."""
+    """Describe why the requests of a model wait, with their numbers; a batch is full at `most` requests."""
 
     def reason(wait: WaitOut) -> Markup:
         label = labels("waits").get(wait.reason) or inside(words(wait.reason))

@@ -30,7 +30,7 @@ _OF_KIND = {
 
 
 def _refs(call: Call, drop_list: standard.DropList, hashes: Iterable[str]) -> list[str]:
-    """Return the keyed hashes of hashes (base64) of a list."""
+    """Return the keyed hashes of a list's hashes (base64)."""
     parts = b"drop", call.caller.tenant_id.encode(), drop_list.encode()
     keys = call.installation.keys
     return ["drop_" + keys.fingerprint(*parts, base64.b64decode(text))[:40] for text in hashes]

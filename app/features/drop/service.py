@@ -1,8 +1,8 @@
 """California's delete list: lines of DROP, the people whom they match, and the answers.
 
-A line matches the people of whom one of its list's hashes is stored. Matching is a periodic job, so a person who is
-loaded after the line is found as well. A line without a match is answered as not found only if it is known of everybody
-under which hashes the list may name them.
+A line matches the people for whom one of its list's hashes is stored. Matching is a periodic job, so a person who is
+loaded after the line is found as well. A line without a match is answered as not found only if all hashes under which
+the list may name people are known for everyone.
 """
 
 import enum
@@ -60,8 +60,8 @@ def load(session: Session, file: str, lines: Mapping[str, str], *, num_lines: in
     """Store lines of a file, each by its ID with its keyed hash, and the number of lines of the whole file if given.
     Repeating a load is a no-op, except that lines whose request was cancelled are matched again.
 
-    Raises `InputInvalid` for an ID that came with another hash, and `DropUnanswered` if the tenant's policy accepts no
-    request without an identity statement.
+    Raises `InputInvalid` for an ID previously stored with another hash, and `DropUnanswered` if the tenant's policy
+    accepts no request without an identity statement.
     """
     tenant_id = actor(session).tenant_id
     if access.policy_of(session, tenant_id).identity == "statement":
@@ -84,8 +84,8 @@ def load(session: Session, file: str, lines: Mapping[str, str], *, num_lines: in
 
 
 def remove(session: Session, file: str, lines: Mapping[str, str]) -> int:
-    """Take back lines, also such as have not come yet, with their requests and suppressions. Return the number of
-    requests that cannot be taken back, because the people were erased or are being erased. Raises `InputInvalid`."""
+    """Withdraw lines, including lines that have not arrived yet, with their requests and suppressions. Return the
+    number of requests that cannot be withdrawn, because people were or are being erased. Raises `InputInvalid`."""
     at, present, num_irrevocable = now(session), _present(session, lines), 0
     _insert(session, [(line_id, ref) for line_id, ref in lines.items() if line_id not in present], removed_at=at)
     taken = [line for line in present.values() if line.removed_at is None]
@@ -140,8 +140,8 @@ def num_loaded(session: Session, file: str) -> int:
 
 
 def state_hashes(session: Session, hashes: Sequence[tuple[str, str, DropList, Sequence[str]]]) -> None:
-    """Store the keyed hashes of a list for identifiers, each given by pseudonym and kind; none states that nothing of
-    the list is held."""
+    """Store the keyed hashes of a list for identifiers, each given by pseudonym and kind; an empty entry states that
+    nothing of the list is held."""
     tenant_id = actor(session).tenant_id
     rows = [
         {"tenant_id": tenant_id, "subject_ref": subject_ref, "kind": kind, "list_type": drop_list, "hash_ref": hash_ref}
@@ -182,7 +182,7 @@ def tenants_to_match(session: Session) -> list[str]:
 
 def match(session: Session, *, after: str, limit: int) -> str | None:
     """Make the requests of up to `limit` lines that match one person, in the order of their IDs from `after`. Return
-    the last ID, or None if no further lines follow. A line whose request is refused stays as it is."""
+    the last ID, or None if no further lines follow. A line whose request is refused stays unchanged."""
     query = sa.select(DropLine).where(_unmatched, DropLine.line_id > after).order_by(DropLine.line_id).limit(limit)
     lines = list(session.scalars(query))
     by = actor(session)
@@ -261,7 +261,7 @@ def lines_of(
 
 
 def known(session: Session, drop_list: DropList) -> ListOut:
-    """Return of how many people it is known under which hashes a list may name them, and of how many it is not."""
+    """Count the people whose hashes for a list are known, and the people and identifiers whose hashes are not."""
     of_list = DropHash.list_type == drop_list
     other = aliased(Identity)
     people = (
@@ -333,7 +333,7 @@ def check_answered(session: Session, file: str, drop_list: DropList | None) -> N
 
 
 def opt_out(session: Session, line_ids: Sequence[str]) -> int:
-    """Record that all people of lines were opted out. Raises `DropUnanswered` unless each matches several people."""
+    """Record that all people of lines were opted out. Raises `DropUnanswered` unless each line has several people."""
     query = (
         sa.select(DropLine, _state)
         .outerjoin(DeletionRequest, DeletionRequest.id == DropLine.request_id)

@@ -20,8 +20,8 @@ class DropFile(Owned, Table):
 
 class DropLine(Owned, Table):
     """Line of DROP. `line_id`: its permanent ID. `file`: the last file that brought it; null if it was removed before
-    any did. `hash_ref`: keyed hash of its hash and list. `request_id`: request that it led to. `opted_out_at`: time at
-    which all of its people were said to be opted out. `removed_at`: time at which DROP took it back."""
+    any did. `hash_ref`: keyed hash of its hash and list. `request_id`: request created for it. `opted_out_at`: time at
+    which all of its people were reported as opted out. `removed_at`: time at which DROP withdrew it."""
 
     __tablename__ = "drop_lines"
     tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
@@ -35,8 +35,8 @@ class DropLine(Owned, Table):
 
 
 class DropHash(Owned, Table):
-    """Hash under which a list may name the person of an identifier, as a keyed hash; empty: nothing of the list is held
-    about the person. `kind`: kind of the identifier. Several people may share a hash."""
+    """Keyed hash under which a list may name the person of an identifier; empty if the list holds nothing about the
+    person. `kind`: kind of the identifier. Several people may share a hash."""
 
     __tablename__ = "drop_hashes"
     subject_ref: Mapped[str] = mapped_column(primary_key=True)

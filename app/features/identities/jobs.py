@@ -6,7 +6,7 @@ from app.operations.periodic_jobs import AT_ONCE, PeriodicJob, in_batches
 
 
 def identify(installation: Installation) -> None:
-    """Let requests go on whose identity was unknown when they came, and is known now."""
+    """Resume requests whose identity was unknown at submission and is known now."""
     after: str | None = ""
     while after is not None:
         with installation.database.reading() as session:

@@ -91,7 +91,7 @@ def normal(identifier: str, kind: str, rule: SubjectRule, region: str | None) ->
 
 
 def _e164(identifier: str, region: str | None) -> str:
-    """Return a phone number in E.164. An extension is refused: E.164 has none, so that colleagues would be one person.
+    """Return a phone number in E.164. An extension is refused: E.164 has none, so colleagues would become one person.
     The length is checked rather than the range, because ranges change from release to release of the metadata."""
     text = subjects.normal(identifier, SubjectRule.TEXT)
     if len(text) > _MAX_PHONE_LENGTH:

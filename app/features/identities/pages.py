@@ -1,4 +1,4 @@
-"""Page of the identity map: how many identifiers of each kind it has, and which datasets name people by them."""
+"""Page of the identity map: its number of identifiers of each kind, and the datasets that name people by them."""
 
 from fastapi import Response
 
@@ -13,7 +13,7 @@ router = pages.new_router()
 
 @router.get("/identities")
 def show_identities(context: TheContext) -> Response:
-    """Show the counts of the identity map by kind; it has no identifier to show."""
+    """Show the counts of the identity map by kind. The map has no identifiers to show, only hashes."""
     return context.page("identities.html", identities=context.ask(endpoints.get_identities))
 
 

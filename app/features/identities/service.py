@@ -77,12 +77,11 @@ def components(links: Sequence[Link], people: Mapping[str, str]) -> list[Compone
 
 
 def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_know: bool) -> Loaded:
-    """Add links to the map of the session's tenant, all of them or none. Repeating a load is a no-op.
+    """Add links to the map of the session's tenant, all or none. Repeating a load is a no-op.
 
-    People were apart if the map has them as several, or if they have different customer ids, of which the map has not
-    yet shown that they are one person's. Raises `PeopleJoined` if a link would join them, unless `confirm_joins`;
-    `errors` names the links only to callers who `may_know`. Raises `InputInvalid` if a person would have too many
-    identifiers.
+    Two people are distinct if the map stores them as such, or if they have different customer ids that the map does not
+    yet link. Raises `PeopleJoined` if a link would join distinct people, unless `confirm_joins`; `errors` names the
+    links only to callers who `may_know`. Raises `InputInvalid` if a person would have too many identifiers.
     """
     tenant_id = actor(session).tenant_id
     present = _present(session, {ref for link in links for ref, _ in link})
@@ -182,7 +181,7 @@ def _forgotten(session: Session, refs: Collection[str]) -> dict[str, str]:
 
 
 def _names(subject_ref: sa.ColumnElement[str] | sa.orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that a request names an identifier, given or linked."""
+    """Return the condition that a request names an identifier, directly or through the map."""
     linked = sa.select(RequestAlias.request_id).where(RequestAlias.subject_ref == subject_ref)
     return sa.or_(DeletionRequest.subject_ref == subject_ref, DeletionRequest.id.in_(linked))
 
@@ -190,7 +189,7 @@ def _names(subject_ref: sa.ColumnElement[str] | sa.orm.InstrumentedAttribute[str
 def _suppress_all(
     session: Session, people: Iterable[Collection[str]], forgotten: Mapping[str, str], *, tenant_id: str
 ) -> None:
-    """Suppress all identifiers of each person of whom one identifier is forgotten."""
+    """Suppress all identifiers of each person who has a forgotten identifier."""
     rows = []
     for refs in people:
         request_id = next((forgotten[ref] for ref in refs if ref in forgotten), None)
@@ -227,7 +226,7 @@ class _Resolution:
 
 
 def resolve(session: Session, drafts: Sequence[service.RequestDraft]) -> list[service.RequestDraft]:
-    """Return requests with the identifiers that the map leads to, and with whether any of all can name rows."""
+    """Return requests with the identifiers that the map links, and with whether any of them can name rows."""
     questions = [
         _Asked(
             tenant_id=draft.by.tenant_id,
@@ -264,7 +263,7 @@ def _resolve(session: Session, questions: Sequence[_Asked]) -> list[_Resolution]
 
 
 def _people(session: Session, refs: Collection[str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Return the person of each identifier that the map has, and all identifiers of each of these people with their
+    """Map the identifiers that the map has to their person, and return all identifiers of these people with their
     kinds, in one statement per batch."""
     person_of: dict[str, str] = {}
     members: dict[str, dict[str, str]] = defaultdict(dict)
@@ -320,7 +319,7 @@ def is_any_unknown(session: Session) -> bool:
 
 def recheck(session: Session, *, after: str, limit: int) -> str | None:
     """Resolve up to `limit` open requests of unknown identity with an id greater than `after` again. Requests whose
-    identifiers can name rows by now proceed. Return the last id, or None if no further requests follow."""
+    identifiers can now name rows proceed. Return the last id, or None if no further requests follow."""
     query = sa.select(DeletionRequest).where(_UNKNOWN, DeletionRequest.id > after).order_by(DeletionRequest.id)
     requests = list(session.scalars(query.limit(limit)))
     questions = [
@@ -377,8 +376,7 @@ def is_anybody_forgotten(session: Session) -> bool:
 
 def drop_forgotten(session: Session, *, limit: int) -> int:
     """Delete up to `limit` people from the map who have been forgotten in all datasets and about whom no request is
-    open; return their number. Before that, all of their identifiers are suppressed, since afterwards nothing tells that
-    these belong together."""
+    open; return their number. All of their identifiers are suppressed first, because afterwards nothing links them."""
     others, other = sa.orm.aliased(Identity), Identity
     waits = sa.exists().where(
         others.person == other.person, _names(others.subject_ref), DeletionRequest.status.in_(status.OPEN)
@@ -419,7 +417,7 @@ def counts(session: Session) -> tuple[int, int, Counter[str], Counter[str]]:
 
 
 def datasets(session: Session, dataset_ids: Collection[str] | None) -> dict[str, str]:
-    """Map datasets to the kind of identifier that names their people: those with these ids, or all."""
+    """Map datasets to the kind of identifier that names their people: the datasets with these ids, or all."""
     query = sa.select(Dataset.id, Dataset.subject_kind).where(Dataset.destroyed_at.is_(None)).order_by(Dataset.id)
     if dataset_ids is not None:
         query = query.where(Dataset.id.in_(dataset_ids))

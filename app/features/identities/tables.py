@@ -7,8 +7,8 @@ from app.db.tables import Owned, Table
 
 
 class Identity(Owned, Table):
-    """Identifier of a person, as its keyed hash alone. `kind`: kind of the identifier. `person`: random id that all
-    identifiers of one person share; it changes when two people prove to be one."""
+    """Keyed hash of a person's identifier. `kind`: kind of the identifier. `person`: random id that all identifiers of
+    one person share; it changes when two people prove to be one."""
 
     __tablename__ = "identities"
     subject_ref: Mapped[str] = mapped_column(primary_key=True)

@@ -16,16 +16,16 @@ from lethe.proof.mechanism import Mechanism
 REQUESTS = (1, 10, 100)
 """Numbers of requests after which `adaptive` is compared."""
 DECISIVE = 10
-"""Number of requests by whose `adaptive` a method is taken."""
+"""Number of requests whose `adaptive` decides which method is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodPlan:
-    """Default model by one method. `refused` says why there is none, and then all numbers are None.
+    """Default model by one method. `refused` gives the reason if there is none, and then all numbers are None.
 
-    `learn_passes` and `request_passes` are those of learning and of forgetting one person who asks first, or their cap.
-    `deletion` is the epsilon of that person's certificate, `release` that of a record in the first version, and
-    `adaptive` that of a record in all versions until after so many requests of others, one version each.
+    `learn_passes` and `request_passes` are the passes to learn and to forget the first person who asks, or their cap.
+    `deletion` is the epsilon of that person's certificate, `release` the epsilon of a record in the first version, and
+    `adaptive` the epsilon of a record in all versions after so many requests of others, one version each.
     """
 
     method: str
@@ -62,7 +62,7 @@ def costs_of(
 def of_dataset(
     dataset: Dataset, *, objective: str | None, loss_width: float | None, l2: float | None, max_steps: int
 ) -> list[MethodPlan]:
-    """Return the plan of each installed method at the default target, that of the core first."""
+    """Return the plan of each installed method at the default target, the core's method first."""
     plans = []
     for name in methods.all_methods():
         body = ModelIn.model_validate(
@@ -86,8 +86,8 @@ def of_dataset(
 
 
 def taken(plans: list[MethodPlan]) -> str | None:
-    """Return the method with the smallest `adaptive` after `DECISIVE` requests, or, of those within 1 % of it, with the
-    fewest passes a request; None if no method learns this."""
+    """Return the method with the smallest `adaptive` after `DECISIVE` requests or, among those within 1 % of it, the
+    method with the fewest passes per request; None if no method learns this."""
     at = REQUESTS.index(DECISIVE)
     known = [(plan.adaptive[at], plan) for plan in plans if plan.adaptive is not None]
     least = min((adaptive for adaptive, _ in known), default=0.0)

@@ -1,4 +1,4 @@
-"""What a request costs: repairs, room before relearning, versions left in a budget, and signed guarantees today.
+"""Costs of requests: repairs, room before relearning, versions left in a budget, and current signed guarantees.
 
 Ways to forget are compared: at each request, in batches, or by relearning.
 """
@@ -19,7 +19,7 @@ from lethe.proof.accountant import Chain
 
 
 def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | None:
-    """Return the minimum number of steps on the present data after which a model's initial parameters no longer matter
+    """Return the minimum number of steps on the current data after which a model's initial parameters no longer matter
     up to its target, and the guarantee after them; None above `at_most`, and if no run goes on from any parameters."""
     mechanism = stored_mechanism(model.mechanism)
     if not methods.of(mechanism).continues:
@@ -74,8 +74,8 @@ class CertificateStatement:
 
 
 def statements_of(session: Session, *, request_id: str) -> list[CertificateStatement]:
-    """Return a statement per certified model of a request. Runs since change today's numbers: `deletion` only falls,
-    while `unlearning` also counts people deleted later."""
+    """Return a statement per certified model of a request. Later runs change the current numbers: `deletion` only
+    falls, while `unlearning` also counts people deleted later."""
     erasures = {erasure.dataset_id: erasure for erasure in repository.erasures_of(session, request_id=request_id)}
     certified = []
     for certificate in repository.certificates_of(session, request_id=request_id):

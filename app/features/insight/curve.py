@@ -25,7 +25,7 @@ class Segment:
     """Steps behind one ledger entry.
 
     `steps_before`: number of steps of the model's life before these. `largest`: maximum number of records of one person
-    whom the run forgot; None if it forgot nobody. `adaptive`: guarantee to that person, over all versions published
+    whom the run forgot; None if it forgot no one. `adaptive`: guarantee to that person, over all versions published
     while the person was in the data. `exports`: number of times that the version's weights were handed out.
     """
 
@@ -75,7 +75,7 @@ def segments(
 def _points(
     before: Chain, run: Run, largest: int | None, exposures: tuple[Exposure, ...], *, delta: float, at_most: int
 ) -> tuple[Point, ...]:
-    """Return the points of a run; only both ends of one that goes on from no version, as nothing is known between."""
+    """Return the points of a run; only both ends if it continues no version, because the steps between are unknown."""
     method = methods.of(before.mechanism)
     if method.continues:
         return curve.points(before, run, largest=largest, exposures=exposures, delta=delta, at_most=at_most)
@@ -119,7 +119,7 @@ class _Releases:
     def to_forgotten(self, body: dict[str, Any], *, records: int, delta: float) -> guarantees.Guarantee:
         """Return the guarantee to a person whose `records` became null before this entry.
 
-        Exposures are counted as by `certificates.Evidences`.
+        Exposures are counted as in `certificates.Evidences`.
         """
         if self._budget:
             return guarantees.adaptive(Adaptive(mu=records * self._budget.mu, bounded=True), delta=delta)

@@ -214,7 +214,7 @@ def get_plan(call: Call, dataset_id: str, query: contract.PlanQuery) -> contract
 def _measured(
     metrics: Sequence[Metric], model: Model, version: Version, run: Run
 ) -> Iterator[contract.MeasuredVersionOut]:
-    """Yield the version with the first of the metrics that it has; nothing if it has none of them."""
+    """Yield the version with the first of the metrics that it has; yield nothing if it has none of them."""
     mechanism = stored_mechanism(model.mechanism)
     values = [(metric, value) for metric in metrics if (value := quality.value_of(metric, version.metrics)) is not None]
     for metric, value in values[:1]:
@@ -341,7 +341,7 @@ def _next_run(plan: planner.Plan, records: int) -> contract.NextRunOut:
 
 
 def _asked(dataset: Dataset, epsilon: float | None, delta: float | None) -> tuple[float | None, float | None]:
-    """Return epsilon and delta of the budget in the query, or of the dataset's own budget if the query names none."""
+    """Return epsilon and delta of the budget in the query, or of the dataset's own budget if the query has none."""
     own = budgets.of(dataset)
     return (own.epsilon, own.delta) if own and epsilon is None and delta is None else (epsilon, delta)
 

@@ -79,7 +79,7 @@ def _of_model(session: Session, model: Model, rows: int, wait: waiting.Wait | No
 
 
 def _wait(session: Session, request: DeletionRequest, model_waits: waiting.Waiting | None) -> waiting.Wait | None:
-    """Return what this request waits for, among the waits of all requests of the model; None if it does not wait."""
+    """Return the reason why this request waits, among those of all requests of the model; None if it does not."""
     if model_waits is None:
         return None
     if request.status in _UNDECIDED:

@@ -109,7 +109,7 @@ def _name(segment: contract.SegmentOut, point: contract.PointOut) -> str:
 
 
 def _marks(segment: contract.SegmentOut, index: int, axis: Axis) -> list[dict[str, Any]]:
-    """Return the marks of a run: the records forgotten where it begins, and the version published where it ends."""
+    """Return the marks of a run: the records forgotten at its beginning, and the version published at its end."""
     begin, end = (_place(segment, index, step, axis) for step in (0, segment.steps))
     batch = [{"x": begin, "kind": "batch", "text": f"−{number(segment.records)}"}] if segment.records else []
     return [*batch, {"x": end, "kind": "release", "text": f"v{segment.version}"}]
@@ -257,7 +257,7 @@ def show_what_if(
 
 
 def first_what_if(context: RequestContext, model: ModelOut) -> WhatIfResult | None:
-    """Return the forecast for one more record; None if the caller may not ask, or the model has no live version."""
+    """Return the forecast for one more record; None without permission or without a live version."""
     if model.live_version is None or not context.may(endpoints.preview):
         return None
     answer = _what_if(context, model, WhatIfSettings(records=1, epsilon=model.target.epsilon, batch=None))
@@ -363,7 +363,7 @@ def _days(summary: contract.SummaryOut) -> list[Day]:
 
 
 def _week_texts(total: int, day: str, name: str) -> tuple[str, str]:
-    """Return the text of a week's number for screen readers, and the text under the pointer."""
+    """Return the text of a week's number for screen readers, and the tooltip."""
     if name == "received":
         label, title = gettext("{number} received in the week of {day}"), gettext("Week of {day}: {number} received")
         none = gettext("Week of {day}: none received")

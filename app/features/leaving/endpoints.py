@@ -1,4 +1,4 @@
-"""Endpoints of `/leaving-reasons`: answers that people randomise before they send them, and estimates from these."""
+"""Endpoints of `/leaving-reasons`: answers that are randomised before they are sent, and estimates from these."""
 
 from dataclasses import asdict
 

@@ -29,7 +29,7 @@ class Survey:
 
 
 def count(session: Session, *, answer: LeavingReason, odds: int) -> datetime.date:
-    """Count an answer in the present week, and return the week's Monday."""
+    """Count an answer in the current week, and return the week's Monday."""
     tenant_id, week = actor(session).tenant_id, week_of(now(session))
     key = {"tenant_id": tenant_id, "week": week, "odds": odds, "answer": str(answer)}
     row = session.get(LeavingCount, key)

@@ -1,9 +1,9 @@
 """Models with ledgers, and the requests that their budgets bound.
 
-A model carries what it learned of the people of all requests accepted since its training started. The bound on all of
-them together is the exact group bound for their rows; while it is within the budget, requests are bounded at once. A
+A model carries what it learned about the people of all requests accepted since its training started. The bound on all
+of them together is the exact group bound for their rows; while it is within the budget, requests are bounded at once. A
 request beyond it waits for the ledger of a training that started after the request was accepted. Every request counts
-the most rows that a person may have, so nothing here tells whether the model holds a person.
+the maximum number of rows of a person, so nothing here reveals whether the model holds a person.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,8 +42,8 @@ class Numbers:
 
 
 def recompute(body: LedgerIn) -> Numbers:
-    """Recompute the numbers of a ledger, which takes up to some seconds. Raises `InputInvalid`, naming an event that
-    is not known, and if the budget does not cover one person."""
+    """Recompute the numbers of a ledger, which takes up to some seconds. Raises `InputInvalid`, naming an unknown
+    event, and if the budget does not cover one person."""
     try:
         steps = accountant.read(body.ledger)
         points = accountant.curve(steps, delta=body.delta, budget=body.budget_epsilon)
@@ -81,9 +81,9 @@ def register(
 
 
 def renew(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) -> None:
-    """Replace the ledger after a retraining, and let the requests go on that waited for it. Repeating the call is a
-    no-op. Raises `InputInvalid` for a training before the last one, and for a budget that is already exceeded by the
-    requests whose people the training may have included."""
+    """Replace the ledger after a retraining, and resume the requests that waited for it. Repeating the call is a no-op.
+    Raises `InputInvalid` for a training before the last one, and for a budget that is already exceeded by the requests
+    whose people the training may have included."""
     current = ledger_of(session, model)
     if all(getattr(current, name) == value for name, value in dict(body).items()):
         return
@@ -112,7 +112,7 @@ def renew(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) ->
 
 
 def retire(session: Session, model: DpModel) -> None:
-    """Retire a model, and end what waits for it as not reached. Repeating the call is a no-op."""
+    """Retire a model, and close the requests that wait for it as not reached. Repeating the call is a no-op."""
     if model.retired_at is not None:
         return
     model.retired_at = now(session)
@@ -140,7 +140,7 @@ def models(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[DpM
 
 
 def counts(session: Session, model: DpModel, ledger: DpLedger) -> tuple[int, int]:
-    """Return the numbers of requests that count against a ledger, and of those that wait."""
+    """Return the number of requests that count against a ledger, and of those that wait."""
     query = sa.select(
         sa.func.count(), sa.func.coalesce(sa.func.sum(sa.case((DpRequest.status == _WAITING, 1), else_=0)), 0)
     ).where(DpRequest.dp_model_id == model.id, _counts(ledger))
@@ -149,7 +149,7 @@ def counts(session: Session, model: DpModel, ledger: DpLedger) -> tuple[int, int
 
 
 def entries_of(session: Session, *, request_id: str) -> list[tuple[DpRequest, DpModel, DpLedger | None]]:
-    """Return what concerns a request: its entries, their models, and the ledgers that bound them."""
+    """Return the entries that concern a request, their models, and the ledgers that bound them."""
     query = (
         sa.select(DpRequest, DpModel, DpLedger)
         .join(DpModel, DpModel.id == DpRequest.dp_model_id)
@@ -166,7 +166,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: a request concerns a model. One that is bounded at once is completed by `settle`."""
+    """Return a predicate: a request concerns a model. A request that is bounded at once is completed by `settle`."""
     if not _ANY_IN_USE.may_hold(session):
         return lambda _request: False
     in_use = list(session.scalars(sa.select(DpModel).where(DpModel.retired_at.is_(None))))

@@ -24,8 +24,8 @@ class DpModel(Owned, Table):
 
 
 class DpLedger(Owned, Table):
-    """Ledger of one training. `curve`: epsilon by number of rows, as pairs; null beyond what is computed. `epsilon`:
-    that of the rows of one person. `budget_rows`: largest number of forgotten rows within `budget_epsilon`."""
+    """Ledger of one training. `curve`: epsilon by number of rows, as pairs; null beyond the computed range. `epsilon`:
+    epsilon for the rows of one person. `budget_rows`: largest number of forgotten rows within `budget_epsilon`."""
 
     __tablename__ = "dp_ledgers"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -45,8 +45,8 @@ class DpLedger(Owned, Table):
 
 
 class DpRequest(Owned, Table):
-    """Deletion request that concerns a model. `status`: bounded, waiting, closed or cancelled. `forgotten_rows`: rows
-    that the model carries of this request and those before it; 0 if its training started later. `ledger_id`: ledger
+    """Deletion request that concerns a model. `status`: bounded, waiting, closed or cancelled. `forgotten_rows`: number
+    of rows of this and earlier requests that the model carries; 0 if its training started later. `ledger_id`: ledger
     that bounds them; null while waiting."""
 
     __tablename__ = "dp_requests"

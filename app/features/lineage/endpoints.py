@@ -49,7 +49,7 @@ def get_serving(
     query: contract.ServingQuery,
     if_none_match: Annotated[
         str | None,
-        Header(description="ETag of an earlier answer; if it still holds, the answer is 304 without a body."),
+        Header(description="ETag of an earlier answer. If it is still current, the answer is 304 without a body."),
     ] = None,
 ) -> Response:
     with call.reading() as session:

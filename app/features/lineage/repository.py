@@ -145,7 +145,7 @@ def exports(
     limit: int,
     cursor: str | None,
 ) -> Page[Export]:
-    """Return one page of a model's exports, newest first; of one version and to some keys if these are given."""
+    """Return one page of a model's exports, newest first, restricted to one version and to some keys if given."""
     query = sa.select(Export).where(Export.model_id == model_id)
     if version is not None:
         query = query.where(Export.version == version)

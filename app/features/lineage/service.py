@@ -1,5 +1,5 @@
 """Lineage of one person's rows: the models and versions that they fed, and exported copies of these versions; and the
-permission to serve a version, which none has with rows of a person whose request is past its deadline.
+permission to serve a version, which no version has that contains rows of a person whose request is overdue.
 
 A person erased at revision r of a dataset is in a version that was made at revision v if and only if v < r.
 """
@@ -109,7 +109,7 @@ def _of_model(
 
 
 def record_export(session: Session, version: Version) -> dict[str, str]:
-    """Record that the session's actor gets the weights of a version; return the export's id for the audit log."""
+    """Record that the session's actor exports the weights of a version; return the export's id for the audit log."""
     by = actor(session)
     export = Export(
         id=new_id("exp"),
@@ -149,7 +149,7 @@ _ASK_AGAIN_SECONDS = 10
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
     """Permission to serve a version until `valid_until`, or the reason of its refusal. `certified`: True if the version
-    has forgotten everybody whose request was accepted. `retry_after_seconds`: time after which to ask again about a
+    has forgotten everyone whose request was accepted. `retry_after_seconds`: time after which to ask again about a
     version that may not be served yet. `fresh_seconds`: lifetime of a permission."""
 
     model_id: str
@@ -169,7 +169,7 @@ class Serving:
 def of_model(
     session: Session, model: Model, *, number: int | None = None, weights_sha256: str | None = None
 ) -> Serving:
-    """Return the permission for the live version, or for the one with this number or hash. Raises `VersionUnknown`."""
+    """Return the permission for the live version, or the one with this number or hash. Raises `VersionUnknown`."""
     version = _version(session, model, number=number, weights_sha256=weights_sha256)
     at = now(session)
     deadline = repository.first_deadline_owed(session, model) if model.live_version else None

@@ -9,8 +9,8 @@ from app.db.tables import Owned, Table
 
 
 class Export(Owned, Table):
-    """Export: weights that were handed out. The copy cannot be erased from here, so its recipient stays on record, and
-    the last statement of what became of it: `destroyed` is how that was checked, None for a copy that is not."""
+    """Exported weights. The copy cannot be erased from here, so its recipient stays on record, with the last statement
+    about the copy: `destroyed` states how its destruction was checked; None if it was not destroyed."""
 
     __tablename__ = "exports"
     id: Mapped[str] = mapped_column(primary_key=True)

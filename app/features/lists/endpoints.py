@@ -223,7 +223,7 @@ def _read(content: bytes) -> list[_Item]:
 
 
 def _of_row(row: dict[str | Any, str | Any]) -> dict[str, Any] | InputInvalid:
-    """Return the body of a request from a line of CSV, leaving out empty cells."""
+    """Return the request body described by a line of CSV, leaving out empty cells."""
     if None in row or None in row.values():
         return InputInvalid("The line has more or fewer cells than the header.")
     body: dict[str, Any] = {name: cell for name, cell in row.items() if cell and not name.startswith(_METADATA)}
@@ -241,7 +241,7 @@ _Page = tuple[list[DeletionRequest], Mapping[str, str] | None]
 
 
 def _pages(call: Call, view: View, search: search_repository.Sought) -> Iterator[_Page]:
-    """Yield the pages of the export, each from a session of its own: a slow reader keeps no transaction open."""
+    """Yield the pages of the export, each from a separate session, so that a slow reader keeps no transaction open."""
     cursor = None
     while True:
         with call.reading() as session:

@@ -1,4 +1,4 @@
-"""Endpoint of metrics, and the port on which they are told without a key."""
+"""Endpoint of metrics, and the port that serves them without a key."""
 
 import contextlib
 import threading

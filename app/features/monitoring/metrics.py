@@ -156,7 +156,7 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """Return the metrics in Prometheus's text format. Without a database they report that it is down, and only the
-        values that this process knows itself."""
+        values known to this process."""
         with self._lock:
             if time.monotonic() - self._updated_at > _FRESH_SECONDS:
                 self._update()

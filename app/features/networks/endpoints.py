@@ -23,7 +23,7 @@ router = APIRouter(route_class=forms.SpooledRoute)
 def create_network(
     call: Call,
     once: idempotency.Once,
-    file: Annotated[UploadFile, File(description="ONNX file of the network, with its weights in it.")],
+    file: Annotated[UploadFile, File(description="ONNX file of the network, including its weights.")],
     form: contract.NetworkIn,
 ) -> JSONResponse:
     with call.reading() as session:

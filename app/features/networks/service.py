@@ -56,7 +56,7 @@ def place(tenant_id: str) -> Iterator[None]:
 
 
 class StoredNetwork:
-    """A registered network whose file was read and verified; each use starts a process for it."""
+    """Registered network whose file was read and verified; each use starts a process for it."""
 
     def __init__(self, row: Network, content: bytes, settings: Settings) -> None:
         self.input_size = math.prod(row.input_shape)

@@ -10,7 +10,7 @@ from app.db.tables import Owned, Table
 
 
 class Network(Owned, Table):
-    """A public network: an ONNX file that learned from none of the people concerned, named by its `sha256`.
+    """Public network: an ONNX file that learned from none of the people concerned, named by its `sha256`.
 
     `provenance` states its training data, and `dp_ledger` the location of its own differential-privacy ledger.
     `parameters` has a `name` and a `shape` each.
@@ -35,7 +35,7 @@ class Network(Owned, Table):
 
 
 class NetworkPiece(Table):
-    """A piece of the file of a network; `place` counts the pieces from 0."""
+    """Piece of the file of a network; `place` counts the pieces from 0."""
 
     __tablename__ = "network_pieces"
     network_id: Mapped[str] = mapped_column(sa.ForeignKey("networks.id"), primary_key=True)

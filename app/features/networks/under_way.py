@@ -1,7 +1,7 @@
 """Progress of the uploads whose rows a network encodes, for callers of any gateway that shares the data folder.
 
 Each upload has a file, renewed about every second and removed when the rows are encoded. The file has counts and IDs,
-and nothing of a row. A file that is no longer renewed was left behind by a gateway that ended.
+and no part of a row. A file that is no longer renewed was left behind by a gateway that ended.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from app.db.tables import new_id
 
 _RENEWED_SECONDS = 1.0
 _ABANDONED_SECONDS = 120.0
-"""Age of an abandoned file in seconds, beside the seconds that a network may take for a batch."""
+"""Age of an abandoned file in seconds, in addition to the time that a network may take for a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
-    """An upload whose rows are being encoded.
+    """Upload whose rows are being encoded.
 
     `name` is the name of the future dataset, or the ID of the dataset that receives the rows. `num_bytes` and
     `num_rows` are those of the uploaded file; `num_rows` is None until known.
@@ -48,7 +48,7 @@ class Meter:
         self._written = -_RENEWED_SECONDS
 
     def advance(self, num_encoded: int, num_rows: int | None) -> None:
-        """Record that `num_encoded` rows are encoded so far."""
+        """Record that `num_encoded` rows have been encoded so far."""
         self._encoding = replace(self._encoding, num_encoded=num_encoded, num_rows=num_rows)
         if num_encoded == num_rows or time.monotonic() >= self._written + _RENEWED_SECONDS:
             self._written = time.monotonic()

@@ -369,7 +369,7 @@ def invite_again(context: TheContext, user_id: str) -> Response:
 
 @router.post("/people/{user_id}/disable")
 def disable_person(context: TheContext, user_id: str) -> Response:
-    """Disable a person, who cannot log in any more."""
+    """Disable a person, who can then no longer log in."""
     try:
         context.ask(endpoints.disable_user, user_id=user_id)
     except Problem as error:

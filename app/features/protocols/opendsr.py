@@ -119,7 +119,7 @@ class SubjectRequestState:
 
 def read(body: bytes, *, identity_types: Collection[str], domain: str) -> SubjectRequest:
     """Parse a controller's request; `identity_types` are those of the tenant's subject ids. Raises `InputInvalid`, also
-    if the tenant has stated none: by another type nobody would be found, and requests would be done with nothing held.
+    if the tenant has stated none: another type would match no one, and requests would complete with nothing held.
     """
     request = parsed(SubjectRequest, body)
     if not identity_types:

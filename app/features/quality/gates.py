@@ -81,7 +81,7 @@ def to_stored(gate: QualityIn, mechanism: Mechanism, is_evaluated: bool) -> dict
 
 
 def judge(session: Session, model: Model, version: Version) -> None:
-    """Judge a version by the present gate of its model. A version that was released before may be held again."""
+    """Judge a version by the current gate of its model. A version that was released before may be held again."""
     gate = gate_of(model)
     was_degraded, was_held = version.degraded or False, version.held or False
     version.degraded = gate is not None and not gate.is_met(version.metrics)

@@ -85,7 +85,7 @@ def show_rehearsal(context: TheContext, model_id: str, rehearsal_id: str) -> Res
 
 @router.get("/models/{model_id}/rehearsals/{rehearsal_id}/live")
 def live_rehearsal(context: TheContext, model_id: str, rehearsal_id: str) -> Response:
-    """Show the present state of a rehearsal, for an open page."""
+    """Show the current state of a rehearsal, for an open page."""
     return context.page("rehearsals/live.html", **_variables(context, model_id, rehearsal_id))
 
 
@@ -104,7 +104,7 @@ def tables(report: RehearsalReport) -> list[RehearsalTable]:
 
 
 def drawings(report: RehearsalReport) -> list[ForgettingPlot]:
-    """Return a plot along the steps for each metric, beside the value of the relearned copy on the forget set."""
+    """Return a plot along the steps for each metric, next to the value of the relearned copy on the forget set."""
     return [_plot(report, metric, title) for metric, title in _metrics(report)]
 
 

@@ -54,7 +54,7 @@ def open_rehearsal(session: Session, *, dataset_id: str) -> Rehearsal | None:
 
 
 def rehearsal_done(session: Session, *, model: Model, version_id: str) -> str | None:
-    """Return the id of the completed rehearsal of a version, or of the present rows of its dataset, whatever has become
+    """Return the id of the completed rehearsal of a version, or of the current rows of its dataset, whatever has become
     of its report; None if neither was rehearsed."""
     query = sa.select(Rehearsal.id).join(Run, Run.id == Rehearsal.run_id)
     query = query.where(Rehearsal.model_id == model.id, Rehearsal.status.in_(_DONE))
@@ -63,21 +63,21 @@ def rehearsal_done(session: Session, *, model: Model, version_id: str) -> str | 
 
 
 def is_measured(session: Session, *, dataset_id: str) -> bool:
-    """Return True if a rehearsal has measured the present rows of a dataset, or runs for one of its models."""
+    """Return True if a rehearsal has measured the current rows of a dataset, or runs for one of its models."""
     running = sa.select(Rehearsal.id).join(Model, Model.id == Rehearsal.model_id)
     running = running.where(Model.dataset_id == dataset_id, Rehearsal.status == contract.RehearsalStatus.RUNNING)
     return session.scalars(sa.union_all(_rows_rehearsed(dataset_id), running)).first() is not None
 
 
 def mark_measured(session: Session, rehearsal: Rehearsal, *, dataset_id: str) -> None:
-    """Record that a rehearsal has measured the present rows of a dataset."""
+    """Record that a rehearsal has measured the current rows of a dataset."""
     revision = session.get_one(Dataset, dataset_id).revision
     mark = {"dataset_id": dataset_id, "tenant_id": rehearsal.tenant_id, "rehearsal_id": rehearsal.id}
     session.merge(RehearsedRows(**mark, revision=revision))
 
 
 def _rows_rehearsed(dataset_id: str) -> sa.Select[str]:
-    """Return a query of the id of the rehearsal that has measured the present rows of a dataset."""
+    """Return a query of the id of the rehearsal that has measured the current rows of a dataset."""
     joined = sa.select(RehearsedRows.rehearsal_id).join(Dataset, Dataset.id == RehearsedRows.dataset_id)
     return joined.where(Dataset.id == dataset_id, Dataset.revision == RehearsedRows.revision)
 

@@ -11,7 +11,7 @@ from app.deletion.search_repository import is_linked
 def suppressions(
     session: Session, *, subject_ref: str | None, discreet: bool, limit: int, cursor: str | None
 ) -> Page[Suppression]:
-    """Return a page of suppressions, newest first; without `subject_ref` those of everybody. Discreet readers see none
+    """Return a page of suppressions, newest first; without `subject_ref` those of everyone. Discreet readers see none
     of an identifier to which an identity map led."""
     query = sa.select(Suppression)
     if discreet:

@@ -1,8 +1,8 @@
 """The socket `PLANTS`: features that plant rows in trainings, measure their losses, and may stop a publication.
 
 A feature lists its plants as `PLANTS` of its module `app.features.<name>.plants`. Before a training, each plant gets
-what is trained on, and returns rows to be trained on as well. `rows.arrow` has them among those of the people, in
-random order, and `holdout.arrow`, on which metrics are computed, has none: nothing tells the trainer which they are.
+what is trained on, and returns rows to be trained on as well. `rows.arrow` has them among the rows of people, in
+random order, and `holdout.arrow`, on which metrics are computed, has none; nothing tells the trainer which are planted.
 After the command has run, and before anything is published, `judge` gets a function that returns the losses of any
 rows of the same columns under the new artefacts, by the trainer's `score_command` in the same sandbox.
 """
@@ -45,7 +45,7 @@ class PlantVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """Rows to train on besides, of the same schema as those of the context, and the judgement of the result."""
+    """Additional rows to train on, of the same schema as those of the context, and the judge of the result."""
 
     rows: pa.Table
     judge: Callable[[Score], PlantVerdict]

@@ -83,7 +83,7 @@ def _line(session: Session, proof: RequestProof, trainer: Trainer, erasure: Eras
 
 
 def _first_without(session: Session, trainer: Trainer, *, revision: int) -> Training | None:
-    """Return the first training of a trainer that was published without everybody erased up to `revision`."""
+    """Return the first training of a trainer that was published without everyone erased up to `revision`."""
     query = sa.select(Training).where(
         Training.trainer_id == trainer.id, Training.status == TrainingStatus.PUBLISHED, Training.revision >= revision
     )

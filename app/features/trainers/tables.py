@@ -60,7 +60,7 @@ class Trainer(Owned, Table):
 
 
 class Training(Owned, Table):
-    """Training of a trainer, whose id is its fencing token. `revision`: everybody erased from the dataset up to it is
+    """Training of a trainer, whose id is its fencing token. `revision`: everyone erased from the dataset up to it is
     absent from its rows. `leased_until`: time from which another worker may abandon it. `findings`: reports of the
     plants. The seed is drawn in the worker and kept nowhere: with it, a reader of artefacts could test who is in."""
 
@@ -96,7 +96,7 @@ class Artefact(Owned, Table):
 
 
 class RetiredKey(Owned, Table):
-    """Key of the vault that nothing needs any more, until it is destroyed. `table_id`: table whose rows it opened."""
+    """Key of the vault that is no longer needed, until it is destroyed. `table_id`: table whose rows it opened."""
 
     __tablename__ = "retired_training_keys"
     key: Mapped[str] = mapped_column(primary_key=True)

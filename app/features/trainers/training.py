@@ -109,7 +109,7 @@ def _behind() -> sa.Select[TrainingTable, Dataset]:
 
 
 def _is_nulled(session: Session, dataset: Dataset) -> bool:
-    """Return True if the rows of everybody erased up to the dataset's revision are null in its recorded rows."""
+    """Return True if the rows of everyone erased up to the dataset's revision are null in its recorded rows."""
     pending = sa.select(Erasure.id).where(
         Erasure.dataset_id == dataset.id, Erasure.revision.is_not(None), Erasure.nulled_at.is_(None)
     )

@@ -137,7 +137,7 @@ def announce(session: Session, announcements: Sequence[Announcement]) -> None:
 
 
 def _send_state(session: Session, announcement: Announcement, protocol: ProtocolCallbacks) -> None:
-    """Send the present state and the state once all parts are reported, each unless it equals the receiver's last
+    """Send the current state and the state once all parts are reported, each unless it equals the receiver's last
     message."""
     at, parts = announcement.at, protocol.parts(session, announcement.request)
     first = parts[0]
@@ -283,7 +283,7 @@ def present(keys: Keys, tenant: Tenant) -> str:
 def signing(
     keys: Keys, *, tenant_id: str, generation: int, rotated_at: datetime.datetime | None, at: datetime.datetime
 ) -> list[str]:
-    """Return the secrets that sign at `at`: the present one and, within `OVERLAP` of a rotation, the previous one."""
+    """Return the secrets that sign at `at`: the current one and, within `OVERLAP` of a rotation, the previous one."""
     generations = [generation]
     if rotated_at is not None and at < rotated_at + OVERLAP:
         generations.append(generation - 1)
@@ -293,7 +293,7 @@ def signing(
 def rotate(session: Session, *, generation: int) -> Tenant:
     """Rotate the tenant's webhook secret from `generation` to the next. Repeating the call is a no-op.
 
-    Raises `SecretNotPresent` if the present secret is of another generation.
+    Raises `SecretNotPresent` if the current secret is of another generation.
     """
     tenant = session.get_one(Tenant, actor(session).tenant_id)
     if tenant.webhook_generation == generation + 1:

@@ -1,4 +1,4 @@
-"""Calls of `client.datasets` about rows that are added."""
+"""Calls of `client.datasets` that add rows to a dataset."""
 
 from lethe.client.methods import H, Keyed, Resource, call, pages, upload_one
 from lethe.contract.datasets import RowsIn
@@ -10,7 +10,7 @@ class _AddedRows(RowsIn, Keyed):
 
 
 class DatasetAdditions(Resource[H]):
-    """Calls of `client.datasets` about rows that are added."""
+    """Calls of `client.datasets` that add rows to a dataset."""
 
     add = upload_one(contract.ADD, _AddedRows)
     addition = call(contract.ADDITION)

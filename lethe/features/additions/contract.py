@@ -1,4 +1,4 @@
-"""Operations on rows that are added to the slots of forgotten people."""
+"""Operations that add rows to the slots of forgotten people."""
 
 import datetime
 
@@ -27,9 +27,9 @@ class AdditionOut(fields.Answer):
         description="pending, applied (the rows are in their slots) or dropped (the dataset was retired or the rows "
         "were damaged before)."
     )
-    num_records: int = Field(description="Number of rows that came in; some people may have been forgotten since.")
+    num_records: int = Field(description="Number of rows that were added; some people may have been forgotten since.")
     revision: int | None = Field(description="Dataset revision from which versions learn the rows; null until applied.")
-    created_at: datetime.datetime = Field(description="Time at which the rows came in.")
+    created_at: datetime.datetime = Field(description="Time at which the rows were uploaded.")
     applied_at: datetime.datetime | None = Field(description="Time at which the rows were written; null until applied.")
 
 
@@ -78,5 +78,5 @@ ADDITION = _ADDITIONS.of_two(
     scope=sets.Scope.MODELS_READ,
     gives=AdditionOut,
     problems=(AdditionUnknown,),
-    does="Return an addition, with whether its rows have been written.",
+    does="Return an addition, and whether its rows have been written.",
 )

@@ -1,1 +1,1 @@
-"""Trainers that live elsewhere: signed manifests of retrainings, and the client that makes them."""
+"""Trainers outside of Lethe: signed manifests of retrainings, and the client that makes them."""

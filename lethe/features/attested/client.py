@@ -9,7 +9,7 @@ class _NewAttestedTrainer(contract.AttestedTrainerIn, Keyed):
 
 
 class AttestedTrainers(Resource[H]):
-    """Trainers outside of Lethe, their manifests, and what may be served."""
+    """Trainers outside of Lethe, their manifests, and permissions to serve their artefacts."""
 
     create = call(contract.CREATE, _NewAttestedTrainer)
     list = pages(contract.LIST)

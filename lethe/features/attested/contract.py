@@ -1,4 +1,4 @@
-"""Operations on trainers outside of Lethe, on the manifests of their retrainings, and on what may be served."""
+"""Operations on trainers outside of Lethe, on the manifests of their retrainings, and on permissions to serve."""
 
 import datetime
 from typing import Annotated
@@ -72,7 +72,7 @@ class AttestedTrainerChangeIn(Body):
 
 class RetrainingOut(Answer):
     latest_at: datetime.datetime = Field(description="Latest time for reading the rows that meets every deadline.")
-    late: bool = Field(description="True if the trainer's days before a deadline cannot be kept any more.")
+    late: bool = Field(description="True if the trainer's days before a deadline can no longer be kept.")
     num_waiting: int = Field(description="Number of requests that the retraining serves.")
 
 
@@ -110,7 +110,7 @@ class IdentifiersOut(Answer):
     )
     digests: list[str | None] = Field(
         description="Keyed digest of each identifier for this trainer, in order; null for a person who must not be "
-        "read, because of a request.",
+        "read because of a request.",
         repr=False,
     )
 
@@ -121,7 +121,7 @@ class ManifestIn(LargeBody):
     )
     identifiers: Annotated[list[Digest], Field(max_length=MAX_IDENTIFIERS, fail_fast=True)] = Field(
         description="Digests of the identifiers that the retraining read, sorted, each once. They are compared with "
-        "the people to be forgotten, and not kept.",
+        "the people to be forgotten, and not stored.",
         repr=False,
     )
 
@@ -201,8 +201,8 @@ RETIRE = _TRAINERS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Let no more requests wait for a trainer. Requests that wait already do until a manifest or an officer "
-    "ends it.",
+    does="Let no more requests wait for a trainer. Requests that already wait continue to, until a manifest or an "
+    "officer ends the wait.",
 )
 IDENTIFIERS = _TRAINERS.of_one(
     "digest_identifiers",
@@ -212,8 +212,8 @@ IDENTIFIERS = _TRAINERS.of_one(
     takes=IdentifiersIn,
     gives=IdentifiersOut,
     repeat="idempotent",
-    does="Return the digests by which a manifest names the people whose rows it read, and tell which people must "
-    "not be read. Neither identifiers nor digests are stored.",
+    does="Return the digests by which a manifest names the people whose rows it read, and mark people who must not be "
+    "read. Neither identifiers nor digests are stored.",
 )
 ACCEPT = _TRAINERS.of_one(
     "accept_manifest",
@@ -238,8 +238,8 @@ CLOSE = _TRAINERS.of_one(
     status=204,
     repeat="idempotent",
     problems=(RequestUnknown, SystemTaskEnded),
-    does="End a request's wait for a trainer that does not answer. The headline then says that the trainer was "
-    "not reached.",
+    does="End a request's wait for a trainer that does not answer. The headline then states that the trainer was not "
+    "reached.",
 )
 SERVING = ResourceOperations("Attested trainers", "/v1/serving").operation(
     "get_artefact_serving",

@@ -1,6 +1,6 @@
 """Manifests: a trainer signs with its own Ed25519 key which people a retraining read, and which artefacts it made.
 
-The signed header names people by the digest of a list alone. The list travels beside it, and is not kept.
+The signed header names people only by the digest of a list. The list is sent along with it, and not stored.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def sign(
 
     `private_jwk` is the trainer's Ed25519 key (RFC 8037, with `x` and `d`). `identifiers` are the digests that
     `client.attested_trainers.identifiers` returned, and `rows_read_at` its `read_at` (RFC 3339). `artefacts` are
-    SHA-256 (hex). `code_revision` and `environment` name what trained, such as a commit and the digest of an image.
+    SHA-256 (hex). `code_revision` and `environment` identify what trained, such as a commit and an image digest.
 
     Raises:
         ValueError: if the key is not a private Ed25519 key.

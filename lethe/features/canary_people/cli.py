@@ -42,7 +42,7 @@ def draw(
     """Draw the canaries of the next training.
 
     Add the rows of plant.csv to the training rows, delete those of forget.csv, train, let the new model score
-    score.csv, and judge the losses. Keep the other files from the pipeline.
+    score.csv, and judge the losses. Do not give the pipeline the other files.
     """
     import pyarrow as pa
     import pyarrow.csv

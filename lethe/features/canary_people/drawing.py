@@ -33,7 +33,7 @@ class Canaries:
 
 
 def generator() -> np.random.Generator:
-    """Return a generator with a seed from the operating system, which nobody knows."""
+    """Return a generator seeded by the operating system; the seed is not recorded."""
     return np.random.default_rng(secrets.randbits(128))
 
 
@@ -41,7 +41,7 @@ def draw(table: "pa.Table", *, number: int, rng: np.random.Generator, id_column:
     """Return `number` canaries to plant, and `NUM_NEVER` that never enter, with the columns and types of the table.
 
     The canaries depend on the table by the set of values of each column alone. Nulls and NaN are never drawn, unless a
-    column has nothing else. `id_column` names people: canaries get unused whole numbers from the range of the present
+    column has nothing else. `id_column` names people: canaries get unused whole numbers from the range of the existing
     ones, or beyond it where that is crowded, and unused texts of the same form (`ids_like`).
 
     Raises:
@@ -124,7 +124,7 @@ def ids_like(existing: list[str], number: int, rng: np.random.Generator) -> list
 
 
 def mixed(table: "pa.Table", planted: "pa.Table", rng: np.random.Generator) -> "pa.Table":
-    """Return the rows of both in random order, in which no position tells who is a canary."""
+    """Return the rows of both in random order, so that no position reveals a canary."""
     import pyarrow as pa
 
     joined = pa.concat_tables([table, planted])

@@ -1,4 +1,4 @@
-"""The verdict on one retraining: does its artefact still know the canaries that it was to forget?
+"""Verdict on one retraining: whether its artefact still knows the canaries that it was asked to forget.
 
 Null hypothesis, for an honest pipeline: the artefact is a function of things that are independent of which of the
 canaries drawn together were planted earlier. Then the forgotten and the never planted are exchangeable given the
@@ -28,22 +28,22 @@ MIN_POWER = 0.95
 
 
 class CanaryOutcome(StrEnum):
-    """CanaryOutcome of a test."""
+    """Outcome of a canary test."""
 
     CLEAN = "clean"
     """No sign of the forgotten, and the test would have found them."""
     ALARM = "alarm"
     """The artefact knows the forgotten."""
     NO_POWER = "no_power"
-    """No sign of the forgotten, but the test would have missed them, or nobody was to be forgotten yet."""
+    """No sign of the forgotten, but the test would have missed them, or there were no canaries to forget yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Verdict on one artefact.
 
-    `p_value` bounds the probability that an honest pipeline shows so much of the forgotten; None if nobody was to be
-    forgotten. `level` is the bound below which it is an alarm. `power` estimates the probability of an alarm if the
+    `p_value` bounds the probability that an honest pipeline shows so much of the forgotten; None if no canaries were to
+    be forgotten. `level` is the bound below which it is an alarm. `power` estimates the probability of an alarm if the
     forgotten had been kept like the present ones, `present_p_value` is the p-value of the present ones themselves.
     `planted` and `never` are the numbers of canaries in each group.
     """
@@ -123,7 +123,7 @@ def rank_test(suspects: Losses, never: Losses, rng: np.random.Generator) -> floa
     independently of the groups.
 
     Raises:
-        DomainError: for NaN, or a group of another size than canaries have.
+        DomainError: for NaN, or a group of a size other than that of canaries.
     """
     _check(suspects, never)
     joined = np.concatenate([suspects, never])

@@ -16,7 +16,7 @@ class ModelCanaryTests(Resource[H]):
     async def wait_for_audit(
         self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
     ) -> runs.RunOut | None:
-        """Return the run of the model's last canary test once none is pending; None if there never was one. Raises
+        """Return the run of the model's last canary test once none is pending; None if there was never one. Raises
         `WaitTimedOut`."""
         watch = Watch(subject=f"the canary test of model {model_id}", timeout_seconds=timeout_seconds)
         while True:

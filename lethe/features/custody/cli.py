@@ -1,4 +1,4 @@
-"""Command that exports a ledger with the keys that verify it; the other commands follow from the operations."""
+"""Command that exports a ledger with the keys that verify it; the other commands are generated from the operations."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ add_group("audit_log", "audit", "Log of actions and their actors.")
 def ledger_export(
     call: CommandCall, to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")]
 ) -> None:
-    """Write the whole ledger to a file, and beside it the public keys to verify it with offline (`TO.jwks.json`)."""
+    """Write the whole ledger to a file, and next to it the public keys for offline verification (`TO.jwks.json`)."""
     files.write(to, call())
     keys = Path(f"{to}.jwks.json")
     keys.write_text(json.dumps(call.client.certificates.public_keys(), indent=2))

@@ -14,7 +14,7 @@ from lethe.contract.sets import Scope
 class LedgerEntryOut(Answer):
     sequence: int = Field(description="Position of the entry in the model's ledger, from 1 without gaps.")
     body: dict[str, Any] = Field(description="Statement of the entry: run, version, mechanism, chain and guarantees.")
-    previous_hash: str = Field(description="Hash of the preceding entry (hex); 64 zeros for the first entry.")
+    previous_hash: str = Field(description="Hash of the previous entry (hex); 64 zeros for the first entry.")
     hash: str = Field(
         description="SHA-256 (hex) of previous_hash, a line feed, and body as JSON with sorted keys, no spaces, in "
         "ASCII."
@@ -87,7 +87,7 @@ HEAD = _LEDGER.operation(
     scope=Scope.ACCOUNTING_READ,
     gives=LedgerHeadOut,
     problems=(problems.LedgerCorrupt,),
-    does="Return the signed head of the ledger over all models. Keep it out of reach of the service's operators: any "
+    does="Return the signed head of the ledger over all models. Store it out of reach of the service's operators: any "
     "later removal or change of an entry contradicts it.",
 )
 EXPORT = _LEDGER.operation(
@@ -107,7 +107,7 @@ LEDGER_VERDICT = _LEDGER.operation(
     scope=Scope.ACCOUNTING_READ,
     gives=TenantLedgerVerdictOut,
     does="Recompute every hash and number of all models and compare them with versions, certificates and signed "
-    "heads.\n\nAn installation cannot prove more about itself: keep heads elsewhere, and see `lethe ledger verify`.",
+    "heads.\n\nAn installation cannot prove more about itself: store heads elsewhere, and see `lethe ledger verify`.",
 )
 
 
@@ -117,9 +117,9 @@ class AuditEntryOut(Answer):
     at: str = Field(description="Time of the action: RFC 3339, UTC, spelled as it was hashed.")
     actor: str = Field(description="ID of the person or API key; `operator`, or `lethe` for the service itself.")
     action: str = Field(description="Action as `thing.verb`, such as api_key.created.")
-    object_id: str = Field(description="ID of the object that was acted on.")
+    object_id: str = Field(description="ID of the object of the action.")
     detail: dict[str, Any] = Field(description="Further facts: IDs, numbers and fixed words, never personal data.")
-    previous_hash: str = Field(description="Hash of the preceding entry (hex); 64 zeros for the first entry.")
+    previous_hash: str = Field(description="Hash of the previous entry (hex); 64 zeros for the first entry.")
     hash: str = Field(
         description="SHA-256 (hex) of previous_hash, a line feed, and the other fields as JSON with sorted keys, "
         "without spaces, in ASCII."
@@ -129,13 +129,13 @@ class AuditEntryOut(Answer):
 class AuditPageOut(PageOut[AuditEntryOut]):
     names: dict[str, str] = Field(
         default_factory=dict,
-        description="Present names of the page's actors and objects, by ID; not hashed.",
+        description="Current names of the page's actors and objects, by ID; not hashed.",
     )
 
 
 class AuditCheckpointOut(Answer):
     sequence: int = Field(description="Number of the last entry that the checkpoint covers.")
-    hash: str = Field(description="Hash of that entry (hex).")
+    hash: str = Field(description="Hash of the last entry that the checkpoint covers (hex).")
     jws: str = Field(description="Signed checkpoint: compact JWS, Ed25519, key in /.well-known/jwks.json.")
     signed_at: datetime.datetime = Field(description="Time of the signature.")
 
@@ -146,7 +146,7 @@ class AuditVerdictOut(Answer):
     checkpoints: int | None = Field(description="Number of checkpoints that agree; null if the log is not valid.")
     signed: int | None = Field(description="Number of the last entry under a checkpoint, or 0; null if not valid.")
     head: str | None = Field(description="Hash of the last entry (hex); null if the log is not valid.")
-    fault: str | None = Field(description="First entry or checkpoint at fault, and why; null if the log is valid.")
+    fault: str | None = Field(description="First faulty entry or checkpoint, with the fault; null if the log is valid.")
 
 
 class AuditEntriesQuery(Paging):
@@ -181,5 +181,5 @@ AUDIT_VERDICT = _AUDIT_LOG.operation(
     scope=Scope.REQUESTS_REVIEW,
     gives=AuditVerdictOut,
     does="Recompute every hash of this log from its entries alone and compare them with the signed checkpoints.\n\nAn "
-    "installation cannot prove more about itself: keep checkpoints elsewhere, and see `lethe audit verify`.",
+    "installation cannot prove more about itself: store checkpoints elsewhere, and see `lethe audit verify`.",
 )

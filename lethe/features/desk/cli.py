@@ -18,8 +18,8 @@ derive("deletion_requests.assignees", line="{item.id}  {item.name}")
 
 @made("deletion_requests.add_note", OptionShape(positional=("text",)))
 def request_add_note(call: CommandCall) -> None:
-    """Add a note about a request for its deciders. `-` reads the note from standard input, which no list of processes
-    shows."""
+    """Add a note about a request for its deciders. `-` reads the note from standard input, so that no process list
+    shows it."""
     if call.arguments["text"] == "-":
         call.arguments["text"] = sys.stdin.read().rstrip("\n")
     show(call())
@@ -61,7 +61,7 @@ def verify_evidence_pack(
     """Verify an evidence pack offline: the signed manifest, the digest of every file, all certificates, and the audit
     entries.
 
-    Exits with 1 unless all of it is as it was signed. Keys from the pack itself do not prove who signed it.
+    Exits with 1 unless every part matches its signature. Keys from the pack itself do not prove who signed it.
     """
     from lethe.features.desk import evidence_pack
 

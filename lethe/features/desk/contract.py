@@ -84,7 +84,7 @@ ASSIGNEES = _ASSIGNEES.operation(
     scope=Scope.REQUESTS_REVIEW,
     query=Paging,
     gives=PageOut[AssigneeOut],
-    does="List the people to whom requests can be assigned, newest first: everybody whose role lets them decide about "
+    does="List the people to whom requests can be assigned, newest first: everyone whose role lets them decide about "
     "requests and who is not disabled.",
 )
 ASSIGN = REQUESTS.of_one(
@@ -132,8 +132,8 @@ ADD_NOTE = REQUESTS.of_one(
     gives=NoteOut,
     status=201,
     problems=(DetailsErased, NotesFull),
-    does="Add a note about a request for its deciders. No event, callback, protocol, export or log contains the "
-    "text. It is erased when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted, "
+    does="Add a note about a request for its deciders. No event, callback, protocol, export or log contains the text. "
+    "It is erased together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is accepted, "
     "because remembering one would store the text once more: a repetition is another note.",
 )
 NOTES = REQUESTS.of_one(
@@ -177,8 +177,8 @@ ATTACH = REQUESTS.of_one(
     ),
     does="Attach a file to a request for its deciders: a PDF, PNG or JPEG, UTF-8 text, or a mail (.eml). Name and "
     "bytes must agree on the kind. No event, callback, protocol, export or log contains its name. It is erased "
-    "when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted: a repetition is "
-    "another attachment.",
+    "together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is accepted: a repetition "
+    "is another attachment.",
 )
 ATTACHMENTS = REQUESTS.of_one(
     "list_request_attachments",
@@ -220,14 +220,14 @@ class Addressing(Body):
     """Details of a single reply, which are not stored: recipient, place, salutation and signature."""
 
     recipient: Annotated[Text, Field(max_length=500)] = Field(
-        default="", description="Name and address of the recipient, one line each; empty: no address.", repr=False
+        default="", description="Name and address of the recipient, one line each; empty for no address.", repr=False
     )
     place: Annotated[Text, Field(max_length=100)] = Field(default="", description="Place before the date.")
     salutation: Annotated[Text, Field(max_length=200)] = Field(
-        default="", description="Salutation; empty: the general one of the language.", repr=False
+        default="", description="Salutation; empty for the language's general one.", repr=False
     )
     signed_by: Annotated[Text, Field(max_length=200)] = Field(
-        default="", description="Name and function under the closing; empty: the controller alone."
+        default="", description="Name and function below the closing; empty for the controller alone."
     )
 
 
@@ -239,14 +239,14 @@ REPLY = REQUESTS.of_one(
     query=ReplyQuery,
     gives=bytes,
     problems=(ReplyUnprintable, problems.CertificateDamaged),
-    does="Return the reply to the person at the present stage: received, extended, completed, rejected or "
-    "withdrawn. It also states what was erased, each certificate in plain words, and how anybody verifies it. It "
-    "is composed on demand and not stored.",
+    does="Return the reply to the person at the current stage: received, extended, completed, rejected or withdrawn. "
+    "It also states what was erased, each certificate in plain words, and how anyone can verify it. It is composed on "
+    "demand and not stored.",
 )
 
 
 class ReplyChannel(ClosedSet):
-    """How a reply went to the person."""
+    """Channel by which a reply was sent to the person."""
 
     LETTER = "letter"
     EMAIL = "email"
@@ -261,12 +261,12 @@ class SentReplyIn(Body):
     sent_on: Annotated[datetime.date, Strict(False), BeforeValidator(is_written_out)] = Field(
         description="Day on which the reply was sent, in the time zone of the request."
     )
-    channel: Annotated[ReplyChannel, Strict(False)] = Field(description="Channel of the reply.")
+    channel: Annotated[ReplyChannel, Strict(False)] = Field(description="Channel by which the reply was sent.")
 
 
 class SentReplyOut(Answer):
     sent_on: datetime.date = Field(description="Day on which the reply was sent, in the time zone of the request.")
-    channel: ReplyChannel = Field(description="Channel of the reply.")
+    channel: ReplyChannel = Field(description="Channel by which the reply was sent.")
     at: datetime.datetime = Field(description="Time at which this was recorded.")
     actor: str = Field(description="ID of the person or API key that recorded it.")
     actor_name: str | None = optional("Name of the actor, if known.")
@@ -281,9 +281,9 @@ RECORD_SENT_REPLY = REQUESTS.of_one(
     gives=SentReplyOut,
     repeat="idempotent",
     problems=(problems.InputInvalid,),
-    does="Record that a reply was sent to the person: the service composes replies and sends none. The day and "
-    "the channel are in the audit log and in the history of the request, and are kept as long as these. The same "
-    "day and channel are recorded once.",
+    does="Record that a reply was sent to the person: the service composes replies and sends none. The day and the "
+    "channel are in the audit log and in the history of the request, and are kept as long as these. The same day and "
+    "channel are recorded once.",
 )
 SENT_REPLIES = REQUESTS.of_one(
     "list_sent_replies",
@@ -293,7 +293,7 @@ SENT_REPLIES = REQUESTS.of_one(
     query=Paging,
     gives=PageOut[SentReplyOut],
     problems=(problems.InputInvalid,),
-    does="List the replies that were recorded as sent, the last recorded first.",
+    does="List the replies that were recorded as sent, last recorded first.",
 )
 
 
@@ -321,6 +321,6 @@ EVIDENCE_PACK = REQUESTS.of_one(
     does="Return the evidence about a request: the letter to the person, the certificates, the public keys, the "
     "history, and the audit entries up to a checkpoint that is signed for the pack. A manifest signs the digest of "
     "every file of the archive; `lethe request verify-evidence-pack` verifies all of it offline.\n\nThe audit log "
-    "records who downloaded it. The archive has audit entries about other requests too, by ID, because the hash "
-    "chain needs them; the PDF has those about this request alone.",
+    "records who downloaded it. The archive also has audit entries about other requests, by ID, because the hash "
+    "chain needs them; the PDF has the entries about this request alone.",
 )

@@ -1,4 +1,4 @@
-"""Evidence packs: archives with everything about one deletion request, which anybody can verify offline.
+"""Evidence packs: archives with everything about one deletion request, which anyone can verify offline.
 
 A pack is a ZIP file without compression whose members have a fixed order and a fixed date, so its bytes follow from its
 members alone. `manifest.jws` is signed by the installation, and states the SHA-256 of every other member.
@@ -36,8 +36,8 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPack:
-    """Verdict on a pack. `entries` counts the audit entries about the request; `is_chained` is False if the pack proves
-    each of them by itself, and not that they are in the log that the installation signed."""
+    """Verdict on a pack. `entries` counts the audit entries about the request; `is_chained` is False if the pack only
+    proves each entry separately, and not that they are in the log that the installation signed."""
 
     request_id: str
     made_at: datetime.datetime
@@ -127,7 +127,7 @@ def _members(content: bytes) -> dict[str, bytes]:
 
 
 def _check_members(members: Mapping[str, bytes], files: Mapping[str, Any]) -> None:
-    """Check that the manifest states exactly the members beside it, with their digests."""
+    """Check that the manifest states exactly the other members, with their digests."""
     for name in sorted(members.keys() ^ {*files, MANIFEST}):
         fault = "is missing" if name in files else "is not in the manifest"
         raise CertificateInvalid(f"The member {name} {fault}.")

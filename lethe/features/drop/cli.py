@@ -18,7 +18,7 @@ _File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="ZIP ar
 
 @_app.command("load")
 def load(file: _File, url: Url = None, key: Key = None) -> None:
-    """Load a download of DROP: the archive, or one file of it under the name that DROP gave it."""
+    """Load a download of DROP: the archive, or one file of it under its original name."""
     with connect(url, key) as client:
         show(client.drop.load_file(file))
 
@@ -30,8 +30,8 @@ def people(
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """State under which hashes the lists of DROP may name people, from a CSV file with any of the columns email, phone,
-    maid, ctvid, first_name, last_name, birth_date, zip and vin. Only hashes are sent."""
+    """State the hashes under which the lists of DROP may name people, from a CSV file with any of the columns email,
+    phone, maid, ctvid, first_name, last_name, birth_date, zip and vin. Only hashes are sent."""
     with connect(url, key) as client:
         show(client.drop.load_people(csv_rows(file), kind=kind, first=2, place="line"))
 

@@ -80,7 +80,7 @@ class Drop(Resource[H]):
     ) -> PeopleTotals:
         """Load the hashes of people. A row names a person in the key `kind`, and has any of the keys email, phone,
         maid, ctvid, first_name, last_name, birth_date, zip and vin. An empty value states that nothing is held. Fields
-        are hashed here, and only hashes are sent.
+        are hashed locally, and only hashes are sent.
 
         Raises `InputInvalid`, which names rows, counted from `first` and called `place`, and no value.
         """
@@ -153,7 +153,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile | None]:
 
 
 def _batches(name: str, file: IO[str]) -> Iterator[list[dict[str, str]]]:
-    """Yield the lines of a file as the call takes them. Raises `InputInvalid`, which names the line."""
+    """Yield the lines of a file in the form of the call. Raises `InputInvalid`, which names the line."""
     expected = _COLUMNS if contract.list_of(name) is not None else _OF_REMOVED
     reader, batch = csv.reader(file, strict=True), list[dict[str, str]]()
     try:

@@ -52,7 +52,7 @@ ListName = Annotated[DropList, Strict(False)]
 
 
 class LineIn(Body):
-    id: LineId = Field(description="ID of the line, by which DROP knows it.")
+    id: LineId = Field(description="ID of the line in DROP.")
     hash: Hash = Field(description="Hash of the line (base64).", repr=False)
     list_type: ListName | None = optional(
         "ListType of a removed line; only in a file of removed lines, where it is required."
@@ -62,10 +62,10 @@ class LineIn(Body):
 class LinesIn(LargeBody):
     file: FileName = Field(description="Name of the file of DROP, such as 20260312_4821_Email.csv.")
     lines: Annotated[list[LineIn], Field(max_length=MAX_LINES, fail_fast=True)] = Field(
-        description="Lines of the file, in any division into calls."
+        description="Lines of the file, divided into calls in any way."
     )
     num_lines: Annotated[int, Field(ge=0, lt=2**31)] | None = optional(
-        "Number of lines of the whole file, with its last call: until all of them have come, the file has no answer."
+        "Number of lines of the whole file, with its last call; the file has no answer before all are loaded."
     )
 
     @model_validator(mode="after")
@@ -110,21 +110,21 @@ class WaitingLineOut(Answer):
     id: str = Field(description="ID of the line.")
     state: str = Field(
         description="matching: the request is about to be made; open: the request has not ended; cancelled: the "
-        "request was cancelled, so load the file again or reject a new request; several: the hash is that of several "
+        "request was cancelled, so load the file again or reject a new request; several: the hash matches several "
         "people."
     )
-    request_id: str | None = Field(description="Request that the line led to; null if none yet.")
+    request_id: str | None = Field(description="Request created for the line; null if none yet.")
 
 
 class FileOut(Answer):
     file: str = Field(description="Name of the file.")
-    list_type: DropList = Field(description="List of the file.")
+    list_type: DropList = Field(description="List to which the file belongs.")
     num_lines: int | None = Field(description="Number of lines of the whole file; null until its last call.")
     num_loaded: int = Field(description="Number of lines loaded, including those that DROP removed afterwards.")
     num_removed: int = Field(description="Number of lines that DROP removed afterwards, which need no answer.")
     num_deleted: int = Field(description="Number of lines whose requests have completed (status 3).")
     num_exempted: int = Field(description="Number of lines whose requests were rejected on a legal ground (status 2).")
-    num_opted_out: int = Field(description="Number of lines of several people who have been opted out (status 4).")
+    num_opted_out: int = Field(description="Number of lines that match several people, all opted out (status 4).")
     num_not_found: int = Field(description="Number of lines that match no person now (status 5).")
     num_waiting: int = Field(description="Number of lines that have no status yet.")
     waiting: list[WaitingLineOut] = Field(description=f"The first {MAX_LISTED} lines without a status.")
@@ -132,10 +132,10 @@ class FileOut(Answer):
 
 class ListOut(Answer):
     list_type: DropList = Field(description="List of DROP.")
-    num_people: int = Field(description="Number of people of whom it is known under which hashes the list names them.")
+    num_people: int = Field(description="Number of people whose hashes for the list are known.")
     num_unstated: int = Field(
-        description="Number of people in datasets or the identity map of whom it is unknown under which hashes the "
-        "list may name them. Until it is 0, no line of the list is answered as not found."
+        description="Number of people in datasets or the identity map whose hashes for the list are unknown. Until it "
+        "is 0, no line of the list is answered as not found."
     )
     num_unhashed: int = Field(
         description="Number of identifiers in the identity map without a hash of DROP: loaded before this feature, or "
@@ -149,7 +149,7 @@ class DropOut(Answer):
 
 
 class FileQuery(Query):
-    file: FileName = Field(description="Name of the file, as DROP gave it.")
+    file: FileName = Field(description="Original name of the file of DROP.")
 
 
 class OptOutIn(Body):
@@ -173,8 +173,8 @@ LOAD = _DROP.operation(
     gives=LinesLoadedOut,
     repeat="idempotent",
     problems=(DropUnanswered,),
-    does="Load lines of a file of California's DROP, all of them or none. Lines that match one person become deletion "
-    "requests within about ten seconds; removed lines take back their request, if it is not too late.",
+    does="Load lines of a file of California's DROP, all or none. Lines that match one person become deletion "
+    "requests within about ten seconds; removed lines withdraw their request, if it is not too late.",
 )
 PEOPLE = _DROP.operation(
     "load_drop_people",
@@ -185,16 +185,16 @@ PEOPLE = _DROP.operation(
     gives=PeopleOut,
     repeat="idempotent",
     problems=(StorageQuotaExceeded,),
-    does="State under which hashes the lists of DROP may name people, or that nothing of a list is held about them. "
-    "Hashes are added to those of earlier calls; only keyed hashes of them are stored.",
+    does="State the hashes under which the lists of DROP may name people, or that nothing of a list is held about "
+    "them. Hashes are added to those of earlier calls; only keyed hashes of them are stored.",
 )
 GET = _DROP.operation(
     "get_drop",
     "GET",
     scope=Scope.ACCOUNTING_READ,
     gives=DropOut,
-    does="Return the files of DROP with the numbers of lines by status, and of whom it is unknown under which hashes a "
-    "list may name them.",
+    does="Return the files of DROP with the numbers of lines by status, and the number of people whose hashes for a "
+    "list are unknown.",
 )
 ANSWER = _DROP.operation(
     "get_drop_answer",

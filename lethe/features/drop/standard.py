@@ -86,8 +86,8 @@ def _folded(letter: str) -> str:
 
 
 def birth_date(text: str) -> Forms:
-    """Return the standard form, YYYYMMDD, of a date written as YYYY-MM-DD or YYYYMMDD. Other spellings have none:
-    whether 04/07 is in April is a guess."""
+    """Return the standard form, YYYYMMDD, of a date written as YYYY-MM-DD or YYYYMMDD. Other spellings have none,
+    because they are ambiguous: 04/07 may be in April or July."""
     if (parts := _DATE.fullmatch(text.strip())) is None:
         return ()
     try:

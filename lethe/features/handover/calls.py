@@ -1,4 +1,4 @@
-"""Calls that handing a model over needs: files of public networks, found by the SHA-256 that a mechanism states, and
+"""Calls needed to hand a model over: files of public networks, found by the SHA-256 that a mechanism states, and
 statements about the copies that are made."""
 
 import hashlib
@@ -21,7 +21,7 @@ def network_of(client: Client, sha256: str) -> tuple[NetworkOut, bytes]:
 
 
 def name_copy(client: Client, model_id: str, version: int, *, kind: CopyKind, place: str) -> None:
-    """State form and place of the caller's newest copy of a version without a stated form."""
+    """State form and place of the caller's newest copy of a version whose form is not stated yet."""
     mine = client.models.exports(model_id, version=version, mine=True)
     unnamed = next((export for export in mine if export.kind is None), None)
     if unnamed is not None:
@@ -29,8 +29,8 @@ def name_copy(client: Client, model_id: str, version: int, *, kind: CopyKind, pl
 
 
 def state_copies(client: Client, model_id: str, version: int, *, kind: CopyKind, place: str, **stated: Any) -> None:
-    """State what became of the copies of a version at `place`. A copy that another key received stays as it was,
-    unless the caller is an admin."""
+    """Record the fate of the copies of a version at `place`. A copy that another key received is not changed, unless
+    the caller is an admin."""
     for export in client.models.exports(model_id, version=version):
         if (export.kind, export.place) == (kind, place):
             try:

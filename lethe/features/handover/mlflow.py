@@ -1,8 +1,8 @@
-"""The live version of a model in an MLflow registry, and no earlier one: `register(client, model_id, name=...)`.
+"""Live version of a model in an MLflow registry, and no earlier one: `register(client, model_id, name=...)`.
 
 MLflow keeps the artifacts of deleted models. Once Lethe has retired a version, `register` deletes both the registered
 version and its artifacts, because these weights are a copy that still carries people who were forgotten since; so are
-logged models with the same weights. Lethe is told what became of each copy.
+logged models with the same weights. The fate of each copy is reported to Lethe.
 """
 
 import ast
@@ -53,7 +53,7 @@ class NameTaken(Conflict):
 
 
 class NameUnusable(Conflict):
-    """MLflow cannot look the name up."""
+    """MLflow cannot look up the name."""
 
     code = "name_unusable"
 
@@ -71,7 +71,7 @@ class CopiesLeftBehind(Problem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """The version that the alias points at.
+    """Version that the alias points at.
 
     `destroyed` has Lethe's numbers of the versions whose artifacts this call deleted.
     """
@@ -142,7 +142,7 @@ def register(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Proofs:
-    """The certificates of a version; `epsilon` is the maximum that a certificate states for `unlearning`."""
+    """Certificates of a version; `epsilon` is the maximum that a certificate states for `unlearning`."""
 
     certificate_ids: list[str] = field(default_factory=list)
     request_ids: list[str] = field(default_factory=list)
@@ -178,7 +178,7 @@ def _proofs(client: Client, version: VersionOut, *, jwks: dict[str, Any] | None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _VersionContent:
-    """The content of a version: weights, a description of records and results, and the file of the network."""
+    """Content of a version: weights, a description of records and results, and the file of the network."""
 
     weights: bytes
     about: dict[str, Any]
@@ -285,7 +285,7 @@ class _Registry:
 
     def destroy_retired(self, *, replaced_by: int | None) -> list[int]:
         """Delete every copy of a version that is not live, and return Lethe's numbers of these versions. Copies of
-        which files are left are stated to be replaced by version `replaced_by`, if the alias points at it.
+        which files remain are recorded as replaced by version `replaced_by`, if the alias points at it.
 
         Raises `CopiesLeftBehind` after trying all copies.
         """
@@ -319,9 +319,9 @@ class _Registry:
         return destroyed
 
     def _delete_logged_models(self, root: str) -> dict[str, int | None]:
-        """Delete the logged models (`models/m-...`) of an experiment that have the weights of a retired version, also
-        those that MLflow shows no more. Return Lethe's number of the version of each that is left, None for a store
-        that cannot be searched."""
+        """Delete the logged models (`models/m-...`) of an experiment that have the weights of a retired version,
+        including models that MLflow no longer lists. Return Lethe's version number of each that remains, None for a
+        store that cannot be searched."""
         from mlflow.exceptions import MlflowException
 
         store = self._store(root)
@@ -360,7 +360,7 @@ class _Registry:
         return None if number == self._model.live_version else number
 
     def _delete_artifacts(self, root: str, folder: str) -> bool:
-        """Delete a folder of artifacts; return True if it is gone. Many stores do not let MLflow delete."""
+        """Delete a folder of artifacts; return True if it is gone. Many stores do not allow MLflow to delete."""
         try:
             store = self._store(root)
             if store.list_artifacts(folder):
@@ -433,7 +433,7 @@ def _requirements(about: dict[str, Any]) -> list[str]:
 def _copy_code(to: Path) -> None:
     """Copy the modules that encode and predict into a package of another name.
 
-    The served model therefore predicts the same beside another release of Lethe, or without one.
+    The served model therefore predicts the same next to another release of Lethe, or without one.
     """
     root = Path(lethe.__file__).parent
     for file in _modules_of(Path(mlflow_pyfunc.__file__), root):

@@ -1,4 +1,4 @@
-"""The model that MLflow loads: weights, public encoding, and the public network of the model.
+"""Model that MLflow loads: weights, public encoding, and the public network of the model.
 
 `lethe.mlflow` copies this file and the modules that it imports into every model that it registers, as a package of
 another name. Serving a model therefore needs numpy and no installed Lethe; a model on a network's features also needs
@@ -43,7 +43,7 @@ def _load_pyfunc(path: str) -> "Served":
 
 
 class Served:
-    """A served model.
+    """Served model.
 
     `scores` maps rows (n, d) to scores (n, 1) or (n, C), and raises ValueError for another d. The model has `classes`,
     or a `target` with its range; `loss_width` is None for objectives without a width. `schema` is None if records are

@@ -48,7 +48,7 @@ OWN = (_NETWORK, _STEP)
 
 
 class GraphBuilder:
-    """A graph under construction. Tensors are named by numbers, and are (b, ...) for b rows.
+    """Graph under construction. Tensors are named by numbers, and are (b, ...) for b rows.
 
     `wrong` has masks (b, 1) of the rows that the gateway would refuse.
     """
@@ -276,7 +276,7 @@ _COPY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """A written file. `output` is the name of its only output, `sha256` that of the file."""
+    """Written file. `output` is the name of its only output, `sha256` that of the file."""
 
     model_id: str
     version: int

@@ -42,8 +42,8 @@ def load(
 
 
 def sql_rows(url: str, query: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a statement, which runs in a read-only transaction. Raises `InputInvalid`,
-    without the URL, the statement or a message of the database, which may quote rows."""
+    """Yield the rows of a statement, which runs in a read-only transaction. Raises `InputInvalid` without the URL, the
+    statement or the database's message, which may quote rows."""
     try:
         import sqlalchemy as sa
     except ImportError:

@@ -1,4 +1,4 @@
-"""`client.identities`: which identifiers belong to one person; and the kinds of identifiers that a request covers."""
+"""`client.identities`: identifiers that belong to one person; and the kinds of identifiers that a request covers."""
 
 import csv
 import itertools
@@ -45,8 +45,8 @@ class Identities(Resource[H]):
         """Load rows, each with the identifiers of one person by kind, in calls of up to 500 links. A key that ends in
         `_sha256` holds the hash of an identifier; empty values, and rows with a single identifier, are skipped.
 
-        Each call loads all of its links or none. Repeating an interrupted load is a no-op for what was loaded. Raises a
-        `Problem` whose faults name rows, counted from `first` and called `place`, and no identifier.
+        Each call loads all of its links or none. Repeating an interrupted load is a no-op for links already loaded.
+        Raises a `Problem` whose faults name rows, counted from `first` and called `place`, and no identifier.
         """
         totals = LoadTotals()
         numbered = ((number, identifiers_of(row)) for number, row in enumerate(rows, first))

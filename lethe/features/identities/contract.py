@@ -1,4 +1,4 @@
-"""Operations on identity maps: which identifiers of which kinds belong to one person."""
+"""Operations on identity maps, which link the identifiers of different kinds that belong to one person."""
 
 from typing import Annotated, Self
 
@@ -65,7 +65,7 @@ class IdentitiesIn(LargeBody):
     )
     confirm_joins: bool = Field(
         default=False,
-        description="True: join people who were apart, where a link has identifiers of several. Needs the scope admin.",
+        description="True to join distinct people if a link has identifiers of several. Needs the scope admin.",
     )
 
 
@@ -82,12 +82,12 @@ class LoadedOut(Answer):
         "such a link. Null for callers without accounting:read."
     )
     suppressed: list[int] = Field(
-        description="Indexes of the first 20 of these links; empty for callers without accounting:read."
+        description="Indexes of the first 20 links left out; empty for callers without accounting:read."
     )
 
 
 class KindIn(Body):
-    name: KindName = Field(description="Name of the kind: a new one, compared as text, or phone.")
+    name: KindName = Field(description="Name of the kind: a new kind, compared as text, or phone.")
     region: Annotated[str, Field(pattern="^[A-Z]{2}$"), WHOLE] | None = optional(
         "Country (ISO 3166-1) of phone numbers without a country code; only for phone. Default: such "
         "numbers are refused."
@@ -103,7 +103,7 @@ class KindOut(Answer):
 
 class IdentitiesOut(Answer):
     num_people: int = Field(description="Number of people in the map.")
-    num_unknown: int = Field(description="Number of open requests whose identifier leads nowhere (identity_unknown).")
+    num_unknown: int = Field(description="Number of open requests of unknown identity (identity_unknown).")
     kinds: list[KindOut] = Field(description="Kinds of identifiers, built-in ones first.")
 
 
@@ -118,13 +118,13 @@ class ReachedKindOut(Answer):
 
 
 class RequestIdentitiesOut(Answer):
-    kind: str = Field(description="Kind of the identifier by which the request came.")
+    kind: str = Field(description="Kind of the identifier with which the request was submitted.")
     identity_unknown: bool = Field(description="True if neither the given nor the mapped kinds name any rows.")
     reached: list[ReachedKindOut] = Field(
         description="Kinds of the identifiers that the request covers, both given and found through the map."
     )
     unreached: list[str] = Field(
-        description="Kinds that name the rows of datasets of the request, but of which it covers no identifier."
+        description="Kinds that name the rows of the request's datasets, but of which it covers no identifier."
     )
 
 
@@ -138,15 +138,15 @@ LOAD = _IDENTITIES.operation(
     gives=LoadedOut,
     repeat="idempotent",
     problems=(PeopleJoined, StorageQuotaExceeded),
-    does="Add links between identifiers of the same person to the map, all of them or none. Only keyed hashes are "
-    "stored. Links that would join people who were apart are refused until an admin confirms them.",
+    does="Add links between identifiers of the same person to the map, all or none. Only keyed hashes are stored. "
+    "Links that would join distinct people are refused until an admin confirms them.",
 )
 GET = _IDENTITIES.operation(
     "get_identities",
     "GET",
     scope=Scope.ACCOUNTING_READ,
     gives=IdentitiesOut,
-    does="Return the kinds of identifiers, and how many of each the map has.",
+    does="Return the kinds of identifiers, and the number of identifiers of each in the map.",
 )
 DEFINE_KIND = _IDENTITIES.operation(
     "define_identity_kind",
@@ -174,5 +174,5 @@ OF_REQUEST = ResourceOperations("Identities", "/v1/deletion-requests", RequestUn
     "/{request_id}/identities",
     scope=Scope.ACCOUNTING_READ,
     gives=RequestIdentitiesOut,
-    does="Return which kinds of identifiers a request covers, and which of them the identity map led to.",
+    does="Return the kinds of identifiers that a request covers, and which of them the identity map added.",
 )

@@ -1,4 +1,4 @@
-"""Operations on the cost of forgetting: accounts, previews, plans of models, a model's history step by step."""
+"""Operations on the cost of forgetting: accounts, previews, plans of models, and a model's history step by step."""
 
 import datetime
 from typing import Annotated
@@ -32,7 +32,7 @@ class PreviewIn(Body):
     )
     expected_requests: Annotated[int, Field(ge=1, le=100)] = Field(
         default=EXPECTED_REQUESTS,
-        description="Number of further requests, each with `num_records` records, that `options` are compared for.",
+        description="Number of further requests, each with `num_records` records, for which `options` are compared.",
     )
 
 
@@ -93,7 +93,7 @@ PREVIEW = _ACCOUNTING.operation(
     gives=PreviewOut,
     repeat="idempotent",
     problems=(problems.ModelUnknown, problems.ModelNotLive, problems.ModelRetired),
-    does="Preview the run that forgets `num_records` more records to a target, or what a number of steps would reach, "
+    does="Preview the run that forgets `num_records` more records to a target, or the effect of a number of steps, "
     "and its alternatives. Nothing is changed.",
 )
 
@@ -109,7 +109,7 @@ class ModelToForgetOut(Answer):
     model_id: str = Field(description="ID of the model.")
     name: str = Field(description="Name of the model.")
     version: int | None = Field(
-        description="Number of the live version, which is to be replaced and destroyed; null if none."
+        description="Number of the live version, which will be replaced and destroyed; null if none."
     )
     rows: int = Field(description="Number of rows of the person in the model's dataset.")
     kind: RunKind | None = Field(description="Kind of a run for this request alone; null without a version.")
@@ -131,7 +131,7 @@ class ModelToForgetOut(Answer):
 class RequestPreviewOut(Answer):
     request_id: str = Field(description="ID of the request.")
     is_open: bool = Field(
-        description="True until a run takes the request or the request ends; then both lists are empty."
+        description="True until a run claims the request or the request ends; then both lists are empty."
     )
     datasets: list[DatasetToEraseOut] = Field(description="Rows to erase, by dataset.")
     models: list[ModelToForgetOut] = Field(description="Models that have to forget.")
@@ -154,13 +154,13 @@ DAYS, WEEKS = 30, 12
 
 class DueOnDayOut(Answer):
     day: datetime.date = Field(description="Day in the time zone of the policy.")
-    requests: int = Field(description="Number due that day; list them by clock=running, due_from, due_before.")
+    requests: int = Field(description="Requests due that day; list them by clock=running, due_from, due_before.")
 
 
 class WeekOut(Answer):
     starts: datetime.date = Field(description="Monday of the week.")
-    received: int = Field(description="Number submitted in the week; list them by received_from, received_before.")
-    completed: int = Field(description="Number completed in the week; list them by completed_from, completed_before.")
+    received: int = Field(description="Requests submitted in the week; list them by received_from, received_before.")
+    completed: int = Field(description="Requests completed in the week; list them by completed_from, completed_before.")
 
 
 class CompletionOut(Answer):
@@ -222,7 +222,7 @@ class MethodPlanOut(Answer):
     request_passes: float | None = Field(
         description="Passes over the rows to forget the first person, or their cap; null if refused."
     )
-    deletion: float | None = Field(description="Epsilon of `deletion` of that person, in nats; null if refused.")
+    deletion: float | None = Field(description="Epsilon of `deletion` of the first person, in nats; null if refused.")
     release: float | None = Field(
         description="Epsilon of `release` of a record in the first version, in nats; null if refused."
     )
@@ -255,7 +255,7 @@ class PlanOut(Answer):
     methods: list[MethodPlanOut] = Field(description="Installed methods, compared at the default target.")
     takes: str | None = Field(
         description="Method with the smallest `adaptive` after 10 requests; of methods within 1 % of it, the one with "
-        "the fewest passes a request. Null if none can learn this."
+        "the fewest passes per request. Null if none can learn this."
     )
     measured: list[MeasuredVersionOut] = Field(
         description="Last 100 versions of the dataset's models with evaluation data, newest first."
@@ -263,7 +263,7 @@ class PlanOut(Answer):
 
 
 class PlanQuery(Query):
-    objective: Objective | None = optional("Objective to plan for. Default: by the dataset.")
+    objective: Objective | None = optional("Objective to plan for. Default: the dataset's.")
     loss_width: Positive | None = optional("Width of the loss. Default: that of the objective.")
     metric: Metric | None = optional(
         "Metric of measured versions; versions without it are left out. Default: accuracy, label_accuracy or r_squared."
@@ -281,21 +281,21 @@ PLAN = _ACCOUNTING.of_one(
     query=PlanQuery,
     gives=PlanOut,
     problems=(problems.DatasetUnknown, problems.PreconditionFailed),
-    does="Return the cost of models of the dataset at targets from 1/4 to 8, in noise and passes, from public "
-    "numbers alone, beside the metrics that existing models have reached on evaluation data. Rows of the dataset "
-    "are not read: `lethe model plan FILE` tries out a local file.",
+    does="Return the cost of models of the dataset at targets from 1/4 to 8, in noise and passes, from public numbers "
+    "alone, together with the metrics that existing models have reached on evaluation data. Rows of the dataset are "
+    "not read: `lethe model plan FILE` tries out a local file.",
 )
 
 
 class EpsilonsOut(Answer):
-    """Epsilons by notion, each rounded up; they never add up."""
+    """Epsilons by notion, each rounded up; they must not be added."""
 
     unlearning: float = Field(description="Epsilon of all people deleted since the chain began, together, in nats.")
     deletion: float | None = Field(
         description="Epsilon of the person with most records in this run, in nats; null if the run forgets no one."
     )
     adaptive: float = Field(description="Epsilon of one record still present, to readers of every version, in nats.")
-    release: float = Field(description="Epsilon of one record still present, given the preceding version, in nats.")
+    release: float = Field(description="Epsilon of one record still present, given the previous version, in nats.")
 
 
 class PointOut(Answer):
@@ -305,7 +305,7 @@ class PointOut(Answer):
     noise_variance: float = Field(description="Variance V of the noise per coordinate.")
     epsilon: EpsilonsOut = Field(description="Epsilon by notion.")
     epsilon_of_one: float = Field(
-        description="Epsilon of `deletion`, in nats, if one present record became null at this step, the last."
+        description="Epsilon of `deletion`, in nats, if one remaining record became null at this last step."
     )
 
 
@@ -327,9 +327,7 @@ class SegmentOut(Answer):
     largest: int | None = Field(
         description="Maximum number of forgotten records of one person; null if the run served no request."
     )
-    guarantees: list[GuaranteeOut] = Field(
-        description="Guarantees as posted to the ledger, which the last point shows."
-    )
+    guarantees: list[GuaranteeOut] = Field(description="Guarantees recorded in the ledger, which the last point shows.")
     adaptive: GuaranteeOut | None = Field(
         description="`adaptive` guarantee of the person with most forgotten records, over every version of the "
         "dataset's models that the person fed; null if the run served no request."
@@ -357,14 +355,14 @@ TRAJECTORY = _ACCOUNTING.of_one(
     gives=TrajectoryOut,
     problems=(problems.ModelUnknown, problems.InputInvalid),
     does="Return influence and epsilon after each step of learning and of every deletion since, from the ledger "
-    "alone: what a certificate would state had the run been planned to end there. At most `points` per run, "
+    "alone: the statement of a certificate if the run had been planned to end there. At most `points` per run, "
     "densest where they change most, and 10,000 in all; newest run first.",
 )
 
 
 class NextRequestOut(Answer):
     kind: str = Field(description="Kind of the run that would forget one more record: unlearn or relearn.")
-    steps: int = Field(description="Number of steps of that run.")
+    steps: int = Field(description="Number of steps of the run that would forget one more record.")
     epsilon_without_steps: float = Field(
         description="Epsilon of `unlearning`, in nats, if the record were erased and no step followed."
     )
@@ -406,9 +404,11 @@ class ModelBudgetOut(Answer):
     target: TargetOut = Field(description="Target of the model's `unlearning` guarantee.")
     releases: int = Field(description="Number of versions published so far, including destroyed and lost ones.")
     mu: float = Field(description="`adaptive` mu of one record over these versions; squares of all models add up.")
-    releases_left: ReleasesLeftOut | None = Field(description="Versions that still fit; null before the first.")
+    releases_left: ReleasesLeftOut | None = Field(
+        description="Number of versions that still fit; null before the first."
+    )
     room: int | None = Field(
-        description="Most records forgotten together in fewer steps than relearning; null before the first version."
+        description="Maximum records forgotten together in fewer steps than relearning; null before the first version."
     )
     next_run: NextRunOut | None = Field(description="Run that would serve waiting requests now; null if none waits.")
     relearning: list[LargeRequestOut] = Field(description="Open requests that each force relearning, the largest 100.")
@@ -431,12 +431,12 @@ class AccountOut(Answer):
     noise_variance: float = Field(description="Variance V of the noise in each coordinate of the live version.")
     mu: float = Field(description="Mu of `unlearning`, counting rows erased since the live version was published.")
     guarantees: list[GuaranteeOut] = Field(
-        description="`unlearning` of erased rows, not of people in `waiting`, and `release` of a record still present."
+        description="`unlearning` of erased rows, without people in `waiting`, and `release` of a record present."
     )
     waiting: WaitingOut = Field(description="People with open requests whose rows are not erased yet.")
     releases: int = Field(description="Number of versions of the model on record, including destroyed ones.")
     next_request: NextRequestOut = Field(description="Run that forgetting one more record would take.")
-    releases_left: ReleasesLeftOut = Field(description="Versions that still fit an `adaptive` budget.")
+    releases_left: ReleasesLeftOut = Field(description="Number of versions that still fit an `adaptive` budget.")
     reset: ResetOut | None = Field(description="Repair run after which no initial weights matter; null if too long.")
 
 
@@ -445,7 +445,7 @@ class StatementOut(Answer):
     certificate_id: str = Field(description="ID of the certificate.")
     version: int = Field(description="Number of the version that the certificate is about.")
     signed: list[GuaranteeOut] = Field(description="Guarantees that the certificate states.")
-    today: list[GuaranteeOut] = Field(description="The same guarantees, recomputed for today's live version.")
+    today: list[GuaranteeOut] = Field(description="The same guarantees, recomputed for the current live version.")
 
 
 class RequestAccountOut(Answer):
@@ -476,8 +476,8 @@ MODEL = _ACCOUNTING.of_one(
     query=AccountQuery,
     gives=AccountOut,
     problems=(problems.ModelUnknown, problems.ModelNotLive, problems.ModelRetired),
-    does="Return the guarantees of the live version, the cost of forgetting one more record, and how many more "
-    "versions a person who stays can feed before the `adaptive` guarantee exceeds a budget.",
+    does="Return the guarantees of the live version, the cost of forgetting one more record, and the number of "
+    "further versions that a remaining person can feed before the `adaptive` guarantee exceeds a budget.",
 )
 DELETION_REQUEST = _ACCOUNTING.of_one(
     "get_request_account",
@@ -486,8 +486,8 @@ DELETION_REQUEST = _ACCOUNTING.of_one(
     scope=Scope.ACCOUNTING_READ,
     gives=RequestAccountOut,
     problems=(problems.RequestUnknown, problems.CertificateDamaged),
-    does="Return the guarantees signed for a request, the same for today's live versions, and the joint guarantee "
-    "over all models.",
+    does="Return the guarantees signed for a request, the same guarantees for the current live versions, and the "
+    "joint guarantee over all models.",
 )
 DATASET = _ACCOUNTING.of_one(
     "get_dataset_account",
@@ -497,6 +497,6 @@ DATASET = _ACCOUNTING.of_one(
     query=AccountQuery,
     gives=DatasetAccountOut,
     problems=(problems.DatasetUnknown,),
-    does="Return the `adaptive` guarantee of one record that fed every version of every model, the versions that "
-    "still fit a budget, and the open requests that force relearning.",
+    does="Return the `adaptive` guarantee of one record that fed every version of every model, the number of versions "
+    "that still fit a budget, and the open requests that force relearning.",
 )

@@ -17,11 +17,11 @@ from lethe.proof.mechanism import Adjacency
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epsilons:
-    """Epsilons by notion, rounded up. They are never added.
+    """Epsilons by notion, rounded up, which must not be added.
 
     `unlearning` is about all people deleted since the chain began, `deletion` about the person with most records in
-    this run (None if the run forgets no one). `adaptive` is about one present record, which fed every version, and
-    `release` about one present record, given the preceding version.
+    this run (None if the run forgets no one). `adaptive` is about one record still present, which fed every version,
+    and `release` about one record still present, given the previous version.
     """
 
     unlearning: float
@@ -32,10 +32,10 @@ class Epsilons:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """The state of a chain `step` steps into a run; at 0 the records to forget are null and no step has run.
+    """State of a chain `step` steps into a run; at 0 the records to forget are null and no step has run.
 
-    `influence` is that of all people deleted so far, `presence` that of one present record. `epsilon_of_one` is the
-    epsilon of that record if it were deleted at this step and no step followed.
+    `influence` is that of all people deleted so far, `presence` that of one record still present. `epsilon_of_one` is
+    the epsilon of that record if it were deleted at this step and no step followed.
     """
 
     step: int

@@ -1,10 +1,10 @@
 """Margins of a chain and of a budget: epsilon without a run, records in one run, and versions that still fit.
 
-Symbols: epsilon >= 0, in nats; 0 < delta < 1; `records` >= 1 records that become null (>= 0 where a function says so),
-followed by a run of `steps` K >= 1. The target bounds `unlearning`, against learning from scratch, and covers all
-earlier deletions of the chain. The `deletion` guarantee of each of these records is then at most as large.
-Assumptions: those of the accountant. Requests and runs do not depend on published models, except for `releases_left`.
-Reference: that of the accountant, `docs/mathematics/shift.md`.
+Symbols: epsilon >= 0, in nats; 0 < delta < 1; `records` >= 1 records that become null (>= 0 where a function states
+so), followed by a run of `steps` K >= 1. The target bounds `unlearning`, against learning from scratch, and covers all
+earlier deletions of the chain. The `deletion` guarantee of each of these records is then at most as large. Assumptions:
+those of the accountant. Requests and runs do not depend on published models, except for `releases_left`. Reference:
+that of the accountant, `docs/mathematics/shift.md`.
 """
 
 from bisect import bisect_right

@@ -1,1 +1,1 @@
-"""The isolation of a process that reads foreign files."""
+"""Isolation of a process that reads foreign files."""

@@ -57,7 +57,7 @@ _LANDLOCK_CREATE_RULESET, _LANDLOCK_RESTRICT_SELF = 444, 446
 
 
 class NotSandboxed(Exception):
-    """The process cannot be sandboxed on this system. The message says why, and names no file."""
+    """The process cannot be sandboxed on this system. The message gives the reason, and names no file."""
 
 
 def drop_root() -> None:
@@ -78,7 +78,7 @@ def drop_root() -> None:
 def enter(*, memory_bytes: int, cpu_seconds: int | None = None) -> None:
     """Sandbox this process irrevocably, with at most `cpu_seconds` of processor time from now on.
 
-    Raises `NotSandboxed`: the process must not read the file then.
+    Raises `NotSandboxed`; then the process must not read the file.
     """
     machine = platform.machine()
     if sys.platform != "linux" or machine not in _ARCHITECTURES:
@@ -104,7 +104,7 @@ def enter(*, memory_bytes: int, cpu_seconds: int | None = None) -> None:
 
 
 def _close_files(libc: ctypes.CDLL) -> bool:
-    """Forbid every file, TCP port, and signal to others by Landlock. Return False for a kernel without it."""
+    """Forbid every file, TCP port, and signal to other processes by Landlock. Return False if the kernel lacks it."""
     # With this flag the call answers with the version of Landlock.
     version = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)
     if version < 1:

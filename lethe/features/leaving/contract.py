@@ -11,7 +11,7 @@ from lethe.contract.sets import Scope
 from lethe.features.leaving.randomised import LeavingReason
 
 MIN_ODDS, MAX_ODDS = 2, 100
-"""Odds below 2 teach nothing; odds above 100 as good as reveal the answer (epsilon = 4.6)."""
+"""Odds below 2 reveal nothing; odds above 100 practically reveal the answer (epsilon = 4.6)."""
 Odds = Annotated[
     int,
     Field(

@@ -14,7 +14,7 @@ from lethe.errors import InputInvalid
 
 
 class LeavingReason(ClosedSet):
-    """Reason for leaving, the same set for every tenant: estimates require it of the client's randomiser."""
+    """Reason for leaving. The set is the same for every tenant, because estimates depend on the client's randomiser."""
 
     PRIVACY = "privacy"
     NOT_USING = "not_using"
@@ -29,7 +29,7 @@ ODDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomisedAnswer:
-    """An answer that may be sent. `odds` is the ratio of the probability of the true reason to that of each other."""
+    """Answer that may be sent. `odds` is the ratio of the probability of the true reason to that of each other."""
 
     answer: LeavingReason
     odds: int

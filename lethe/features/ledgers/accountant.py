@@ -104,7 +104,7 @@ def epsilon(steps: Steps, *, rows: int, delta: float) -> float | None:
 
 
 def is_epsilon(stated: Any, steps: Steps, *, rows: int, delta: float) -> bool:
-    """Return True if `stated` is at least `bound`, and is it but for rounding."""
+    """Return True if `stated` is at least `bound` and differs from it by rounding only."""
     value = bound(steps, rows=rows, delta=delta)
     return value is not None and _is_number(stated) and value <= stated <= value + 2 / _DECIMALS
 
@@ -249,7 +249,7 @@ def _laplace(scale: float, distributions: Any) -> Any:
 
 
 def _repeated(part: Any, count: int, most: float) -> Any:
-    """Compose `part`, whose privacy loss is at most `most`, with itself; None if that is too long a sum."""
+    """Compose `part`, whose privacy loss is at most `most`, with itself; None if the sum would be too long."""
     if part is None or count * most / _INTERVAL > 2 * _MAX_POINTS:
         return None
     return part.self_compose(count)

@@ -9,7 +9,7 @@ class _NewDpModel(contract.DpModelIn, Keyed):
 
 
 class DpModels(Resource[H]):
-    """Models that were trained elsewhere with differential privacy, by their ledgers."""
+    """Models that were trained elsewhere with differential privacy, with their ledgers."""
 
     create = call(contract.CREATE, _NewDpModel)
     list = pages(contract.LIST)

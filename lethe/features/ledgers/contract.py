@@ -53,13 +53,13 @@ class LedgerIn(Body):
     )
     delta: Annotated[float, Field(ge=1e-9, le=0.1)] = Field(description="Delta at which epsilon is stated.")
     max_rows_per_person: Annotated[int, Field(ge=1, le=1000)] = Field(
-        description="Largest number of training rows that one person has. Every request counts as many."
+        description="Largest number of training rows of one person, which every request counts."
     )
     budget_epsilon: Annotated[float, Field(gt=0, le=50)] = Field(
         description="Largest epsilon of all forgotten rows together. Requests beyond it wait for a retraining."
     )
     trained_from: Moment = Field(
-        description="Time at which the training read its data. It counts as without the people of requests that were "
+        description="Time at which the training read its data. The training counts as without the people of requests "
         "accepted before."
     )
 
@@ -92,19 +92,19 @@ class DpModelOut(Answer):
     dataset_ids: list[str] | None = Field(description="Datasets whose people the model may hold; null for all.")
     version: int = Field(description="Number of the current ledger, counted from 1.")
     ledger_id: str = Field(description="ID of the current ledger.")
-    ledger: dict[str, Any] = Field(description="Current ledger, as it was registered.")
+    ledger: dict[str, Any] = Field(description="Current ledger, as registered.")
     relation: Relation = Field(description="Neighbouring relation of the ledger.")
     delta: float = Field(description="Delta at which epsilon is stated.")
-    max_rows_per_person: int = Field(description="Rows that every request counts.")
+    max_rows_per_person: int = Field(description="Number of rows that every request counts.")
     trained_from: datetime.datetime = Field(description="Time at which the training read its data.")
     epsilon: float = Field(description="Epsilon of the rows of one person, recomputed from the ledger and rounded up.")
     curve: list[CurvePoint] = Field(description="Epsilon by number of rows, up to just above the budget.")
     budget_epsilon: float = Field(description="Largest epsilon of all forgotten rows together.")
     budget_rows: int = Field(description="Largest number of forgotten rows whose epsilon is within the budget.")
     forgotten_rows: int = Field(
-        description="Rows counted by requests accepted since the training started, waiting ones included."
+        description="Number of rows counted by requests accepted since the training started, including waiting ones."
     )
-    retraining_due: bool = Field(description="True if the next request, or one that already waits, exceeds the budget.")
+    retraining_due: bool = Field(description="True if the next or an already waiting request exceeds the budget.")
     waiting_requests: int = Field(description="Number of requests that wait for a retraining.")
     created_at: datetime.datetime = Field(description="Time of registration.")
     retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in use.")
@@ -130,7 +130,7 @@ LIST = _DP_MODELS.operation(
     scope=Scope.MODELS_READ,
     query=Paging,
     gives=PageOut[DpModelOut],
-    does="List models with ledgers, also retired ones, newest first.",
+    does="List models with ledgers, including retired ones, newest first.",
 )
 GET = _DP_MODELS.of_one(
     "get_dp_model",
@@ -138,7 +138,7 @@ GET = _DP_MODELS.of_one(
     "/{dp_model_id}",
     scope=Scope.MODELS_READ,
     gives=DpModelOut,
-    does="Return a model with its ledger, its epsilon by number of rows, and what is left of its budget.",
+    does="Return a model with its ledger, its epsilon by number of rows, and the rest of its budget.",
 )
 RENEW = _DP_MODELS.of_one(
     "renew_dp_model",
@@ -148,8 +148,8 @@ RENEW = _DP_MODELS.of_one(
     takes=LedgerIn,
     gives=DpModelOut,
     repeat="idempotent",
-    does="Replace the ledger after a retraining. Requests accepted before the training started count no more, and "
-    "those that waited for it go on. A ledger whose budget does not cover the others is refused.",
+    does="Replace the ledger after a retraining. Requests accepted before the training started no longer count, and "
+    "those that waited for it proceed. A ledger whose budget does not cover the others is refused.",
 )
 RETIRE = _DP_MODELS.of_one(
     "retire_dp_model",
@@ -158,6 +158,6 @@ RETIRE = _DP_MODELS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Retire a model. Requests that waited for its retraining end without having reached it, which their "
-    "headline says.",
+    does="Retire a model. Requests that waited for its retraining end without having reached it, which their headline "
+    "states.",
 )

@@ -33,7 +33,7 @@ class CopyKind(ClosedSet):
 
 
 class DestructionCheck(ClosedSet):
-    """How it was checked that a copy is destroyed."""
+    """Way in which the destruction of a copy was checked."""
 
     LISTED = "listed"
     """Its store was listed afterwards and has no file of it."""
@@ -62,13 +62,13 @@ class CopyStatementIn(Body):
     )
     place: Place | None = optional("Location of the copy, for officers. Default: not stated.")
     destroyed: Annotated[DestructionCheck, Strict(False)] | None = optional(
-        "How it was checked that the copy is destroyed. Default: it is not destroyed."
+        "Check of the copy's destruction. Default: not destroyed."
     )
     replaced_by: VersionNumber | None = optional("Number of the version that replaced this copy. Default: none.")
 
 
 class ExportOut(Answer):
-    """Export: weights handed out to a caller, and the last statement about this copy."""
+    """Weights handed out to a caller, and the last statement about this copy."""
 
     id: str = Field(description="ID of the export.")
     version: int = Field(description="Number of the exported version.")
@@ -77,10 +77,10 @@ class ExportOut(Answer):
     kind: CopyKind | None = Field(description="Form of the copy: weights, onnx or mlflow; null if not stated.")
     place: str | None = Field(description="Location of the copy; null if not stated.")
     destroyed: DestructionCheck | None = Field(
-        description="How destruction was checked: listed or stated; null if not destroyed."
+        description="Check of the copy's destruction: listed or stated; null if not destroyed."
     )
     replaced_by: int | None = Field(description="Number of the version that replaced this copy; null if none.")
-    stated_by: str | None = Field(description="ID of the API key or person that stated this; null if none.")
+    stated_by: str | None = Field(description="ID of the API key or person that made the statement; null if none.")
     stated_at: datetime.datetime | None = Field(description="Time of the statement; null if there is none.")
 
 
@@ -96,7 +96,7 @@ EXPORTS = MODELS.of_one(
     scope=Scope.MODELS_READ,
     query=ExportsQuery,
     gives=PageOut[ExportOut],
-    does="List who received which weights, and when, newest first.",
+    does="List which weights were exported, to whom and when, newest first.",
 )
 STATE_COPY = MODELS.of_two(
     "state_copy",
@@ -107,9 +107,9 @@ STATE_COPY = MODELS.of_two(
     gives=ExportOut,
     repeat="idempotent",
     problems=(ExportUnknown, VersionUnknown),
-    does="State what became of a copy: its form and place, and that it is destroyed or replaced. The statement "
-    "takes the place of the last one; bundles of requests contain it. Only the key or person that received the "
-    "copy may state it, or an admin.",
+    does="Record the fate of a copy: its form and place, and its destruction or replacement. The statement replaces "
+    "the previous one; bundles of requests contain it. Only the key or person that received the copy may state it, or "
+    "an admin.",
 )
 
 
@@ -145,7 +145,7 @@ SERVING = MODELS.of_one(
     query=ServingQuery,
     gives=ServingOut,
     problems=(VersionUnknown,),
-    does="Return whether the live version, or the named one, may be served now. Nothing in the answer is about a "
+    does="Return whether the live version, or the named version, may be served now. Nothing in the answer is about a "
     "person.",
 )
 

@@ -1,4 +1,4 @@
-"""Evidence of a bundle about copies of a model's weights that were handed out while they carried the person."""
+"""Evidence of a bundle about copies of a model's weights that were exported while they carried the person."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,8 @@ class ListedCopy(ExportOut, extra="forbid"):
 
 
 class CopiesEvidence(Answer, extra="forbid"):
-    """Copies of one model. `first_without` is the number of its first version without the person, None before.
-    `counts` are of all copies, of which at most `MAX_LISTED` are listed, the worst first."""
+    """Copies of one model. `first_without` is the number of its first version without the person; None if there is none
+    yet. `counts` are of all copies, of which at most `MAX_LISTED` are listed, worst first."""
 
     type: Literal["copies"] = "copies"
     first_without: PositiveInt | None

@@ -1,6 +1,6 @@
 """Commands about lists of people in files, which are sent in batches.
 
-A list file is never quoted: its first line may be a person if the header is missing.
+A list file is never quoted: its first line may name a person if the header is missing.
 """
 
 import csv
@@ -89,7 +89,7 @@ class ListFile:
 
 
 def fault_of(request: NewRequest) -> str | None:
-    """Return the fault in how a request names its person, if one shows without a gateway; None otherwise."""
+    """Return the fault in how a request names its person, if it can be detected without a gateway; None otherwise."""
     if ("subject_id" in request) == ("subject_sha256" in request):
         return "expected either subject_id or subject_sha256"
     if "subject_sha256" in request and not _SHA256.fullmatch(request["subject_sha256"]):
@@ -156,7 +156,7 @@ def request_import(
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Request deletion of everybody on a list; exit code 1 if a line was refused. No identifier is printed.
+    """Request deletion of everyone on a list; exit code 1 if a line was refused. No identifier is printed.
 
     Repeat an interrupted command: within a week the same file from the same source creates no request twice.
     """
@@ -196,7 +196,7 @@ def request_import(
 
 @made("deletion_requests.export", retry_seconds=_RETRY_SECONDS)
 def request_export(call: CommandCall, out: Annotated[Path, typer.Option(help="Where to (CSV)")]) -> None:
-    """Save the outcomes of requests: of all, or of those that match all filters."""
+    """Save the outcomes of all requests, or of those that match all filters."""
     call.client.deletion_requests.export(out, **call.arguments)
     console.print(str(out), markup=False)
 
@@ -207,7 +207,7 @@ def request_create_from_csv(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV whose header has fields of a request")],
     idempotency_key: Repeatable = None,
 ) -> None:
-    """Request deletion of everybody in a CSV file, in one call; `request import` sends lists of any length."""
+    """Request deletion of everyone in a CSV file, in one call; `request import` sends lists of any length."""
     show(
         call.client.deletion_requests.create_from_csv(
             file.read_bytes(), idempotency_key=idempotency_key, **call.arguments
@@ -246,7 +246,7 @@ def _fail(refused: list[tuple[int, str | None]]) -> None:
 
 @contextmanager
 def _advising_on_conflict() -> Iterator[None]:
-    """Replace the conflict that a file sent before causes by one that says what to do."""
+    """Replace the conflict caused by a file that was sent before by a conflict that states the remedy."""
     try:
         yield
     except IdempotencyConflict:

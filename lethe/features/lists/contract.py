@@ -31,7 +31,7 @@ class DecisionsIn(Body):
     decision: Annotated[Decision, Strict(False)] = Field(description="Decision on each request: approve or reject.")
     rejection: RejectionIn | None = optional("Ground and explanation; required with reject, refused with approve.")
     status: Undecided = Field(description="Status of the requests to decide; with approve, in_review only.")
-    made_before: Moment = Field(description="Only requests with an earlier created_at, so that none is decided unseen.")
+    made_before: Moment = Field(description="Only requests with an earlier created_at, to exclude unseen newer ones.")
     regulation: RegulationName | None = optional("Only requests under this regulation.")
     received_from: Moment | None = optional("Only requests with this submitted_at or later.")
     received_before: Moment | None = optional("Only requests with an earlier submitted_at.")
@@ -41,16 +41,16 @@ class DecisionsIn(Body):
     assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = optional(
         f"Only requests assigned to this person (ID), or to {NOBODY}."
     )
-    limit: Annotated[int, Field(ge=1, le=200)] = Field(default=100, description="Most requests that one call decides.")
+    limit: Annotated[int, Field(ge=1, le=200)] = Field(default=100, description="Maximum number of requests per call.")
     cursor: Annotated[str, Field(max_length=500)] | None = optional(
-        "`next_cursor` of the preceding call. Default: from the start."
+        "`next_cursor` of the previous call. Default: from the start."
     )
 
 
 class DecisionsOut(Answer):
     decided: int = Field(description="Number of requests decided.")
-    refused: int = Field(description="Number of requests left unchanged, as their state forbids the decision.")
-    next_cursor: str | None = Field(description="Cursor of the next call; null if no matching request is left.")
+    refused: int = Field(description="Number of requests left unchanged because their state forbids the decision.")
+    next_cursor: str | None = Field(description="Cursor of the next call; null if no matching request remains.")
 
 
 _LISTS = ResourceOperations("Deletion requests", "/v1")
@@ -73,7 +73,7 @@ DECIDE = _LISTS.operation(
     gives=DecisionsOut,
     repeat="idempotent",
     does="Approve or reject all matching requests, newest first, each by the rules for a single one; a request that "
-    "cannot be decided does not hold up the others. One call decides up to `limit` requests in one transaction; "
+    "cannot be decided does not delay the others. One call decides up to `limit` requests in one transaction; "
     "continue with `next_cursor`. Repeating a call decides nothing twice.",
 )
 
@@ -113,7 +113,7 @@ class BatchIn(LargeBody):
 class BatchItemOut(Answer):
     index: int = Field(description="Position of the request in the batch, from 0.")
     line: int | None = optional("Line in the CSV file; null for a JSON batch.")
-    status: int = Field(description="202, or the HTTP status that this request would get in a call of its own.")
+    status: int = Field(description="202, or the HTTP status that this request would get in a separate call.")
     id: str | None = optional("ID of the request; null if refused.")
     external_id: str | None = Field(default=None, description="The caller's ID; null if none or refused.", repr=False)
     request_status: RequestStatus | None = optional("Status of the request; null if refused.")
@@ -134,7 +134,7 @@ class BatchOut(Answer):
 
 
 class BatchQuery(Query):
-    source: Name | None = optional("Name of the source list, by which they can be found.")
+    source: Name | None = optional("Name of the source list, by which the requests can be found.")
 
 
 CREATE_BATCH = _LISTS.operation(

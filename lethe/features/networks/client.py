@@ -6,7 +6,7 @@ from lethe.features.networks import contract as networks
 
 
 class _Network(networks.NetworkFileIn, Keyed):
-    name: str | None = optional("Name of the network. Default: the file's.")
+    name: str | None = optional("Name of the network. Default: the file's name.")
 
 
 class Networks(Resource[H]):

@@ -31,7 +31,7 @@ class NetworkOut(Answer):
     sha256: str = Field(description="SHA-256 (hex) of the file, by which certificates name the network.")
     size: int = Field(description="Size of the file in bytes.")
     licence: str = Field(description="Licence of the network: an SPDX expression, or the name of a text.")
-    provenance: str = Field(description="Training data of the network, as its sender stated it.")
+    provenance: str = Field(description="Training data of the network, as stated by its sender.")
     dp_ledger: str | None = Field(description="Location of the network's differential-privacy ledger; null if none.")
     opset: int = Field(description="Version of the ONNX operator set.")
     input_shape: list[int] = Field(description="Shape of the input for one row.")
@@ -52,8 +52,8 @@ class NetworkFileIn(Form):
         description="Training data of the network, in words."
     )
     dp_ledger: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
-        "Location of the network's own differential-privacy ledger, if it learned from people; every "
-        "certificate names it. Without one, certificates say that the network must never have seen the person."
+        "Location of the network's own differential-privacy ledger, if it learned from people; every certificate "
+        "names it. Without one, certificates state that the network must never have seen the person."
     )
 
 

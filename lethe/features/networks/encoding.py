@@ -1,7 +1,7 @@
-"""A public network in onnxruntime: run as in the gateway (`encoders.child`), or for the features of a served model.
+"""Public network in onnxruntime: run as in the gateway (`encoders.child`), or for the features of a served model.
 
 Rows go through the network one by one, on one thread of the CPU. The features of a row are therefore the same in the
-gateway and beside any other rows.
+gateway and alongside any other rows.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ NO_TELEMETRY = "ORT_DISABLE_TELEMETRY"
 
 
 class FeatureNetwork:
-    """The network of an ONNX file with this SHA-256, run on one row at a time, as in the gateway."""
+    """Network of an ONNX file with this SHA-256, run on one row at a time, as in the gateway."""
 
     def __init__(self, content: bytes, *, sha256: str) -> None:
         """Load the network. Raises `ValueError` for a file with another SHA-256."""

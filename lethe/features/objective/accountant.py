@@ -29,7 +29,7 @@ _MARGIN = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Releases:
-    """`versions` >= 0 that were published of a model while `records` >= 1 of a person were in it."""
+    """Number of `versions` >= 0 of a model published while it contained `records` >= 1 of a person."""
 
     mechanism: ObjectivePerturbation
     versions: int

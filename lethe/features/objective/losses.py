@@ -74,7 +74,7 @@ class PrivacyLoss:
         return total or PrivacyLoss(self.width, 0, np.ones(1), 0.0)
 
     def on(self, width: float) -> "PrivacyLoss":
-        """Return a law on multiples of `width` >= the present width that dominates this one.
+        """Return a law on multiples of `width` >= the current width that dominates this one.
 
         The mass of a loss between two points is divided between them so that its mass under Q stays the same, which
         reverses a merger of two outcomes and hence only raises the curve.

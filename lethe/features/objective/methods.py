@@ -1,4 +1,4 @@
-"""Objective perturbation as a method: its mechanism, its numbers, and what its certificates state."""
+"""Objective perturbation as a method: its mechanism, its numbers, and the texts of its certificates."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -151,13 +151,13 @@ def _recent(mechanism: Any, newest_first: Iterable[tuple[int, Run]]) -> list[Run
 
 
 def _unlearning_mu(chain: Any, *, records: int = 0) -> float:
-    """Return the mu against learning on the present data; records that became null since the version still count."""
+    """Return the mu against learning on the current data; records that became null since the version still count."""
     present = chain.edits + records
     return accountant.mu(chain.mechanism, records=present) if present else accountant.deletion_mu(chain.mechanism)
 
 
 def _deletion_mu(chain: Any, *, records: int, steps_present: int, steps_absent: int = 0) -> float:
-    """Return the mu against the same history without the records, which only a version that they are in tells."""
+    """Return the mu against the same history without the records, which only the versions that contain them reveal."""
     is_present = steps_present > 0 and steps_absent < chain.steps and records > 0
     return accountant.mu(chain.mechanism, records=records) if is_present else accountant.deletion_mu(chain.mechanism)
 

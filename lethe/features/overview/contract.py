@@ -36,7 +36,7 @@ class ModelsCountOut(Answer):
 
 class BackupsOut(Answer):
     last_at: datetime.datetime | None = Field(description="Time at which the last backup was finished; null if never.")
-    is_late: bool = Field(description="True if the last backup (else the first start) is over LETHE_BACKUP_DAYS ago.")
+    is_late: bool = Field(description="True if the last backup (else the first start) was over LETHE_BACKUP_DAYS ago.")
 
 
 class OverviewOut(Answer):
@@ -44,7 +44,7 @@ class OverviewOut(Answer):
     ended: dict[str, int] = Field(description=f"Number of ended requests by status, each counted up to {COUNTED:,}.")
     at_risk: int = Field(description="Number of open requests due within LETHE_RISK_DAYS.")
     overdue: int = Field(description="Number of open requests past their deadline.")
-    queue_age_seconds: float = Field(description="Seconds that the oldest request has waited for a worker, or 0.")
+    queue_age_seconds: float = Field(description="Seconds for which the oldest request has waited for a worker, or 0.")
     running: int = Field(description="Number of runs in progress.")
     workers: WorkerState = Field(description="alive, silent (no heartbeat for a minute) or failing (runs fail).")
     worker_seen_at: datetime.datetime | None = Field(description="Last heartbeat of any worker; null if never.")

@@ -127,8 +127,8 @@ CREATE = _USERS.operation(
     gives=InvitedUserOut,
     status=201,
     problems=(UserExists,),
-    does="Invite a person, who chooses a password of their own. A role with scopes that the caller lacks cannot be "
-    "given.\n\nNo `Idempotency-Key` is accepted, because no invitation is stored that could be shown again: a "
+    does="Invite a person, who chooses a password of their own. The caller cannot grant a role with scopes that the "
+    "caller lacks.\n\nNo `Idempotency-Key` is accepted, because no invitation is stored that could be shown again: a "
     "repetition is a 409.",
 )
 LIST = _USERS.operation(
@@ -145,7 +145,7 @@ GET = _USERS.of_one(
     "/{user_id}",
     scope=Scope.ADMIN,
     gives=UserOut,
-    does="Return the role of a person, and how they log in.",
+    does="Return the role of a person, and their login methods.",
 )
 CHANGE = _USERS.of_one(
     "change_user",
@@ -177,5 +177,5 @@ DISABLE = _USERS.of_one(
     gives=type(None),
     status=204,
     problems=(LastAdministrator,),
-    does="Disable a person and end their sessions. Their name stays beside their past actions.",
+    does="Disable a person and end their sessions. Their name stays on record with their past actions.",
 )

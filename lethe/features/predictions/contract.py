@@ -42,7 +42,7 @@ class ValueOut(Answer):
 
 
 class PredictionsOut(Answer):
-    version: int = Field(description="Number of the version that predicted.")
+    version: int = Field(description="Number of the version that made the predictions.")
     predictions: list[PredictionOut] | list[LabelsOut] | list[ValueOut] = Field(
         description="One prediction per record: a class, a set of labels, or a value."
     )
@@ -63,6 +63,6 @@ PREDICT = MODELS.of_one(
         problems.InputInvalid,
         TangentServedElsewhere,
     ),
-    does="Predict records with the live version. Records are objects by column name, or vectors where there is no "
+    does="Predict records with the live version. Records are objects by column name, or vectors if the dataset has no "
     "schema.",
 )

@@ -84,7 +84,7 @@ REMOVE_AGENT = _AGENTS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    does="Remove an agent and revoke its token; requests that it made stay.",
+    does="Remove an agent and revoke its token; its requests remain.",
 )
 
 

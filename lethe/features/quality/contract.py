@@ -19,7 +19,7 @@ class RemedyKind(ClosedSet):
 class ModelChangeIn(fields.Body):
     model_config = fields.example(quality={"metric": "auc", "threshold": 0.8, "on_breach": "hold"})
 
-    quality: QualityIn = Field(description="Quality gate of the model, which replaces any present gate.")
+    quality: QualityIn = Field(description="Quality gate of the model, which replaces any existing gate.")
 
 
 class RemedyOut(fields.Answer):
@@ -32,7 +32,7 @@ class RemedyOut(fields.Answer):
     score_noise: float = Field(description="Upper bound on the standard deviation of the noise in a row's score.")
     learn_passes: float = Field(description="Number of passes over the rows to learn.")
     request_passes: float = Field(description="Number of passes to forget the first person.")
-    reason: str = Field(description="Reason why it may help, in words.")
+    reason: str = Field(description="Reason why the remedy may help, in words.")
 
 
 class RemediesOut(fields.Answer):
@@ -40,7 +40,7 @@ class RemediesOut(fields.Answer):
     score_noise: float = Field(
         description="Upper bound on the standard deviation of the noise in a row's score, for the model as it is."
     )
-    noise_is_felt: bool = Field(description="True if this noise costs accuracy; if not, regularisation or rows do.")
+    noise_is_felt: bool = Field(description="True if this noise costs accuracy; otherwise regularisation or rows do.")
     remedies: list[RemedyOut] = Field(description="Remedies from public numbers alone, cheapest to learn first.")
 
 
@@ -73,7 +73,7 @@ RELEASE = MODELS.of_two(
     gives=ModelOut,
     repeat="idempotent",
     problems=(problems.VersionUnknown, problems.WeightsDestroyed),
-    does="Serve the live version although it misses the quality gate. The next version is judged anew.",
+    does="Serve the live version although it misses the quality gate. The next version is judged separately.",
 )
 REMEDIES = MODELS.of_one(
     "list_remedies",
@@ -82,5 +82,5 @@ REMEDIES = MODELS.of_one(
     scope=Scope.MODELS_READ,
     gives=RemediesOut,
     problems=(problems.ModelRetired,),
-    does="List what could raise the quality of a model and what each remedy costs, from public numbers alone.",
+    does="List remedies that could raise the quality of a model, each with its cost, from public numbers alone.",
 )

@@ -20,7 +20,7 @@ class DueOut(Answer):
 
 class QueuedOut(Answer):
     dataset_id: str = Field(description="ID of the dataset.")
-    model_ids: list[str] = Field(description="IDs of the models that are to run, next first, at most 20.")
+    model_ids: list[str] = Field(description="IDs of the models that will run, next first, at most 20.")
     due: list[DueOut] = Field(description="Rules by which the dataset is due.")
     urgent: bool = Field(description="True if a request is due within a week; such datasets go first.")
 
@@ -34,7 +34,7 @@ class HourOut(Answer):
 class QueueOut(Answer):
     at: datetime.datetime = Field(description="Time of the answer.")
     next: list[QueuedOut] = Field(
-        description="Due datasets without a run, in the order in which workers take the tenant's; at most 100 per rule."
+        description="Due datasets without a run, in the order in which workers claim them; at most 100 per rule."
     )
     running: list[RunOut] = Field(description="Runs in progress, the newest 100.")
     hours: list[HourOut] = Field(description="Runs of the last 24 hours, by hour, oldest first.")

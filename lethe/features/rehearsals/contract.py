@@ -90,7 +90,7 @@ class ReportedOut(Answer):
     sets: SetsOut = Field(description="Measurements by set of people.")
     attack: AttackOut | None = Field(description="Membership attack on forget and test sets; null without a test set.")
     effort: EffortOut | None = Field(
-        description="Effort of the model's run; null for the live version, for which nothing ran."
+        description="Effort of the model's run; null for the live version, which needs no run."
     )
 
 
@@ -105,7 +105,7 @@ class CheckpointOut(Answer):
 class RehearsalReport(Answer):
     version: int = Field(description="Number of the live version from which the rehearsal started.")
     way: Literal["unlearn", "relearn"] = Field(
-        description="Way in which the planner would forget these records; relearn if unlearning would be no cheaper."
+        description="Planned way to forget these records; relearn if unlearning would be no cheaper."
     )
     before: ReportedOut = Field(description="Live version, which learned from all people.")
     forgotten: ReportedOut = Field(description="Copy of the live version that forgot the people who were drawn.")
@@ -150,10 +150,10 @@ ASK = _REHEARSALS.of_one(
         RehearsalDone,
         RehearsalTooLarge,
     ),
-    does="Draw people at random who did not ask to be forgotten, forget them on a scratch copy of the live "
-    "version, learn another copy without them, measure all three models, and destroy both copies. Nothing records "
-    "who was drawn, and the model stays unchanged. The same rows are measured to completion once, "
-    "whichever model is rehearsed.",
+    does="Draw people at random who did not ask to be forgotten, forget them on a scratch copy of the live version, "
+    "learn another copy without them, measure all three models, and destroy both copies. No record is kept of who was "
+    "drawn, and the model stays unchanged. The same rows are measured to completion once, whichever model is "
+    "rehearsed.",
 )
 LIST = _REHEARSALS.of_one(
     "list_rehearsals",

@@ -1,7 +1,7 @@
-"""The agent: erase people from the configured stores, and answer the open tasks of a system with signed reports.
+"""Agent that erases people from the configured stores, and answers the open tasks of a system with signed reports.
 
-It runs beside the stores, by their owner. Killed at any moment, it starts again from its journals: a task is answered
-when its report is accepted, and only then its journal entries are removed.
+The owner of the stores runs it next to them. Killed at any moment, it starts again from its journals: a task is
+answered when its report is accepted, and only then are its journal entries removed.
 """
 
 import contextlib
@@ -51,17 +51,17 @@ def finish(configuration: Configuration, people: Sequence[Sequence[str]]) -> Non
 
 
 def grade_of(findings: Mapping[str, erasure.Finding]) -> Grade | None:
-    """Return the grade of a person's findings in all stores; None if something is left."""
+    """Return the grade of a person's findings in all stores; None if something remains."""
     if any(finding.ghosts for finding in findings.values()):
         return None
     return max((reports.grade_of(finding.to_json()) for finding in findings.values()), key=STRENGTH.__getitem__)
 
 
 def answer(client: Client, configuration: Configuration) -> Iterator[TaskOutcome]:
-    """Erase the people of all open tasks of the configured system, answer each task, and yield what became of it.
+    """Erase the people of all open tasks of the configured system, answer each task, and yield the outcomes.
 
-    A task whose person cannot be found out stays open and stops no other. Raises `StoreError` if no store can be
-    worked on; all tasks stay open then.
+    A task whose person cannot be identified stays open and stops no other. Raises `StoreError` if no store can be
+    processed; all tasks stay open then.
     """
     key = _key(configuration)
     for mark in sorted(configuration.state.glob("*.reported")):
@@ -110,7 +110,7 @@ def _key(configuration: Configuration) -> dict[str, str]:
 
 
 def _due(client: Client, configuration: Configuration) -> Iterator[TaskOut]:
-    """Yield the open tasks whose grace period is over. One that was cancelled since is open no more."""
+    """Yield the open tasks whose grace period is over. A task that was cancelled since then is no longer open."""
     now = datetime.datetime.now(datetime.UTC)
     for task in list(client.system_tasks.list(status=TaskStatus.OPEN, system_id=configuration.system)):
         if task.sent_from <= now and client.system_tasks.get(task.id).status == TaskStatus.OPEN:

@@ -1,7 +1,7 @@
 """Chroma, as a folder (`chromadb.PersistentClient`).
 
 Chroma marks deleted vectors in its index and keeps their bytes, also after `chroma vacuum`. The adapter copies all live
-records of all collections to a new folder, and puts this in the place of the old one.
+records of all collections to a new folder, which replaces the old one.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _INCLUDE = ("embeddings", "documents", "metadatas", "uris")
 
 
 class Chroma:
-    """A collection in a folder of Chroma. `identifier` is the key of the metadata that names the person."""
+    """Collection in a folder of Chroma. `identifier` is the metadata key that names the person."""
 
     kind = "chroma"
     method = "All live records of the folder were copied to a new one, which replaced it."
@@ -134,9 +134,9 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 def _overwrite_freed_memory() -> None:
-    """Have glibc overwrite the memory that it frees and hands out: Chroma writes the room of an index to its file, also
-    where it has set nothing, so that what this process read before could be there. Other libraries are left as they
-    are, and the search tells what they left."""
+    """Have glibc overwrite the memory that it frees and hands out: Chroma writes the buffer of an index to its file,
+    including unset parts, which could contain data that this process read before. Other libraries are not changed, and
+    the search finds what they leave."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_PERTURB, 0xA5)

@@ -1,4 +1,4 @@
-"""Commands of the agent beside a system's stores."""
+"""Commands of the agent that runs next to a system's stores."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from lethe.cli.gateway import Key, Url, connect, console, new_group
 from lethe.client.methods import Resource
 
 _app = new_group("Vector stores and folders: erase people, and search the files afterwards.")
-# No call of the gateway belongs to this group: it works beside the stores.
+# No call of the gateway belongs to this group: it runs next to the stores.
 GROUPS["stores"] = Group("store", Resource, _app)
 Config = Annotated[Path, typer.Option("--config", exists=True, dir_okay=False, help="The agent's stores.toml.")]
 
@@ -40,7 +40,7 @@ def erase(
 ) -> None:
     """Erase one person from the configured stores, search the stores' files, and print the findings as JSON.
 
-    Exit code 1 if something is left; the command can be repeated.
+    Exit code 1 if something remains; the command can be repeated.
     """
     from lethe.features.stores import agent, configuration
 

@@ -21,7 +21,7 @@ class SearchReportIn(Body):
     )
     report: Annotated[Text, Field(min_length=1, max_length=100_000)] = Field(
         description="Search report as JSON text, as `lethe store run` writes it (see docs/vector-stores.md). It holds "
-        "counts, sizes and digests, and nothing of the person."
+        "counts, sizes and digests, and no personal data."
     )
 
 
@@ -35,6 +35,5 @@ REPORT = _TASKS.of_one(
     repeat="idempotent",
     problems=(SystemTaskEnded, AcknowledgementRefused),
     does="Confirm that a system has erased a person from its stores and searched their files, with the report that "
-    "the system signed. A report of something left is refused and the task stays open. Repeating the call is a "
-    "no-op.",
+    "the system signed. A report of remains is refused and the task stays open. Repeating the call is a no-op.",
 )

@@ -1,6 +1,6 @@
-"""A folder of documents, such as the files that a vector store was filled from.
+"""Folder of documents, such as the source files of a vector store.
 
-A person's documents are the files that match a pattern with the identifier in it. They are overwritten and removed, and
+A person's documents are the files that match a pattern containing the identifier. They are overwritten and removed, and
 the rest of the folder is searched for copies.
 """
 
@@ -17,7 +17,7 @@ _PART_BYTES = 2048
 
 
 class Documents:
-    """A folder. `pattern` is a glob with `{identifier}` in it, such as `customers/{identifier}/**`."""
+    """Folder of documents. `pattern` is a glob with `{identifier}` in it, such as `customers/{identifier}/**`."""
 
     kind = "documents"
     method = "The person's files were overwritten with zeros and removed."
@@ -47,11 +47,11 @@ class Documents:
         return sorted(path for path in paths if path.is_file() and not path.is_symlink())
 
     def _pattern_of(self, identifier: str) -> str:
-        """Return the pattern of a person's files. Wildcards of an identifier are characters of a name."""
+        """Return the pattern of a person's files. Wildcards in an identifier match literally."""
         return self._pattern.replace(PLACE, "".join(f"[{sign}]" if sign in "*?[" else sign for sign in identifier))
 
     def _folders(self, identifier: str) -> set[Path]:
-        """Return the folders that are named after a person, and all in them, also if they have no files."""
+        """Return the folders named after a person, and all folders in them, including empty ones."""
         parts = self._pattern.split("/")
         named = next(place for place, part in enumerate(parts) if PLACE in part)
         folders = self._path.glob("/".join(self._pattern_of(identifier).split("/")[: named + 1]))
@@ -91,7 +91,7 @@ class Documents:
 
 
 def _parts(path: Path) -> Iterator[bytes]:
-    """Yield the content in parts, so that a copy of any of them is found."""
+    """Yield the content in parts, so that a copy of any part is found."""
     with path.open("rb") as file:
         while part := file.read(_PART_BYTES):
             yield part

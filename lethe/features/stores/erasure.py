@@ -27,8 +27,8 @@ _LIVE_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ghost:
-    """What is left of a person: the kind, the name of the file, and the offset in bytes, in the file or in a part of it
-    that was decoded."""
+    """Remains of a person: the kind, the name of the file, and the offset in bytes, in the file or in a decoded part of
+    it."""
 
     kind: str
     file: str
@@ -72,7 +72,7 @@ class _Sought:
 
 @dataclass(slots=True, kw_only=True)
 class _JournalEntry:
-    """Entry of the journal: a person and their made-up companions."""
+    """Journal entry of a person and their made-up companions."""
 
     person: list[str]
     controls: list[str]
@@ -84,7 +84,7 @@ def erase(store: Store, people: Sequence[Sequence[str]], *, journal: Path) -> li
     """Erase people from a store and return a finding for each. A person is given by all identifiers by which the store
     may know them.
 
-    `journal` is a file that other users cannot read. It has samples of what is sought, so that a repetition after a
+    `journal` is a file that other users cannot read. It has samples of the needles, so that a repetition after a
     crash, or after ghosts were found, searches for the same; `finish` removes them.
 
     Raises:
@@ -137,7 +137,7 @@ def finish(journal: Path, people: Sequence[Sequence[str]]) -> None:
 
 
 def _begin(store: Store, entries: list[_JournalEntry], person: list[str]) -> _JournalEntry:
-    """Return the entry of a person, with what the store has of them and of a new control."""
+    """Return the entry of a person, with the store's records about them and about a new control."""
     entry = next((candidate for candidate in entries if set(candidate.person) & set(person)), None)
     if entry is None:
         entry = _JournalEntry(person=[], controls=[], records=0, sought=[])
@@ -161,11 +161,11 @@ def _begin(store: Store, entries: list[_JournalEntry], person: list[str]) -> _Jo
 
 
 Found = dict[int, list[tuple[int, str, str]]]
-"""By the index of the needle: the sample, the file, and where in it."""
+"""Match by index of the needle: the sample, the file, and its position."""
 
 
 def search(files: Iterable[StoreFile], sought: Sequence[Needle]) -> tuple[Found, dict[str, Any]]:
-    """Return where needles are in files, and the sizes and digests of the files."""
+    """Return the positions of needles in files, and the sizes and digests of the files."""
     searcher, found, listed, seen = Searcher(sought), Found(), [], Counter[tuple[int, int]]()
     for file in files:
         digest, size = hashlib.sha256(), [0]
@@ -197,7 +197,7 @@ def search(files: Iterable[StoreFile], sought: Sequence[Needle]) -> tuple[Found,
 
 
 def _shared(live: Iterable[StoreRecord], sought: Sequence[Needle]) -> set[tuple[int, int]]:
-    """Return the needles and samples that live records have too."""
+    """Return the needles and samples that live records contain too."""
     searcher, shared, batch = Searcher(sought), set[tuple[int, int]](), bytearray()
     for record in live:
         for text in (record.id or "", *record.texts):

@@ -31,9 +31,9 @@ class StoreRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needle:
-    """A vector, text or id of which `samples` are sought: arrays of float64, or bytes. Any sample that is there shows
-    it. Without samples it cannot be told from others; `why` is then `too_short` or `too_plain`. `is_held` is True if
-    the store returned it, so that its files must have it before the deletion."""
+    """Vector, text or id of which `samples` are sought: arrays of float64, or bytes. Any sample found reveals it.
+    Without samples it cannot be distinguished from others; `why` is then `too_short` or `too_plain`. `is_held` is True
+    if the store returned it, so that its files must contain it before the deletion."""
 
     kind: str
     samples: tuple[bytes | np.ndarray[Any, Any], ...] = field(repr=False)
@@ -71,7 +71,7 @@ def _key(needle: Needle) -> bytes:
 
 
 def _of_text(kind: str, text: str | bytes) -> Needle:
-    """Return samples of a text in UTF-8: all of it if it is short, else some parts spread over it."""
+    """Return samples of a text in UTF-8: the whole text if it is short, else some parts spread over it."""
     content = text if isinstance(text, bytes) else text.encode("utf8", "surrogatepass")
     if len(content) < MIN_BYTES:
         return Needle(kind=kind, samples=(), why="too_short")

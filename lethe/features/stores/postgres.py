@@ -1,8 +1,8 @@
-"""A table of PostgreSQL with vectors of pgvector.
+"""Table of PostgreSQL with vectors of pgvector.
 
-A deletion leaves dead tuples in the table and its indices, and all that was ever written in the write-ahead log;
-ANALYZE copies values to the statistics. The adapter rewrites the table and the statistics, and has the server remove
-the segments of the log. It needs a superuser, and runs where the server's files can be read.
+A deletion leaves dead tuples in the table and its indices, and all data ever written in the write-ahead log; ANALYZE
+copies values to the statistics. The adapter rewrites the table and the statistics, and makes the server remove the
+segments of the log. It needs a superuser, and runs where the server's files can be read.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ SELECT EXISTS (
 
 
 class PGVector:
-    """A table, as `schema.table`. `identifier` and `record_id` are the columns of the person and of the id."""
+    """Table, as `schema.table`. `identifier` and `record_id` are the columns of the person and of the id."""
 
     kind = "pgvector"
     method = "The rows were deleted, table, indices and statistics rewritten, and segments of the log removed."
@@ -106,7 +106,7 @@ class PGVector:
             connection.execute("SELECT pg_advisory_unlock_all()")
 
     def _columns(self, connection: Any) -> list[tuple[str, str, bool]]:
-        """Return the name and type of each column that is stored, and whether the server fills it in."""
+        """Return the name and type of each stored column, and whether the server generates its values."""
         rows = connection.execute(
             "SELECT attname, format_type(atttypid, NULL), attgenerated != '' OR attidentity != '' FROM pg_attribute"
             " WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
@@ -185,7 +185,7 @@ class PGVector:
         self._drop_log()
 
     def _drop_log(self) -> None:
-        """Have the server remove all segments of the log but the current one, also those that it keeps for reuse."""
+        """Make the server remove all segments of the log but the current one, including those kept for reuse."""
         session = self._session
         before = session.execute("SHOW wal_recycle").fetchone()[0]
         session.execute("ALTER SYSTEM SET wal_recycle = off")

@@ -1,7 +1,7 @@
-"""Search reports: what a store's files were searched for before and after a deletion, as evidence of a task.
+"""Search reports: needles sought in a store's files before and after a deletion, as evidence of a task.
 
-A report is JSON text. The system signs its SHA-256 with the acknowledgement of the task, so that nothing in it can be
-changed. It holds counts, sizes and digests, and nothing of the person.
+A report is JSON text. The system signs its SHA-256 with the acknowledgement of the task, so that no part of it can be
+changed. It holds counts, sizes and digests, and no personal data.
 """
 
 import datetime
@@ -110,7 +110,7 @@ def read(text: str) -> dict[str, Any]:
 
 
 def grade_of(finding: Mapping[str, Any]) -> Grade:
-    """Return `searched` if the search saw all that it sought while it was there, in the person's records and in the
+    """Return `searched` if the search found all needles while they were there, in the person's records and in the
     control, and sought each of their vectors; else `acknowledged`: deleted, not searched."""
     kind = "vector" if finding["store"]["kind"] in VECTOR_STORES else "text"
     is_seen = all(

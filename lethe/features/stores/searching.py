@@ -1,6 +1,6 @@
 """Search bytes for samples of vectors, texts and ids.
 
-Texts and ids are sought as they are, in UTF-8. Vectors are sought at every offset as little-endian float16, float32 and
+Texts and ids are sought unchanged, in UTF-8. Vectors are sought at every offset as little-endian float16, float32 and
 float64, within the rounding of the format: stores normalise and convert, which changes the last bits.
 """
 
@@ -30,7 +30,7 @@ class Hit:
 
 
 class Searcher:
-    """Searches streams of bytes for needles, prepared once."""
+    """Prepared search of streams of bytes for needles."""
 
     def __init__(self, needles: Sequence[Needle]) -> None:
         texts: list[tuple[bytes, int, int]] = []
@@ -106,7 +106,7 @@ class _Vectors:
         self._tables = [self._table(component) for component in range(min(_FILTERS, self._width))]
 
     def _table(self, component: int) -> np.ndarray[Any, Any]:
-        """Return which upper 16 bits a component of a sample may have, in the format and within the tolerance."""
+        """Return the possible upper 16 bits of a sample's component, in the format and within the tolerance."""
         table = np.zeros(2**16, dtype=bool)
         values = self._samples[:, component]
         for low, high in zip(values - self._tolerances, values + self._tolerances, strict=True):

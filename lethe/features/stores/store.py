@@ -1,4 +1,4 @@
-"""Stores of people's records: what an adapter does, and the names of its refusals."""
+"""Stores of people's records: the interface of adapters, and the names of their refusals."""
 
 import contextlib
 import hashlib
@@ -16,7 +16,7 @@ from lethe.features.stores.searching import CHUNK_BYTES
 
 class StoreError(Exception):
     """A store cannot be erased from or searched; nothing is acknowledged. `code` names the reason, and the message
-    holds nothing of a person."""
+    contains no personal data."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -26,7 +26,7 @@ class StoreError(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFile:
     """File of a store. `name` is its path in the store, and `is_public` is False if names may be about people.
-    `decoded` yields what the file holds once unpacked, in parts with a name; None if the file is only read as it is."""
+    `decoded` yields the unpacked content, in parts with a name; None if the file is only read raw."""
 
     path: Path
     name: str
@@ -41,35 +41,35 @@ class StoreFile:
 
 
 class Store(Protocol):
-    """A store. `kind` is chroma, lancedb, pgvector or documents; `method` says how people are erased from its files."""
+    """Store of records. `kind` is chroma, lancedb, pgvector or documents; `method` states how it erases people."""
 
     kind: str
     method: str
 
     def version(self) -> str:
-        """Return the version of the store. Raises `StoreError` if it was not tested."""
+        """Return the version of the store. Raises `StoreError` if that version was not tested."""
 
     def held(self) -> AbstractContextManager[None]:
-        """Keep others out of the store, or raise `StoreError`."""
+        """Keep other processes out of the store, or raise `StoreError`."""
 
     def find(self, identifier: str) -> list[StoreRecord]:
         """Return the records of a person. Raises `StoreError` if the records have no identifier."""
 
     def plant(self, identifier: str) -> None:
-        """Add a record like the others, of a made-up person. Raises `StoreError` if the store refuses it."""
+        """Add a record of a made-up person, like the others. Raises `StoreError` if the store refuses it."""
 
     def erase(self, identifiers: Sequence[str]) -> None:
         """Delete the records of people, and compact or rebuild the store so that its files hold none of them."""
 
     def files(self) -> Iterable[StoreFile]:
-        """Write what is in memory to the files, and return all files that may hold records."""
+        """Flush memory to the files, and return all files that may hold records."""
 
     def live(self) -> Iterator[StoreRecord]:
         """Yield all records that the store returns."""
 
 
 def of_package(name: str, module: str, tested: str) -> str:
-    """Return the version of a client, which must be that of the tests. Raises `StoreError`."""
+    """Return the version of a client, which must be the tested one. Raises `StoreError`."""
     import importlib.metadata
 
     try:
@@ -82,7 +82,7 @@ def of_package(name: str, module: str, tested: str) -> str:
 
 
 def require_unused(folder: Path) -> None:
-    """Raise `StoreError` if another process has a file of a folder open, or if this cannot be seen."""
+    """Raise `StoreError` if another process has opened a file of a folder, or if this cannot be determined."""
     import psutil
 
     inside = os.path.realpath(folder) + os.sep
@@ -96,7 +96,7 @@ def require_unused(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file beside the store. Raises `StoreError` if another run of Lethe holds it."""
+    """Hold an exclusive lock on a file next to the store. Raises `StoreError` if another run of Lethe holds it."""
     import fcntl
 
     with path.open("a") as file:
@@ -109,7 +109,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def stopped(stop: Sequence[str], start: Sequence[str]) -> Iterator[None]:
-    """Run the command that stops the application of a store, and the one that starts it at the end in any case. Raises
+    """Run the command that stops the application of a store and, at the end in any case, the one that starts it. Raises
     `StoreError` if the application does not stop."""
     if stop and subprocess.run(stop, check=False, stdout=subprocess.DEVNULL).returncode != 0:  # noqa: S603
         raise StoreError("store_not_stopped", "The command that stops the application failed")
@@ -121,8 +121,8 @@ def stopped(stop: Sequence[str], start: Sequence[str]) -> Iterator[None]:
 
 
 def swap(old: Path, new: Path) -> None:
-    """Put a rebuilt folder in the place of the one it was made from, and destroy that. `recover` finishes a swap that a
-    crash cut short."""
+    """Replace a folder by the rebuilt one, and destroy the old one. `recover` finishes a swap that a crash cut
+    short."""
     aside = old.with_name(f"{old.name}.lethe-old")
     _sync(new)
     old.rename(aside)

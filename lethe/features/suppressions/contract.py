@@ -40,7 +40,7 @@ LIST = _SUPPRESSIONS.operation(
     query=SuppressionQuery,
     gives=PageOut[SuppressionOut],
     does="List the people whose rows are refused, and the datasets that refuse them, newest first. The audit log "
-    "records that somebody searched for a person, but not for whom.",
+    "records that a search for a person took place, but not for whom.",
 )
 LIFT = _SUPPRESSIONS.operation(
     "lift_suppressions",
@@ -49,5 +49,5 @@ LIFT = _SUPPRESSIONS.operation(
     scope=Scope.ADMIN,
     takes=ConsentIn,
     gives=LiftedOut,
-    does="Accept rows of a person again who has consented to it.",
+    does="Accept rows of a person who has consented again.",
 )

@@ -1,4 +1,4 @@
-"""Acknowledgements of tasks: a system signs with its own Ed25519 key that it has done what a request asks of it.
+"""Acknowledgements of tasks: a system signs with its own Ed25519 key that it has carried out its part of a request.
 
 `sign` is for the system, which passes the result to `client.system_tasks.acknowledge`; `read` is for verifiers.
 """
@@ -121,7 +121,7 @@ def signed_statement(
 
 
 def payload(compact_jws: str, public_key: str, *, kind: str) -> bytes | None:
-    """Return what the key with this `x` (base64url of 32 bytes) signed as type `kind`; None if it did not."""
+    """Return the payload that the key with this `x` (base64url of 32 bytes) signed as `kind`; None if it did not."""
     try:
         keys = KeySet.import_key_set({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": public_key}]})
     except (JoseError, ValueError, TypeError):

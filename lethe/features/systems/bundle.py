@@ -117,7 +117,7 @@ def statement(
 
 
 def headline_of(lines: Sequence[Line]) -> dict[str, Any]:
-    """Return the headline of lines: the weakest grade, `not_reached` without any, and what kinds of evidence remark."""
+    """Return the headline of lines: the weakest grade, `not_reached` without any, and the remarks of their evidence."""
     weakest = max((Grade(entry["grade"]) for entry in lines), key=STRENGTH.__getitem__, default=Grade.NOT_REACHED)
     by_kind = {kind: [entry for entry in lines if entry["evidence"]["type"] == kind.type] for kind in _kinds().values()}
     remarks = [kind.remark(found) for kind, found in by_kind.items() if found and kind.remark]

@@ -9,7 +9,7 @@ class _NewSystem(contract.SystemIn, Keyed):
 
 
 class Systems(Resource[H]):
-    """Systems that learned from people or hold them."""
+    """Systems that learned from people or hold data about them."""
 
     create = call(contract.CREATE, _NewSystem)
     list = pages(contract.LIST)

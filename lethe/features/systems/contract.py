@@ -46,7 +46,7 @@ class BundleNotReady(problems.Conflict, title="The request has no bundle"):
 
 
 class Grade(ClosedSet):
-    """How surely a system no longer has the person, strongest first. The weakest grade of a request is its headline."""
+    """Certainty that a system no longer has the person, strongest first. A request's headline is its weakest grade."""
 
     PROVED = "proved"
     """A certificate recomputes it from a theorem."""
@@ -113,7 +113,7 @@ class SystemIn(Body):
         default=[], description="Kinds of identifiers by which the system knows people, such as customer_id."
     )
     map_complete_since: Moment | None = optional(
-        "Time since which the system records all that it learned or stored about people. Default: unknown."
+        "Time since which the system records everything that it learned or stored about people. Default: unknown."
     )
     parents: Ids = Field(
         default=[],
@@ -169,7 +169,7 @@ class TaskOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
     status: TaskStatus = Field(description="Status: open, acknowledged, closed (not reached) or cancelled.")
     due_at: datetime.datetime = Field(description="Deadline of the deletion request.")
-    overdue: bool = Field(description="True if the task is open after the deadline of its request.")
+    overdue: bool = Field(description="True if the task is still open after the deadline of its request.")
     opened_at: datetime.datetime = Field(description="Time at which the task was opened.")
     sent_from: datetime.datetime = Field(description="End of the grace period, from which the webhook is sent.")
     reminded_at: datetime.datetime | None = Field(description="Time of the last reminder; null if none was sent.")
@@ -177,7 +177,7 @@ class TaskOut(Answer):
 
 
 class TaskWithEvidenceOut(TaskOut):
-    by: str | None = Field(description="Person or role that confirmed, as the system wrote it; null unless confirmed.")
+    by: str | None = Field(description="Person or role that confirmed, as stated by the system; null unless confirmed.")
     evidence_sha256: str | None = Field(description="SHA-256 (hex) of the system's document; null if none was named.")
     note: str | None = Field(
         description="Note of the system, or reason of an officer for closing; null if none, or if it was erased."
@@ -218,7 +218,7 @@ class LineOut(Answer):
     grade: Grade = Field(description="Grade reached so far.")
     waiting: bool = Field(description="True if the request waits for this system.")
     opened_at: datetime.datetime | None = Field(description="Time since which the system has to act; null if unknown.")
-    ended_at: datetime.datetime | None = Field(description="Time at which the system was done; null if it is not.")
+    ended_at: datetime.datetime | None = Field(description="Time at which the system was done; null until then.")
     task_id: str | None = Field(description="ID of the system's task; null for Lethe's own models.")
     certificate_id: str | None = Field(description="ID of the certificate; null if there is none.")
 
@@ -236,7 +236,7 @@ class BundleOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
     grade: Grade = Field(description="Weakest grade of all lines: the headline.")
     issued_at: datetime.datetime = Field(description="Time at which the bundle was signed.")
-    jws: str = Field(description="Bundle as a compact JWS (Ed25519): the part to verify.")
+    jws: str = Field(description="Bundle as a compact JWS (Ed25519). Verify this field.")
     statement: dict[str, Any] = Field(description="Statement of the JWS, decoded for reading.")
 
 
@@ -327,8 +327,8 @@ CLOSE = _TASKS.of_one(
     gives=TaskOut,
     repeat="idempotent",
     problems=(SystemTaskEnded,),
-    does="Close a task whose system does not answer, so that its request can end. The system counts as not "
-    "reached, which the headline says.",
+    does="Close a task whose system does not answer, so that its request can end. The system counts as not reached, "
+    "which the headline states.",
 )
 OF_REQUEST = _OF_REQUEST.of_one(
     "get_request_systems",
@@ -336,8 +336,8 @@ OF_REQUEST = _OF_REQUEST.of_one(
     "/{request_id}/systems",
     scope=Scope.ACCOUNTING_READ,
     gives=RequestSystemsOut,
-    does="Return the systems that a request reaches, how surely each of them no longer has the person, and which "
-    "of them the request waits for.",
+    does="Return the systems that a request reaches, the certainty that each of them no longer has the person, and "
+    "the systems that the request waits for.",
 )
 BUNDLE = _OF_REQUEST.of_one(
     "get_request_bundle",

@@ -1,4 +1,4 @@
-"""Commands about tables on this machine, which send nothing of them, and plans of models."""
+"""Commands about tables on this machine, which send no part of them, and plans of models."""
 
 import inspect
 import json
@@ -61,7 +61,7 @@ def spread(act: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """Options of the commands that fit models of a file: the settings to try, and the network."""
+    """Options of the commands that fit models to a file: the settings to try, and the network."""
 
     objective: Annotated[Objective | None, typer.Option(help=_help(ModelIn, "objective"))] = None
     metric: Annotated[Metric | None, typer.Option(help="Default: accuracy, label_accuracy or r_squared")] = None
@@ -86,7 +86,7 @@ class Trial:
     max_network_bytes: Annotated[int, typer.Option(envvar="LETHE_MAX_NETWORK_BYTES", hidden=True)] = _LIMITS.file_bytes
 
     def tangent(self) -> dict[str, Any] | None:
-        """Return the tangent model's part, None without layers. Raises `InputInvalid` for its settings alone."""
+        """Return the options of a tangent model, None without layers. Raises `InputInvalid` for its settings alone."""
         if not self.layers and (self.rank or not self.offset):
             raise InputInvalid(
                 "--rank and --no-offset need --layers.", [FieldError("layers", "expected, with --rank or --no-offset")]
@@ -94,12 +94,12 @@ class Trial:
         return {"layers": self.layers, "rank": self.rank, "offset": self.offset} if self.layers else None
 
     def needs_a_file(self) -> bool:
-        """Return True if an option is set that only a file has."""
+        """Return True if an option is set that requires a file."""
         set_for_a_file = self.epsilon or self.second_moment or self.network or self.network_sha256 or self.tangent()
         return bool(set_for_a_file) or len(self.l2 or []) > 1
 
     def network_file(self) -> "NetworkFile | None":
-        """Return the network to run, if one is named. Raises `PreconditionFailed` for a SHA-256 of no network."""
+        """Return the network to run, if one is named. Raises `PreconditionFailed` for a SHA-256 without a network."""
         from lethe.features.tables.networks import NetworkFile
 
         if self.network is None:
@@ -180,9 +180,9 @@ def dataset_infer(
 ) -> None:
     """Propose a schema from a public sample, or from ranges that you state, to be reviewed and edited.
 
-    A schema is public and is kept after people are forgotten. So the sample must have no rows of people who may ask to
-    be forgotten: use a published or synthetic table with the same columns. The values of columns that you state are not
-    read; if all are stated, FILE may be the people's own.
+    A schema is public and is kept after people are forgotten. Therefore the sample must have no rows of people who may
+    ask to be forgotten: use a published or synthetic table with the same columns. The values of columns that you state
+    are not read; if all are stated, FILE may be the people's own.
     """
     from lethe.features.tables.inferring import infer
 

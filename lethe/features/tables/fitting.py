@@ -1,4 +1,4 @@
-"""Models that learn from a part of a table's rows by the mechanism of a gateway and are measured on the rest."""
+"""Models that learn from some of a table's rows by a gateway's mechanism and are measured on the other rows."""
 
 import math
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,7 @@
 """Schemas proposed from a public sample, a file or a frame of pandas, polars or Arrow, to be reviewed before use.
 
-A schema is public and is kept after people are forgotten. So the sample must have no rows of people who may ask to be
-forgotten: published statistics, a synthetic table, or records of the sample's makers.
+A schema is public and is kept after people are forgotten. Therefore the sample must have no rows of people who may ask
+to be forgotten: published statistics, a synthetic table, or records of the sample's makers.
 """
 
 import csv
@@ -25,8 +25,8 @@ from lethe.encoding.columns import check_csv
 
 
 def columns_of(table: str | Path | Frame) -> dict[str, Any]:
-    """Return the columns by name, in the form that `lethe.encoding` reads. Raises `InputInvalid` for a damaged file and
-    one of another kind, without quoting its content."""
+    """Return the columns by name, in the form that `lethe.encoding` reads. Raises `InputInvalid` for a damaged or
+    unknown kind of file, without quoting its content."""
     if isinstance(table, Frame):
         columns = arrow(table)
         return {name: columns.column(name).combine_chunks() for name in columns.column_names}
@@ -224,7 +224,7 @@ def _moments(moments: Any) -> dict[str, Any]:
 
 
 def _vector_of(lists: list[list[Any]]) -> dict[str, Any]:
-    """Describe lists of one length. No schema admits a missing vector: an upload names its line in an error."""
+    """Describe lists of equal length. No schema accepts a missing vector: an upload names its line in an error."""
     vectors = values.vectors(lists, len(lists[0]))
     return _vector(vectors) if vectors.size and np.isfinite(vectors).all() else _IGNORED
 

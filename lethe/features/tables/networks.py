@@ -29,7 +29,7 @@ _LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSeen:
-    """Network of a dry run, with the fields of `GET /v1/networks/{id}`. `shut_in`: True, as its process could open
+    """Network of a dry run, with the fields of `GET /v1/networks/{id}`. `shut_in`: True, because its process could open
     neither connections nor files; a network is not run otherwise."""
 
     sha256: str
@@ -103,7 +103,7 @@ def opened(network: NetworkFile | str | Path, schema: Schema) -> OpenedNetworkFi
 
 
 def _check_sha256(content: bytes, sha256: str) -> None:
-    """Raise `NetworkInvalid` for another file, before it runs."""
+    """Raise `NetworkInvalid` before it runs if the file is another one."""
     digest = hashlib.sha256(content).hexdigest()
     if digest != sha256.lower():
         raise NetworkInvalid(

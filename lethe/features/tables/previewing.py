@@ -1,7 +1,7 @@
 """Dry runs: the encoding of a table by a schema, and the cost of forgetting, on the caller's own machine.
 
-Models learn a part of the rows by the mechanism's noisy steps, from the minimiser on, where learning ends, and are
-measured on the other part. Every number is about the rows, so none belongs into a schema or a published document.
+Models learn some of the rows by the mechanism's noisy steps, from the minimiser on, where learning ends, and are
+measured on the others. Every number is about the rows, so none belongs in a schema or a published document.
 """
 
 from collections.abc import Mapping, Sequence
@@ -195,7 +195,7 @@ def _objectives(schema: Schema) -> list[Objective]:
 
 
 def _choose(field: str, name: str | None, allowed: Sequence[E], refusal: str) -> E:
-    """Return the member that is named, by default the first. Raises `PreconditionFailed`."""
+    """Return the named member, by default the first. Raises `PreconditionFailed`."""
     if name is None:
         return allowed[0]
     if name not in allowed:

@@ -67,12 +67,12 @@ class Domain:
 
     @property
     def low(self) -> float | None:
-        """The lower end of the interval; None if there is none."""
+        """Lower end of the interval; None if there is none."""
         return self._finite_end(0)
 
     @property
     def high(self) -> float | None:
-        """The upper end of the interval; None if there is none."""
+        """Upper end of the interval; None if there is none."""
         return self._finite_end(1)
 
     def _finite_end(self, side: int) -> float | None:
@@ -81,12 +81,12 @@ class Domain:
 
     @property
     def is_hypothesis(self) -> bool:
-        """True for a condition that no number shows: assumed to hold, and refused if denied."""
+        """True for a condition that numbers cannot show: assumed to hold, and refused if denied."""
         return self.refusal is not None
 
     @property
     def description(self) -> str:
-        """Meaning and range."""
+        """Meaning and range of the symbol."""
         return f"{self.meaning}; in {self.interval}" if self.interval else self.meaning
 
 
@@ -99,7 +99,7 @@ notion = partial(Domain, "boolean", refusal=NotionError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter(Domain):
-    """An argument of a bound. A parameter that is not required has a default; None stands for an omitted value."""
+    """Argument of a bound. A parameter that is not required has a default; None stands for an omitted value."""
 
     name: str
     required: bool

@@ -4,7 +4,7 @@ Theorems 3.2 and 3.3 are about one batch. The decay e^(-m eta K/alpha) of the pa
 inequality; kept, it shifts the order instead and the 1/alpha goes away (`eps_order_shift`).
 
 Corollary 3.4 and Algorithms 4 to 8 are about sequences of batches. The corollary doubles the order at every request, so
-that old requests hardly decay and the steps per request grow for ever; `shift.py` does not. The slips of the printed
+that old requests hardly decay and the steps per request grow forever; `shift.py` does not. The slips of the printed
 listings are corrected: Algorithms 5 and 6 count one step after the test and return one too many, the index of Algorithm
 6 starts at -1, Algorithm 4 returns K instead of sigma, and the first sigma that reaches it instead of the smallest. The
 step counts that the authors' code stores for two-class data belong to a smoothness constant measured on the data (L =

@@ -6,7 +6,7 @@ from lethe.features.trainers import contract
 
 
 class _NewTable(contract.TableFileIn, Keyed):
-    name: str | None = optional("Name of the table. Default: the file's.")
+    name: str | None = optional("Name of the table. Default: the file's name.")
 
 
 class _NewTrainer(contract.TrainerIn, Keyed):

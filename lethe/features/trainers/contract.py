@@ -32,7 +32,7 @@ class TableFileIn(datasets.RowsIn):
 
 
 class TableIn(TableFileIn):
-    name: Name = Field(description="Name of the table, and of the dataset that records whose rows it has.")
+    name: Name = Field(description="Name of the table, and of the dataset that records the people of its rows.")
 
 
 class ColumnOut(Answer):
@@ -45,12 +45,12 @@ class TableOut(Answer):
 
     id: str = Field(description="ID of the table.")
     name: str = Field(description="Name of the table.")
-    dataset_id: str = Field(description="ID of the dataset that records whose rows the table has; requests name it.")
+    dataset_id: str = Field(description="ID of the dataset that records the people of the rows; requests name it.")
     subject_column: str = Field(description="Column of the uploaded file that named the person of each row.")
     columns: list[ColumnOut] = Field(description="Columns that trainers see.")
     num_rows: int | None = Field(description="Number of rows present; null for callers without accounting:read.")
     created_at: datetime.datetime = Field(description="Time of the upload.")
-    retired_at: datetime.datetime | None = Field(description="Time at which the rows were destroyed; null while kept.")
+    retired_at: datetime.datetime | None = Field(description="Time at which the rows were destroyed; null while held.")
 
 
 class NewTableOut(TableOut):
@@ -76,8 +76,8 @@ class TrainerIn(Body):
     name: Name = Field(description="Name of the trainer, under which bundles list it.")
     table_id: Name = Field(description="ID of the training table.")
     command: Command = Field(
-        description="Program with its arguments, run in the trainer's folder: it reads rows.arrow and "
-        "holdout.arrow (Arrow streams), and writes its artefacts and metrics.json. python is that of the worker."
+        description="Program with its arguments, run in the trainer's folder: it reads rows.arrow and holdout.arrow "
+        "(Arrow streams), and writes its artefacts and metrics.json. The command `python` is the worker's."
     )
     score_command: Command | None = optional(
         "Program that reads artefacts/* and rows.arrow, and writes losses.npy: one float64 per row. Needed "
@@ -89,14 +89,14 @@ class TrainerIn(Body):
         description="Source files of the trainer by name, at most 512 KiB together.",
     )
     lock: Annotated[Text, Field(max_length=100_000)] = Field(
-        description="Lock file: a line NAME==VERSION per Python distribution. Workers with other versions are refused. "
-        "Empty for a trainer that needs none."
+        description="Lock file: a line NAME==VERSION per Python distribution. Workers with other versions are "
+        "refused. Empty if the trainer needs none."
     )
     artefacts: Annotated[list[FileName], Field(min_length=1, max_length=50)] = Field(
         description="Names of the files that the command writes below artefacts/, all of which are published."
     )
     metrics: Annotated[list[Name], Field(max_length=50)] | None = optional(
-        "Names of the numbers in metrics.json that are kept and shown. Default: none."
+        "Names of the numbers in metrics.json that are stored and shown. Default: none."
     )
     holdout: Annotated[float, Field(ge=0, le=0.5)] = Field(
         default=0.1,
@@ -105,11 +105,11 @@ class TrainerIn(Body):
     )
     group_ids: bool = Field(
         default=False,
-        description="Adds the column lethe_group to both files: a random number per person, to split rows by person.",
+        description="Add the column lethe_group to both files: a random number per person, to split rows by person.",
     )
     metric: Name | None = optional("Metric, one of metrics, that the quality gate compares.")
     min_metric: Annotated[float, Field(allow_inf_nan=False)] | None = optional(
-        "Minimum of the metric; artefacts below are published and held back from download."
+        "Minimum of the metric; artefacts below it are published but held back from download."
     )
     seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
         default=600, description="Maximum duration of the command in seconds."
@@ -124,7 +124,7 @@ class TrainerIn(Body):
     repeat_one_in: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=20,
         description="One training in this many, drawn at random, is run a second time on the same rows and seed, and "
-        "refused if the artefacts differ. 1 repeats each.",
+        "refused if the artefacts differ. 1 repeats every training.",
     )
     canary_people: Annotated[int, Field(ge=0, le=200)] = Field(
         default=150,
@@ -133,7 +133,7 @@ class TrainerIn(Body):
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=60 * 86_400)] = Field(
         default=0,
-        description="Time for which a retraining may wait for further requests, in seconds. Due dates go first.",
+        description="Maximum seconds for which a retraining waits for further requests. Due dates take precedence.",
     )
 
     @model_validator(mode="after")
@@ -159,13 +159,13 @@ class TrainingOut(Answer):
     id: str = Field(description="ID of the training.")
     status: TrainingStatus = Field(description="Status of the training.")
     revision: int = Field(
-        description="Revision of the dataset whose rows it read: everybody erased up to it is absent."
+        description="Revision of the dataset that the training read: everyone erased up to this revision is absent."
     )
     started_at: datetime.datetime = Field(description="Time of the start.")
     ended_at: datetime.datetime | None = Field(description="Time of the end; null while running.")
-    error_code: str | None = Field(description="Code of the reason for which it failed; null otherwise.")
-    repeated: bool = Field(description="Whether a second run on the same rows and seed gave the same artefacts.")
-    held: bool = Field(description="Whether the artefacts miss the minimum of the metric and are held back.")
+    error_code: str | None = Field(description="Code of the failure's reason; null otherwise.")
+    repeated: bool = Field(description="True if a second run on the same rows and seed gave the same artefacts.")
+    held: bool = Field(description="True if the artefacts miss the minimum of the metric and are held back.")
     metrics: dict[str, float] = Field(description="Metrics that the trainer wrote.")
     findings: dict[str, dict[str, Any]] = Field(
         description="Verdicts of tests on the artefacts by name, such as canary_people; empty without tests."
@@ -200,9 +200,9 @@ class TrainerOut(Answer):
 
 class PlannedOut(Answer):
     start_by: datetime.datetime = Field(description="Time by which the retraining starts.")
-    request_ids: list[str] = Field(description="Requests that it serves.")
+    request_ids: list[str] = Field(description="Requests that the retraining serves.")
     due_at: datetime.datetime = Field(description="Earliest due date among these requests.")
-    late: bool = Field(description="Whether that date can no longer be met at the expected duration.")
+    late: bool = Field(description="True if the due date can no longer be met at the expected duration.")
 
 
 class TrainerPlanOut(Answer):
@@ -231,7 +231,7 @@ UPLOAD_TABLE = _TABLES.operation(
         problems.InputInvalid,
     ),
     does="Seal the rows of a CSV, Parquet or Arrow file with their original columns, for trainers. A dataset of the "
-    "same name records whose rows they are; deletion requests find and erase them like rows of any dataset.",
+    "same name records the people of the rows; deletion requests find and erase them like rows of any dataset.",
 )
 LIST_TABLES = _TABLES.operation(
     "list_training_tables",
@@ -311,7 +311,7 @@ PLAN = _TRAINERS.of_one(
     "/{trainer_id}/plan",
     scope=Scope.ACCOUNTING_READ,
     gives=TrainerPlanOut,
-    does="Return the fewest retrainings that meet the due date of every open request, and what each serves.",
+    does="Return the fewest retrainings that meet the due date of every open request, with their requests.",
 )
 RELEASE = _TRAINERS.of_one(
     "release_trainer",
@@ -329,5 +329,5 @@ ARTEFACT = _TRAINERS.of_two(
     scope=Scope.MODELS_READ,
     gives=bytes,
     problems=(problems.ModelHeld, problems.WeightsDestroyed),
-    does="Return a live artefact. The download is recorded: a copy outside is never trained again.",
+    does="Return a live artefact. The download is recorded, because a copy outside is never retrained.",
 )

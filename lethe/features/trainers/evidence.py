@@ -1,4 +1,4 @@
-"""Evidence of a bundle that a trainer was trained again without the person (the socket `EVIDENCE`)."""
+"""Evidence of a bundle that a trainer was retrained without the person (the socket `EVIDENCE`)."""
 
 import datetime
 import re

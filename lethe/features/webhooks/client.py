@@ -1,4 +1,4 @@
-"""`client.webhooks`: payloads that receivers of callbacks were sent, and the secret that signs them."""
+"""`client.webhooks`: payloads sent to receivers of callbacks, and the secret that signs them."""
 
 from lethe.client.methods import H, Resource, call, pages
 from lethe.features.webhooks import contract as webhook_deliveries

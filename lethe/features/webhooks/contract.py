@@ -50,7 +50,7 @@ class DeliveryOut(Answer):
     error: str | None = Field(description="Stable code of the last attempt's error; null if none.")
     next_attempt_at: datetime.datetime | None = Field(description="Time of the next attempt; null unless pending.")
     created_at: datetime.datetime = Field(description="Time from which the delivery may be sent.")
-    ended_at: datetime.datetime | None = Field(description="Time of delivery or giving up; null while pending.")
+    ended_at: datetime.datetime | None = Field(description="Time of delivery or abandonment; null while pending.")
 
 
 class SentOut(DeliveryOut):
@@ -79,9 +79,9 @@ class RedeliveriesOut(Answer):
 
 class SecretOut(Answer):
     secret: str = Field(description="Secret that signs webhooks: `whsec_` and the base64 of 32 bytes.", repr=False)
-    generation: int = Field(description="Number of the secret, which each rotation raises by 1.")
+    generation: int = Field(description="Number of the secret, which each rotation increases by 1.")
     rotated_at: datetime.datetime | None = Field(description="Time of the last rotation; null if never rotated.")
-    previous_until: datetime.datetime | None = Field(description="End of use of the preceding secret; null if none.")
+    previous_until: datetime.datetime | None = Field(description="End of use of the previous secret; null if none.")
 
 
 class SecretRotationIn(Body):
@@ -107,8 +107,8 @@ LIST = _WEBHOOK_DELIVERIES.operation(
     scope=Scope.REQUESTS_READ,
     query=WebhookDeliveriesQuery,
     gives=PageOut[DeliveryOut],
-    does="List deliveries, newest first. Callers who may not learn whether anything is held see deliveries of "
-    "requests by such callers only.",
+    does="List deliveries, newest first. Callers who may not learn whether anything is held only see deliveries of "
+    "requests by such callers.",
 )
 GET = _WEBHOOK_DELIVERIES.of_one(
     "get_webhook_delivery",
@@ -153,5 +153,5 @@ ROTATE_SECRET = _WEBHOOK_DELIVERIES.operation(
     gives=SecretOut,
     repeat="idempotent",
     problems=(SecretNotPresent,),
-    does="Replace the present secret; for a day both sign. Repeating the call with the same `generation` is a no-op.",
+    does="Replace the current secret; for a day both sign. Repeating the call with the same `generation` is a no-op.",
 )

@@ -24,7 +24,7 @@ _SECONDS = re.compile(r"0|[1-9][0-9]{0,11}")
 
 
 class WebhookUnverified(Exception):
-    """A call that must not be trusted; subclasses state the reason."""
+    """Call that must not be trusted. Subclasses state the reason."""
 
 
 class HeadersMalformed(WebhookUnverified):

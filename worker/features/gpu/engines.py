@@ -220,7 +220,7 @@ class DeviceRows:
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
-        """Enter the rows' device and stream (graphs need a stream of their own), full precision, and no autograd."""
+        """Enter the rows' device and stream (graphs need a separate stream), full precision, and no autograd."""
         with ExitStack() as stack:
             stack.enter_context(torch.no_grad())
             stack.enter_context(passes.full_precision())

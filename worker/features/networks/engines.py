@@ -2,7 +2,7 @@
 
 A stored row is its record's features and a constant, divided by their norm. The network therefore receives the features
 divided by the constant; a null row has constant 0 and counts nothing. The scale of a row is computed when a run first
-reads it and is discarded with the run: nothing derived from a record is stored beside it.
+reads it and is discarded with the run: no value derived from a record is stored next to it.
 
 Products are in single precision, sums over blocks of 256 rows in double. Their order depends on the device and its
 number of threads, so that this gradient, unlike that of linear models, is not bitwise the same everywhere; the
@@ -87,10 +87,10 @@ class TangentRows:
 
     def differs(self, ours: Tensor, parameters: Tensor, block: slice, *, bound: float) -> bool:
         """Return True if `ours` is not the sum of the gradients, recomputed from each row's Jacobian in double
-        precision, or if a Jacobian is larger than the mechanism admits. `bound` is the tolerated difference.
+        precision, or if a Jacobian is larger than the mechanism permits. `bound` is the tolerated difference.
 
-        A row at a kink of the network (of a ReLU) may be on either side of it in single precision. What the gradient of
-        a row changes by nearby is therefore tolerated, too.
+        A row at a kink of the network (of a ReLU) may be on either side of it in single precision. Therefore the change
+        of a row's gradient nearby is tolerated, too.
         """
         is_present = self._features[block][:, -1] > 0
         inputs, labels = network_inputs(self._features[block][is_present]), self._labels[block][is_present]

@@ -1,4 +1,4 @@
-"""Bound on the norm of the gradient at which a solver ended, by code other than the solver's and with its rounding."""
+"""Bound on the norm of the gradient at which a solver ended, computed separately from it and including rounding."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Runs of objective perturbation, in their own process."""
+"""Runs of objective perturbation, in a separate process."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,9 +29,9 @@ def run(
 ) -> Ran:
     """Make a version from the rows present and from fresh noise; take the keywords of `chain.run`.
 
-    No progress is reported before the end, as the number of iterations depends on the rows. Raises `RunDiffersFromPlan`
-    if the run is to go on from an earlier version, to carry lanes or to stop in between; the errors of
-    `solver.minimise`.
+    No progress is reported before the end, because the number of iterations depends on the rows. Raises
+    `RunDiffersFromPlan` if the run should continue an earlier version, carry lanes or stop in between, and the errors
+    of `solver.minimise`.
     """
     is_anew = first_step == 0 and steps == mechanism.learn_steps and not initial.any()
     checkpoints = others.get("checkpoints")

@@ -90,7 +90,7 @@ def minimise(
 
 
 class _Rows:
-    """Rows in double precision, a block at a time; checks the assumptions of the guarantee when it is made."""
+    """Rows in double precision, a block at a time. The assumptions of the guarantee are checked at construction."""
 
     def __init__(
         self, mechanism: ObjectivePerturbation, features: NDArray[np.float32], stored: NDArray[np.int32]
@@ -228,7 +228,7 @@ def _parts(values: Floats, hessians: list[Floats]) -> list[Floats]:
 
 
 def _lbfgs(gradient: Callable[[Floats], Floats], strength: float, point: Floats) -> Iterator[float]:
-    """Take L-BFGS steps by slopes alone, as values round long before slopes do; yield the gradient's norm."""
+    """Take L-BFGS steps by slopes alone, because values round long before slopes do; yield the gradient's norm."""
     pairs: list[tuple[Floats, Floats, float]] = []
     now = gradient(point)
     try:

@@ -140,8 +140,8 @@ class Measure:
 
 
 def rehearse(installation: Installation, claimed_run: ClaimedRun, root: str, holder: handlers.Holder) -> None:
-    """Draw people, forget them on one copy, learn another without them, and end the run with the report. The names of
-    the people who were drawn never leave this function."""
+    """Draw people, forget them on one copy, learn another without them, and end the run with the report. The identities
+    of the people who were drawn never leave this function."""
     mechanism = claimed_run.mechanism
     assert mechanism is not None
     assert claimed_run.parent_version_id is not None

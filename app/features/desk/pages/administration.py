@@ -61,7 +61,7 @@ _MAX_ROWS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChange:
-    """A field of the policy before and after a change."""
+    """Field of the policy before and after a change."""
 
     label: str
     before: str
@@ -208,7 +208,7 @@ def _items(context: RequestContext, endpoint: Callable[..., Any]) -> list[Any]:
 
 
 def _limits_in_force(policy: Policy) -> list[TimeLimitInForce]:
-    """Return the time limits in force, those of the product first. A limit of the tenant's own replaces them."""
+    """Return the effective time limits, the product's first. A limit of the tenant replaces the product's."""
     laws = labels("laws")
     limits = []
     for name, limit in deadlines.limits(policy).items():
@@ -247,7 +247,7 @@ def _in_units(seconds: int) -> tuple[int, str]:
 
 
 def _rows(policy: Mapping[str, Any], filled: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the rows of the regulations form: as submitted, or else those of the policy and some empty rows."""
+    """Return the rows of the regulations form: as submitted, or else the policy's and some empty rows."""
     if filled:
         return [
             {"name": filled[f"regulation_{row}"], "may_pause": filled.get(f"may_pause_{row}") == "yes"}
@@ -263,7 +263,7 @@ def _rows(policy: Mapping[str, Any], filled: Mapping[str, str]) -> list[dict[str
 def _policy_in_form(form: FormData, *, num_regulations: int) -> dict[str, Any]:
     """Return the policy of a form; values that cannot be converted stay text, which `_checked_policy` refuses.
 
-    `num_regulations` is the number of regulations in force, whose rows come first. Raises `InputInvalid`.
+    `num_regulations` is the number of effective regulations, whose rows come first. Raises `InputInvalid`.
     """
     policy: dict[str, Any] = {name: text(form, name) for name in _CHOICES}
     policy["auto_accept"] = text(form, "auto_accept") == "yes"
@@ -283,7 +283,7 @@ def _policy_in_form(form: FormData, *, num_regulations: int) -> dict[str, Any]:
 
 
 def _regulations(form: FormData, *, num_regulations: int) -> dict[str, Any]:
-    """Return the regulations of a form. A row without a name removes a regulation in force; a new one lacks its name.
+    """Return the regulations of a form. A row without a name removes an effective regulation.
 
     Raises `InputInvalid` for a new row without a name, and for two rows with one name.
     """
@@ -512,7 +512,7 @@ _MAY_HOLD_SECRETS = {"store_url", "otlp_endpoint"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """A setting in force. `value` is None if the setting is empty, or if it is set and secret (`is_secret`)."""
+    """Effective setting. `value` is None if the setting is empty, or if it is set and secret (`is_secret`)."""
 
     variable: str
     value: str | None
@@ -541,7 +541,7 @@ def show_settings(context: TheContext) -> Response:
 
 
 def in_force(settings: Settings) -> list[InForce]:
-    """Return all settings in the order of the documentation."""
+    """Return all effective settings in the order of the documentation."""
     return [
         _in_force(name, getattr(settings, name), field.default, field.description or "")
         for name, field in Settings.model_fields.items()

@@ -1,4 +1,4 @@
-"""The audit log: its entries by actor, action, object and day, their totals and export, and its signed checkpoints."""
+"""Audit log: its entries by actor, action, object and day, their totals and export, and its signed checkpoints."""
 
 import csv
 import datetime
@@ -56,7 +56,7 @@ def list_entries(context: TheContext, place: lists.ThePlace, query: TheFilters) 
 
 @router.get("/audit-log/totals")
 def show_totals(context: TheContext, query: TheFilters) -> Response:
-    """Show how many entries match by action."""
+    """Show the number of matching entries by action."""
     context.require(custody.list_audit_entries)
     with context.call.reading() as session:
         totals = repository.audit_totals(
@@ -73,7 +73,7 @@ def export_entries(
     # The name of the parameter of other downloads.
     format: Literal["csv", "json"] = "csv",  # noqa: A002
 ) -> Response:
-    """Download the newest matching entries, with names beside ids."""
+    """Download the newest matching entries, with names next to ids."""
     page = _entries(context, query, limit=MAX_EXPORTED)
     lines = [
         entry.model_dump(mode="json")
@@ -106,7 +106,7 @@ def download_checkpoints(context: TheContext) -> Response:
 def _entries(
     context: RequestContext, query: Mapping[str, str], *, limit: int, cursor: str | None = None
 ) -> AuditPageOut:
-    """Return a page of the entries that match, as the API would. Days begin in the tenant's time zone."""
+    """Return a page of matching entries, as the API would. Days begin in the tenant's time zone."""
     context.require(custody.list_audit_entries)
     with context.call.reading() as session:
         rows = repository.audit_entries(
@@ -123,7 +123,7 @@ def _entries(
 
 
 def _matching(context: RequestContext, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the filters of a query as arguments. Days that no calendar has filter nothing."""
+    """Return the filters of a query as arguments. Days that do not exist in the calendar filter nothing."""
     zone = context.caller.policy.time_zone
     matching: dict[str, Any] = {name: query[name] for name in ("object_id", "actor", "action") if name in query}
     for name, days in (("since", 0), ("until", 1)):
@@ -136,6 +136,6 @@ def _matching(context: RequestContext, query: Mapping[str, str]) -> dict[str, An
 
 
 def _cell(value: Any) -> str:
-    """Return a cell that no spreadsheet takes for a formula."""
+    """Return a cell that spreadsheets do not interpret as a formula."""
     text = "" if value is None else json.dumps(value, sort_keys=True) if isinstance(value, dict) else str(value)
     return f"'{text}" if text.startswith(_FORMULA) else text

@@ -40,7 +40,7 @@ COLUMN_KINDS = {
     "counts": marked("predicted: count"),
     "ignored": marked("not used"),
 }
-"""What a column of a CSV file may be, by the values of the form."""
+"""Possible kinds of a column of a CSV file, by the values of the form."""
 _WITHOUT_FACTS: dict[str, dict[str, Any]] = {
     "text": {"kind": "text", "features": 4096, "words": [1, 2], "unknown": "null"},
     "code": {"kind": "hashed", "features": 256, "unknown": "null"},
@@ -79,7 +79,7 @@ def new_dataset(context: TheContext) -> Response:
 
 @router.post("/datasets/new")
 def upload_dataset(context: TheContext, form: Form) -> Response:
-    """Create a dataset and show it, or show which lines of the file are wrong and what was expected there."""
+    """Create a dataset and show it, or show the faulty lines of the file and the expected values."""
     context.require(datasets.create_dataset)
     values = {name: text(form, name) for name in _FIELDS}
     try:
@@ -130,7 +130,7 @@ def live_dataset(context: TheContext, dataset_id: str) -> Response:
 
 @router.post("/datasets/{dataset_id}/records")
 def upload_records(context: TheContext, form: Form, dataset_id: str) -> Response:
-    """Add rows to a dataset, or show which lines of the file are wrong."""
+    """Add rows to a dataset, or show the faulty lines of the file."""
     context.require(additions.add_records)
     try:
         answer = context.ask(
@@ -178,7 +178,7 @@ def _form(context: RequestContext, *, values: Mapping[str, str], error: Problem 
 
 
 def _known_columns(context: RequestContext) -> dict[str, list[str]]:
-    """Map the columns of the newest schemas to the kind and the public facts that the form states them by."""
+    """Map the columns of the newest schemas to the kind and public facts with which the form states them."""
     known: dict[str, list[str]] = {}
     for dataset in context.ask(datasets.list_datasets, limit=_MAX_SCHEMAS).items:
         for name, settings in (dataset.schema_ or {"columns": {}})["columns"].items():
@@ -187,7 +187,7 @@ def _known_columns(context: RequestContext) -> dict[str, list[str]]:
 
 
 def _stated(settings: Mapping[str, Any]) -> list[str]:
-    """Return the kind of a column and its public facts; an empty kind for a column that the form cannot state."""
+    """Return the kind of a column and its public facts; the kind is empty for a column that the form cannot state."""
     kinds = {"numeric": "number", "datetime": "date", "categorical": "category", "hashed": "code", "text": "text"}
     kind = kinds.get(settings["kind"], "") if "kind" in settings else settings["role"]
     kind = "counts" if settings.get("counts") else kind if kind in COLUMN_KINDS else ""
@@ -202,8 +202,8 @@ _COLUMNS = TypeAdapter(list[tuple[str, str, str]])
 def _schema(form: FormData) -> str | None:
     """Return the schema of the columns that the form states, each by name, kind and facts; None if it states none.
 
-    They are one field of JSON, as a form with files has few fields. Raises `InputInvalid`, which names the columns
-    without the range or the values that their kind needs.
+    They are a single JSON field, because a form with files has few fields. Raises `InputInvalid`, which names the
+    columns without the range or the values that their kind needs.
     """
     try:
         columns = _COLUMNS.validate_json(text(form, "columns") or "[]")

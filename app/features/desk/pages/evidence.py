@@ -1,4 +1,4 @@
-"""Evidence in plain words: what certificates prove and do not prove, and what canary tests of runs showed."""
+"""Evidence in plain words: what certificates prove and do not prove, and the results of canary tests of runs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ _PER_PAGE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryTestInWords:
-    """A canary test of a run, in words and in numbers for gauges.
+    """Canary test of a run, in words and in numbers for gauges.
 
     `wrong` lists the findings that refuted the run. `noise_off` and `visits_off` are deviations in standard deviations,
     of `squares` and `groups` degrees of freedom. `share` is the proved part of the certified epsilon, at most 4/3.
@@ -55,10 +55,10 @@ class CanaryTestInWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateInWords:
-    """A certificate in words. `numbers` has each guarantee and what it compares.
+    """Certificate in words. `numbers` has each guarantee with its comparison.
 
-    `is_weak`: whether the target is beyond the default bounds. `relation` says how the epsilons of the heading, of the
-    canary test and of the numbers relate.
+    `is_weak`: whether the target is beyond the default bounds. `relation` states how the epsilons of the heading, of
+    the canary test and of the numbers relate.
     """
 
     certificate: CertificateOut
@@ -72,7 +72,7 @@ class CertificateInWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestedRun:
-    """A run with its canary test, the version that it published, if any, and the proved part of the certified ε."""
+    """Run with its canary test, the version that it published, if any, and the proved part of the certified ε."""
 
     run: RunOut
     audit: AuditOut
@@ -121,7 +121,7 @@ def canary_test_in_words(audit: AuditOut) -> CanaryTestInWords:
 
 
 def _deviation(squares: float, freedom: int) -> float:
-    """Return the normal deviate with the tail probability of a chi-squared one (Wilson and Hilferty, 1931)."""
+    """Return the normal deviate with the same tail probability as a chi-squared value (Wilson and Hilferty, 1931)."""
     spread = 2 / (9 * freedom)
     return (math.cbrt(squares / freedom) - (1 - spread)) / math.sqrt(spread)
 
@@ -349,7 +349,7 @@ def list_accounts(
 def show_account(
     context: TheContext, dataset_id: str, epsilon: OptionalPositive = None, delta: OptionalProbability = None
 ) -> Response:
-    """Show the budget spent on one record, and what is left of a budget."""
+    """Show the budget spent on one record, and the rest of a budget."""
     account = context.ask(
         insight.get_dataset_account, dataset_id=dataset_id, adaptive_epsilon=epsilon, adaptive_delta=delta
     )
@@ -369,7 +369,7 @@ def _query(epsilon: float | None, delta: float | None) -> dict[str, float]:
 
 @router.get("/ledger")
 def show_ledger(context: TheContext) -> Response:
-    """Show the actions on the ledger. Its signed head is not displayed, only downloaded."""
+    """Show the actions on the ledger. Its signed head is only downloaded, not displayed."""
     context.require(custody.get_ledger_head)
     return context.page("ledger/one.html")
 

@@ -1,4 +1,4 @@
-"""The overview: what needs attention, deadlines, runs and models; the calendar; and the search box of all pages."""
+"""Overview: what needs attention, deadlines, runs and models; the calendar; and the search box of all pages."""
 
 import datetime
 import re
@@ -63,7 +63,7 @@ def live_overview(context: TheContext) -> Response:
 
 @router.get("/calendar")
 def show_calendar(context: TheContext) -> Response:
-    """Show how many requests are due on each day, and the requests received and completed in each week."""
+    """Show the number of requests due on each day, and of requests received and completed in each week."""
     context.require(endpoints.summarise_deletion_requests)
     return context.page("home/calendar.html", outlook=_outlook(context))
 
@@ -105,7 +105,7 @@ def _outlook(context: RequestContext) -> insight.WeeklyOutlook | None:
 
 
 def numbers_of(context: RequestContext) -> dict[str, Any]:
-    """Return the numbers of the work and what needs attention; None and nothing if the caller may not see them."""
+    """Return the numbers and the list of what needs attention; None and an empty list without permission."""
     numbers = context.ask_if_allowed(overview.get_overview)
     risk_days, at = context.call.installation.settings.risk_days, datetime.datetime.now(datetime.UTC)
     return {
@@ -161,7 +161,7 @@ class Danger:
 
 
 def dangers(numbers: OverviewOut, *, at: datetime.datetime, risk_days: float) -> list[Danger]:
-    """Return what needs attention, the worst first."""
+    """Return what needs attention, most urgent first."""
     return [
         *_of_workers(numbers),
         *_of_requests(numbers, risk_days),

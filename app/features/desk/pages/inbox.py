@@ -1,7 +1,7 @@
-"""The inbox: counts, the requests that await a decision, the most urgent first, and a case beside them.
+"""Inbox: counts, the requests that await a decision, most urgent first, and a case next to them.
 
-Overdue requests are the most urgent, then those whose clock runs, then those whose clock is paused, which no day brings
-nearer; within each the earliest deadline comes first.
+Overdue requests are the most urgent, then those whose clock runs, then those whose clock is paused, whose deadline does
+not come nearer; within each the earliest deadline comes first.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,64}$")]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Queue and page of an inbox, the id of the case beside it, or "", and the parameters of its address."""
+    """Queue and page of an inbox, the id of the case next to it, or "", and the parameters of its URL."""
 
     queue: requests.Queue
     place: lists.PagePosition
@@ -59,7 +59,7 @@ def show_inbox(
     decided: int = 0,
     refused: int = 0,
 ) -> Response:
-    """Show the inbox; the overview to callers who may not see requests."""
+    """Show the inbox, or the overview to callers who may not see requests."""
     if not context.may(deletion_requests.list_deletion_requests):
         return home.show_overview(context)
     return context.page(
@@ -80,7 +80,7 @@ def live_inbox(context: TheContext, position: ThePosition) -> Response:
 
 @router.get("/inbox/cases/{request_id}")
 def show_case(context: TheContext, request_id: str, queue: requests.Queue = "all") -> Response:
-    """Show a case beside the queue of an open inbox."""
+    """Show a case next to the queue of an open inbox."""
     return context.page("inbox/case.html", **request.case_of(context, request_id), queue=queue)
 
 

@@ -39,7 +39,7 @@ async def login_page(request: Request, installation: At, next: gate.Next = pages
 
 @router.post("/login")
 async def log_in(request: Request, installation: At) -> Response:
-    """Exchange a key, or an address and a password, for a session. A refusal does not say which of them is wrong."""
+    """Exchange a key, or an address and a password, for a session. A refusal does not reveal which of them is wrong."""
     form = await gate.form_of(request, installation.settings)
     onward, email = str(form.get("next", "")), text(form, "email")
     address = calls.address_of(request.scope)
@@ -102,7 +102,7 @@ def log_out(context: TheContext) -> Response:
 
 @router.post("/language")
 async def choose_language(request: Request, installation: At) -> Response:
-    """Keep the reader's language in a cookie, before or after a login, and show the same page again."""
+    """Store the reader's language in a cookie, before or after a login, and show the same page again."""
     if not (gate.is_known(request) or sessions.read(request, COOKIE)):
         raise Unauthenticated("Choose the language on a page of the dashboard.")
     try:
@@ -173,7 +173,7 @@ def _enter(
 
 
 def _logged_in(request: Request, caller: Caller, token: str, onward: str) -> Response:
-    """Set the session's cookie and redirect to `onward`; an open page stays where it is, if its caller is the same."""
+    """Set the session's cookie and redirect to `onward`; an open page stays in place if its caller is the same."""
     response = _session_of(caller, token) if pages.is_fragment(request) else pages.see(gate.onward_page(onward))
     return gate.let_in(request, response, token)
 
@@ -228,7 +228,7 @@ def _code_form(
 
 
 def _user_of_first_step(installation: Installation, form: FormData, form_token: str) -> User | None:
-    """Return the person who passed the first step in this browser; None if that is not proved, or too long ago."""
+    """Return the person who passed the first step in this browser; None without proof, or if it is too long ago."""
     user_id, _, rest = text(form, "step").partition(".")
     until, _, mac = rest.partition(".")
     with installation.database.reading() as session:

@@ -43,7 +43,7 @@ QUESTIONS: dict[str, str] = {
 def list_models(
     context: TheContext, place: ThePlace, order: ModelOrder = ModelOrder.NEWEST, danger: ModelDanger | Literal[""] = ""
 ) -> Response:
-    """List models, newest first, or the models in service that need most attention first."""
+    """List models, newest first, or the models in service that most need attention first."""
     page = context.ask(models.list_models, order=order, danger=danger or None, limit=place.size, cursor=place.cursor)
     query = {name: value for name, value in {"order": order, "danger": danger}.items() if value not in ("", "newest")}
     titles = {
@@ -65,7 +65,7 @@ def list_models(
 
 @router.get("/models/{model_id}")
 def show_model(context: TheContext, model_id: str, done: Done = "") -> Response:
-    """Show a model. The page requests its curve, which takes longer, by itself."""
+    """Show a model. The page requests its curve separately, because it takes longer."""
     standing = _standing(context, model_id)
     model: ModelOut = standing["model"]
     return context.page(
@@ -92,7 +92,7 @@ def live_model(context: TheContext, model_id: str) -> Response:
 
 @router.post("/models/{model_id}/relearn")
 def relearn_model(context: TheContext, model_id: str) -> Response:
-    """Request that a model is learned again on the present data."""
+    """Request that a model is learned again on the current data."""
     context.ask(models.relearn, model_id=model_id)
     return pages.see(f"{pages.ROOT}/models/{model_id}", done="relearn")
 

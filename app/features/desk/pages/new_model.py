@@ -1,4 +1,4 @@
-"""The form for a new model, which forecasts the cost of the model before it is created."""
+"""Form for a new model, which forecasts the cost of the model before it is created."""
 
 import json
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ _FIELDS_OF_PARTS = {"quality": "metric", "tangent": "network_id"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelForecast:
-    """The mechanism of a model, and the cost of forgetting one record once the model has learned.
+    """Mechanism of a model, and the cost of forgetting one record once the model has learned.
 
     `room` is the number of records that can be forgotten together at a lower cost than learning again. `measured` is
     the running time measured on the rows of the dataset.

@@ -1,6 +1,6 @@
-"""The reply to a person, with what an officer types for it; the evidence pack; and the public check of a certificate.
+"""Reply to a person, with what an officer types for it; the evidence pack; and the public check of a certificate.
 
-The public page is the only one without a login. It shows what a certificate says, given its code.
+The public page is the only one without a login. It shows the content of a certificate, given its code.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from lethe.features.desk.contract import Addressing, EvidenceFormat, ReplyFormat
 from lethe.proof.guarantees import Notion
 from lethe.verification import certificates as verification
 
-_Code = Annotated[str, Query(max_length=40, description="Code of a certificate, as the letter has it.")]
+_Code = Annotated[str, Query(max_length=40, description="Code of a certificate, as printed in the letter.")]
 router = pages.new_router()
 public = APIRouter(prefix="/verify", route_class=pages.PageRoute, include_in_schema=False)
 
@@ -81,7 +81,7 @@ def _reply(
 
 
 def _warnings(request: DeletionRequestOut, reply: replies.Reply, *, origin: str | None) -> list[str]:
-    """Return what an officer should know before the reply goes out."""
+    """Return warnings for the officer before the reply is sent."""
     warnings = []
     written = replies.language_of(replies.reason_of(request) or "")
     if written not in (None, reply.language):

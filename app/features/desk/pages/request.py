@@ -1,4 +1,4 @@
-"""The page of one request: its state and history, its next step, decisions, notes, attachments and the reply.
+"""Page of one request: its state and history, its next step, decisions, notes, attachments and the reply.
 
 Requests that arrive by post or by phone are entered by hand.
 """
@@ -75,7 +75,7 @@ def new_request(context: TheContext) -> Response:
 
 @router.post("/requests/new")
 async def enter_request(context: TheContext, form: Form) -> Response:
-    """Create the request of the form, as the API creates requests."""
+    """Create the request of the form in the same way as the API does."""
     try:
         body = checked(contract.DeletionRequestIn, **_request_body(form, zone=context.caller.policy.time_zone))
         is_confirmed = text(form, "confirmed") == _to_confirm(form)
@@ -111,7 +111,7 @@ def _request_body(form: FormData, *, zone: str) -> dict[str, Any]:
 
 
 def _to_confirm(form: FormData) -> str:
-    """Return what a confirmation is about: another person, number or identity is to be confirmed again."""
+    """Return the subject of a confirmation. Another person, number or identity must be confirmed again."""
     return " ".join(text(form, name) for name in ("identity_verified", "external_id", "kind", "subject_id"))
 
 
@@ -204,7 +204,7 @@ def live_request(context: TheContext, request_id: str, offered: str = "") -> Res
 
 @router.get("/requests/{request_id}/preview")
 def preview_request(context: TheContext, request_id: str, deciding: bool = False) -> Response:
-    """Show what a waiting request would erase, at what cost, and what it waits for.
+    """Show the impact, the cost and the wait of a waiting request.
 
     `deciding`: whether the page has a dialog to approve the request, which shows a summary.
     """
@@ -226,7 +226,7 @@ def decide_request(context: TheContext, form: Form, request_id: str, decision: D
 
 
 def _see(form: FormData, request_id: str, done: str) -> Response:
-    """Redirect to the page from which a form about a request was sent: that of the request, or the inbox."""
+    """Redirect to the page from which a form about a request was sent: the request's page, or the inbox."""
     if (queue := text(form, "inbox")) in QUEUES:
         return pages.see(pages.ROOT, queue=queue, case=request_id, done=done)
     return pages.see(f"{pages.ROOT}/requests/{request_id}", done=done)
@@ -396,5 +396,5 @@ def waits(model: ModelToForgetOut) -> Markup:
 
 
 def _sentence(text: str, **values: Markup) -> Markup:
-    """Fill markup into a text of the catalogue, whose own tags are escaped."""
+    """Fill markup into a text of the catalogue. Tags of the text itself are escaped."""
     return Markup.escape(text).format(**values)

@@ -71,7 +71,7 @@ class _SeenBefore(BaseModel):
 def list_requests(
     context: TheContext, query: Filters, place: ThePlace, done: Done = "", decided: int = 0, refused: int = 0
 ) -> Response:
-    """List requests. The address has the filters, and nothing about a person."""
+    """List requests. The URL has the filters, and no data about a person."""
     try:
         return _list(context, query, place, result=result_of(done, decided, refused))
     except InputInvalid as error:
@@ -95,7 +95,7 @@ def search_requests(context: TheContext, form: Form) -> Response:
 
 @router.post("/requests/decide")
 def decide_requests(context: TheContext, form: Form) -> Response:
-    """Approve or reject each chosen request by itself, and show the list again with its filters and its size.
+    """Approve or reject each chosen request separately, and show the list again with its filters and its size.
 
     Requests that can no longer be decided do not prevent the decision about the others.
     """
@@ -140,7 +140,7 @@ def ask_about_all(
     decided: int = 0,
     refused: int = 0,
 ) -> Response:
-    """Show how many requests match and offer to decide about them. Requests that come in later are left out."""
+    """Show the number of matching requests and offer to decide about them. Requests received later are left out."""
     context.require(request_lists.decide_deletion_requests)
     result = result_of(done, decided, refused)
     return _confirmation(context, query, before or datetime.datetime.now(datetime.UTC), result=result)
@@ -162,9 +162,9 @@ def decide_about_all(context: TheContext, form: Form) -> Response:
 
 
 def everybody(context: RequestContext, *also: str | None) -> list[tuple[str, str]]:
-    """Return the options for the assignee: nobody, then people by name; empty for a caller who may not list people.
+    """Return the options for the assignee: unassigned, then people by name; empty for a caller who may not list people.
 
-    `also`: the id and the name of a present assignee, who is added even if they no longer decide about requests.
+    `also`: the id and the name of the current assignee, who is added even if they no longer decide about requests.
     """
     page = context.ask_if_allowed(case_endpoints.list_assignees, limit=_MAX_MATCHES)
     if page is None:
@@ -180,12 +180,12 @@ def rejection(form: FormData) -> RejectionIn:
 
 
 def result_of(done: str, decided: int, refused: int) -> dict[str, Any] | None:
-    """Return what became of chosen requests; None if nothing was `done`."""
+    """Return the outcome of a decision about chosen requests; None if nothing was `done`."""
     return {"done": done, "decided": decided, "refused": refused} if done else None
 
 
 def _place_in(form: FormData) -> PagePosition:
-    """Return the first page of the list from which a form was sent, in its size."""
+    """Return the first page of the list from which a form was sent, with its page size."""
     size = text(form, "size")
     return PagePosition(size=int(size)) if size in SIZES else PagePosition()
 
@@ -309,7 +309,7 @@ def _assigned_choices(context: RequestContext) -> list[tuple[str, str]]:
 def _decide(
     context: RequestContext, decision: Decision, query: dict[str, str], before: datetime.datetime, form: FormData
 ) -> tuple[int, int, bool]:
-    """Decide about matching requests; return the numbers of decided and refused requests, and True if none is left."""
+    """Decide about matching requests; return the numbers of decided and refused requests, and True if none remains."""
     parameters = filters.matching(query, caller=context.caller)
     if {parameters.pop("completed_from"), parameters.pop("completed_before")} != {None}:
         # Completed requests cannot be decided.

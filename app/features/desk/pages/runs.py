@@ -64,7 +64,7 @@ def live_runs(context: TheContext, place: ThePlace, filters: TheFilters) -> Resp
 
 @router.get("/runs/queue")
 def show_queue(context: TheContext) -> Response:
-    """Show the next runs with their reasons, and what each worker does."""
+    """Show the next runs with their reasons, and the current activity of each worker."""
     return context.page("runs/queue.html", **_queue(context))
 
 
@@ -94,7 +94,7 @@ def live_run(context: TheContext, run_id: str) -> Response:
 
 
 def failures(runs: Iterable[RunOut]) -> list[Failure]:
-    """Group failed runs by their reason, the reason of the last failure first."""
+    """Group failed runs by their reason, most recent failure first."""
     by_code: dict[str, list[RunOut]] = {}
     for run in runs:
         by_code.setdefault(run.error_code or "", []).append(run)

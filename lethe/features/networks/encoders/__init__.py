@@ -1,1 +1,1 @@
-"""Public networks at work: examined and run in a process of their own, by the gateway and by a caller's dry run."""
+"""Public networks at work: examined and run in a separate process, by the gateway and by a caller's dry run."""

@@ -1,4 +1,4 @@
-"""The process in which a network runs: its input is a file and rows, its output features, or the reason for a refusal.
+"""Process in which a network runs: its input is a file and rows, its output features, or the reason for a refusal.
 
 The process is started for one network, with one end of a socket pair, through which all messages go. A file that
 arrives for the first time is examined (`_examined`): from the same rows the network must compute the same features
@@ -27,7 +27,7 @@ _PUBLIC_ROWS = 32
 
 
 class RunningNetwork:
-    """A network in onnxruntime, run on one row at a time."""
+    """Network in onnxruntime, run on one row at a time."""
 
     def __init__(self, content: bytes, network_graph: graph.NetworkGraph) -> None:
         self.graph = network_graph
@@ -56,9 +56,9 @@ class RunningNetwork:
 
 
 def main(descriptor: int, memory_bytes: int, cpu_seconds: int | None) -> None:
-    """Serve one `Encoder` through the socket `descriptor` until it is closed, nicer than the gateway.
+    """Serve one `Encoder` through the socket `descriptor` until it is closed, at a lower priority than the gateway.
 
-    With `cpu_seconds` the file is examined, in at most that processor time.
+    With `cpu_seconds` the file is examined, within that processor time.
     """
     connection = Connection(descriptor)
     try:
@@ -94,7 +94,7 @@ def _send(connection: Connection, message: dict[str, Any]) -> None:
 
 
 def _refusal(error: Exception, why: str) -> Exception:
-    """Return a MemoryError if the runtime ran out of memory, otherwise a refusal; its error types are undocumented."""
+    """Return a MemoryError if the runtime ran out of memory, otherwise a refusal. Its error types are undocumented."""
     out_of_memory = isinstance(error, MemoryError) or "alloc" in str(error)
     return MemoryError() if out_of_memory else graph.NetworkRefused(why)
 

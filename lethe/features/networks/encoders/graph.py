@@ -1,8 +1,8 @@
-"""The graph of an ONNX file, refused unless the network is a deterministic function of one row.
+"""Graph of an ONNX file, refused unless the network is a deterministic function of one row.
 
 A file is hostile until it has been read, and the first reader is the process of `encoders.child`. Only a file that
-passed there is read by `tangents`, which has no process of its own. The permitted operators compute the same output
-from the same input: none draws at random, branches, loops, or comes from another domain.
+passed there is read by `tangents`, which has no separate process. The permitted operators compute the same output from
+the same input: none draws at random, branches, loops, or comes from another domain.
 """
 
 import contextlib
@@ -45,12 +45,12 @@ OPERATORS = frozenset(_OPERATOR_NAMES.split())
 
 
 class NetworkRefused(Exception):
-    """The file is refused. The message says why, and quotes nothing but names in the file."""
+    """Refusal of a file. The message gives the reason, and quotes nothing but names in the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkGraph:
-    """A network as its file declares it.
+    """Network as its file declares it.
 
     `input_shape` is that of one row. `parameters` has the name and shape of each float32 initializer.
     """

@@ -1,4 +1,4 @@
-"""The process in which a public network is examined and run (`encoders.child`), and the calls to start and query it."""
+"""Process in which a public network is examined and run (`encoders.child`), and the calls to start and query it."""
 
 import contextlib
 import hashlib
@@ -24,7 +24,7 @@ from lethe.features.networks.encoders.limits import Limits
 from lethe.features.networks.encoding import NO_TELEMETRY
 
 _START_SECONDS = 60.0
-"""Seconds in which a process starts, beside those of its network."""
+"""Seconds in which a process starts, in addition to those of its network."""
 _MEMORY_BYTES, _MEMORY_PER_BYTE = 2**30, 16
 """Maximum memory of a process, within its limit: in all, and more for each byte of the file."""
 _BATCH_ROWS = 32
@@ -39,7 +39,7 @@ _ONNX = b"\x08"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedNetwork:
-    """An admissible network file and the facts that the examination found (`encoders.child`)."""
+    """Admissible network file and the facts that the examination found (`encoders.child`)."""
 
     content: bytes
     sha256: str
@@ -47,7 +47,7 @@ class ExaminedNetwork:
 
 
 class ProcessPipe:
-    """The connection to a network's process, which is killed if it does not answer in time."""
+    """Connection to a network's process, which is killed if it does not answer in time."""
 
     def __init__(self, mine: socket.socket, child: "subprocess.Popen[bytes]", limits: Limits) -> None:
         self.limits = limits
@@ -122,7 +122,7 @@ class ProcessPipe:
 
 
 class Encoder:
-    """A running network. `facts` are what its process reported when it started."""
+    """Running network. `facts` are those that its process reported when it started."""
 
     def __init__(self, line: ProcessPipe, *, input_size: int, output_size: int, facts: dict[str, Any]) -> None:
         self.facts = facts

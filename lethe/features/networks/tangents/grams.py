@@ -24,10 +24,10 @@ score in a weight."""
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A weight that one node uses.
+    """Weight that one node uses.
 
-    `factors` computes the factors from the node's input (b, ...) and the derivatives of the scores in its output
-    (b, k, ...).
+    `factors` computes the factors from the node's input (b, ...) and the derivatives of the scores in its output (b, k,
+    ...).
     """
 
     name: str

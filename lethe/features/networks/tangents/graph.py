@@ -1,4 +1,4 @@
-"""An ONNX network as a function of its weights and its input that torch can differentiate."""
+"""ONNX network as a function of its weights and its input that torch can differentiate."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Node:
 
 
 class Graph:
-    """A network with one input (batch, ...) and one output (batch, k); `weights` has its float32 initializers."""
+    """Network with one input (batch, ...) and one output (batch, k); `weights` has its float32 initializers."""
 
     def __init__(self, content: bytes) -> None:
         """Load the network.

@@ -31,7 +31,7 @@ Slopes = Callable[[Tensor, slice], Tensor]
 
 
 class Tangent:
-    """The tangent model of a network.
+    """Tangent model of a network.
 
     `num_scores` is k for k classes or labels. It is 1 for two classes: of a network with one output, or with two
     outputs, whose difference is the score.
@@ -53,7 +53,7 @@ class Tangent:
 
     @property
     def _some(self) -> Tensor:
-        """Any of the weights: all have the same device and type."""
+        """Arbitrary weight, for the device and type that all weights share."""
         return self._graph.weights[self._chosen.layers[0]]
 
     def _zeros(self, shape: tuple[int, ...]) -> Tensor:

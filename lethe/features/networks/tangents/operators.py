@@ -1,4 +1,4 @@
-"""The ONNX operators that can be differentiated here, computed by torch.
+"""ONNX operators that can be differentiated here, computed by torch.
 
 Their semantics are those of https://onnx.ai/onnx/operators, for the opsets in `supported.py`.
 """
@@ -16,7 +16,7 @@ Operator = Callable[..., Tensor | tuple[Tensor, ...]]
 
 
 class UnsupportedOperator(ValueError):
-    """A network has an operator, or an operator's setting, that cannot be differentiated here; the message names it."""
+    """Operator, or setting of an operator, that cannot be differentiated here; the message names it."""
 
 
 def pads(attributes: Attributes, sizes: Sequence[int], kernel: Sequence[int], ceil: bool = False) -> list[int]:

@@ -1,4 +1,4 @@
-"""The networks whose derivatives can be computed here. This module needs no torch."""
+"""Networks whose derivatives can be computed here. This module needs no torch."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ OPERATORS = frozenset(_OPERATOR_NAMES.split())
 
 
 def unsupported(operators: Iterable[str], opset: int) -> str | None:
-    """Return why a network of these operators cannot be differentiated, or None if it can be."""
+    """Return the reason why a network of these operators cannot be differentiated, or None if it can."""
     if opset not in OPSETS:
         return f"it is of opset {opset}, expected one from {OPSETS[0]} to {OPSETS[-1]}"
     if others := sorted(set(operators) - OPERATORS):
