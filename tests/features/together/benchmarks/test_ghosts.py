@@ -13,7 +13,7 @@ def test_the_page_holds_the_table_of_the_results() -> None:
     share of the records."""
     assert [one.store for one in RESULTS] == list(ghosts.STORES)
     assert ghosts.table(RESULTS) in PAGE
-    assert f"one who has {100 * ghosts.OF_ONE // ghosts.RECORDS} % of the records" in PAGE
+    assert f"one of them, with {100 * ghosts.OF_ONE // ghosts.RECORDS} % of the records" in PAGE
     assert f"in {ghosts.RECORDS:,} records of {ghosts.RECORDS // ghosts.OF_ONE} people" in PAGE
 
 
