@@ -59,7 +59,7 @@ def people(seed: int, *, records: int = RECORDS, of_one: int = OF_ONE, width: in
 
 
 _CHROMA = "import sys, chromadb_rust_bindings; chromadb_rust_bindings.cli(['chroma', *sys.argv[1:]])"
-"""What the program `chroma` does, without its import of the library, which takes twenty times as long."""
+"""Program `chroma` without its import of the library, which takes twenty times as long."""
 
 
 class OfChroma:

@@ -224,7 +224,7 @@ def check_database(installation: Installation) -> None:
 
 
 def verify_records(installation: Installation) -> None:
-    """Verify a portion of the records, to detect damage before a person is told that no data about them are held."""
+    """Verify a portion of the records, to detect damage before a request is answered as nothing held."""
     with installation.database.reading() as session:
         verified = records.verify_portion(session)
     if verified:

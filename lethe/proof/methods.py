@@ -94,8 +94,10 @@ def replay(mechanism: Mechanism, runs: Iterable[accountant.Run], *, steps_before
     require_count(0, steps_before=steps_before)
     if steps_before and not method.continues:
         raise PreconditionError("history_complete", f"Expected no steps before the history by {method.name}")
-    if (mechanism, steps_before, whole) in _replayed:
-        return _replayed[mechanism, steps_before, whole]
+    # One look-up, as another thread may remove the chain.
+    chain = _replayed.get((mechanism, steps_before, whole))
+    if chain is not None:
+        return chain
     before = _replayed.get((mechanism, steps_before, whole[:-1]))
     if before is None:
         start = accountant.imported(mechanism, steps=steps_before) if steps_before else method.started(mechanism)

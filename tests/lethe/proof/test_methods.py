@@ -1,6 +1,7 @@
 """Methods: the choice among them, and refusal of one that is not installed."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -23,14 +24,18 @@ def test_a_mechanism_without_method_is_langevin() -> None:
 
 
 def test_a_chain_replayed_before_goes_on() -> None:
-    """A history that extends a replayed one gives the chain of the whole history, however long it is; another past, or
-    steps before the history, give another chain."""
+    """A history that extends a replayed one gives the chain of the whole history, also while other threads replay;
+    another past, or steps before the history, give another chain."""
     runs = [Run(steps=MECHANISM.learn_steps)]
     for number in range(100):
         runs.append(Run(steps=7 + number % 2, records=1))
         assert methods.replay(MECHANISM, runs) == accountant.replay(MECHANISM, runs)
     assert methods.replay(MECHANISM, runs[:3]) == accountant.replay(MECHANISM, runs[:3])
     assert methods.replay(MECHANISM, runs[1:], steps_before=9) == accountant.replay(MECHANISM, runs[1:], steps_before=9)
+    with ThreadPoolExecutor(8) as threads:
+        lengths = [1 + number % len(runs) for number in range(0, 8000, 7)]
+        chains = list(threads.map(lambda length: methods.replay(MECHANISM, runs[:length]), lengths))
+    assert all(len(chain.runs) == length for chain, length in zip(chains, lengths, strict=True))
     with pytest.raises(DomainError):
         methods.replay(MECHANISM, runs, steps_before=0.0)  # type: ignore[arg-type]
 
