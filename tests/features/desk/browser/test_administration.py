@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from app.config import Settings
 from tests.features.desk.browser.browsing import Site, Visitor
@@ -114,10 +114,16 @@ def test_the_audit_log(officer: Visitor, site: Site) -> None:
     site.api.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]})
     page = officer.page
     officer.goes_to("Audit log")
-    page.route("**/audit-log/verify", lambda route: (page.wait_for_timeout(1_000), route.continue_()))
+    while_asked: list[bool] = []
+
+    def look(route: Route) -> None:
+        while_asked.append(page.get_by_text("Working …").is_visible())
+        route.continue_()
+
+    page.route("**/audit-log/verify", look)
     page.get_by_role("button", name="Verify now").press("Enter")
-    expect(page.get_by_text("Working …")).to_be_visible()
     expect(page.get_by_text("Verified.")).to_be_visible()
+    assert while_asked == [True]
     officer.shows("audit-log")
     page.get_by_role("link", name="api_key.created").first.click()
     expect(page.get_by_label("What")).to_have_value("api_key.created")
