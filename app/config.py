@@ -25,136 +25,140 @@ class Settings(BaseSettings):
         secrets_dir=_SECRETS if _SECRETS.is_dir() else None,
     )
 
-    data_dir: Path = Field(Path(".lethe"), description="Rows, sealed weights, keys and the embedded database.")
+    data_dir: Path = Field(Path(".lethe"), description="Folder of rows, weights, keys and the embedded database.")
     host: str = Field(
         "127.0.0.1",
-        description="Address the gateway listens on: one that only clients on this machine or the proxy can reach.",
+        description="Address on which the gateway listens. Only clients on this machine or the proxy should reach it.",
     )
-    port: int = Field(8000, ge=0, le=65535, description="Port the gateway listens on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port on which the gateway listens.")
     trusted_proxies: str = Field(
         "",
-        description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, such "
-        "as 10.1.0.2, with commas; default: none.",
+        description="Comma-separated addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto "
+        "headers are trusted, such as 10.1.0.2; default: none.",
     )
     database_url: SecretStr | None = Field(None, description="SQLAlchemy URL; default: SQLite in the data folder.")
     broker_url: SecretStr | None = Field(
         None, description="Celery broker: redis:// or amqp:// (RabbitMQ); default: none, the worker runs embedded."
     )
-    admin_key_file: Path | None = Field(None, description="The first admin key; default: keys/admin.key in data_dir.")
+    admin_key_file: Path | None = Field(
+        None, description="File of the first admin key; default: keys/admin.key in data_dir."
+    )
     store_url: str | None = Field(
         None,
         pattern=r"^(s3://[^/:]+(/[^:]*)?|[^:]+)$",
-        description="Where weights and rows are: a folder, or s3://bucket/prefix; default: the data folder.",
+        description="Folder or bucket (s3://bucket/prefix) of weights and rows; default: the data folder.",
     )
     key_encryption_key_file: Path | None = Field(
-        None, description="What wraps the keys of sealed weights and rows; default: keys/kek in data_dir."
+        None, description="File with the key that encrypts the keys of weights and rows; default: keys/kek in data_dir."
     )
     tombstones: Path | None = Field(
         None,
-        description="The file that remembers who asked to be forgotten, for `lethe restore`; on another medium than "
-        "the data folder; default: tombstones.jsonl in data_dir.",
+        description="File that records forgotten people for `lethe restore`. Keep it on another medium than the data "
+        "folder; default: tombstones.jsonl in data_dir.",
     )
     tombstone_days: float | None = Field(
         None,
         gt=0,
         le=3650,
-        description="How long it remembers: longer than the oldest backup that anybody would restore; default: ever.",
+        description="Days for which tombstones are kept. Choose more than the age of the oldest backup you would "
+        "restore; default: forever.",
     )
     backup_days: float = Field(
-        7.0, gt=0, le=3650, description="The last backup is late after so many days; the overview says so."
+        7.0, gt=0, le=3650, description="Days after which the overview warns that the last backup is late."
     )
     metrics_port: int | None = Field(
         None,
         ge=0,
         le=65535,
-        description="Port on which gateway and accounting service tell metrics without a key; default: none, and "
-        "`/metrics` needs a key with metrics:read.",
+        description="Port on which the gateway and the accounting service serve metrics without an API key; default: "
+        "none, and `/metrics` requires a key with metrics:read.",
     )
-    metrics_host: str = Field("127.0.0.1", description="Address of that port: one that only a Prometheus can reach.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")
+    metrics_host: str = Field("127.0.0.1", description="Address of the metrics port. Only Prometheus should reach it.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Minimum level of log lines.")
     calls_per_minute: int = Field(
-        0, ge=0, description="Most calls that any API key may make in a minute (429 above it); 0: any number."
+        0, ge=0, description="Maximum calls per minute for any API key (429 above it); 0: unlimited."
     )
     failed_calls_per_minute: int = Field(
-        60, ge=0, description="Calls with a wrong key in a minute before their address is refused (429); 0: any number."
+        60, ge=0, description="Calls per minute with a wrong key before their address is refused (429); 0: unlimited."
     )
     cors_origins: str = Field(
         "",
         pattern=r"^(\*|https?://[^/,\s]+(\s*,\s*https?://[^/,\s]+)*)?$",
-        description="Web pages that may call the API, such as https://privacy.example.com, with commas; default: none.",
+        description="Comma-separated origins of web pages that may call the API, such as https://privacy.example.com; "
+        "default: none.",
     )
     audit_checkpoint_seconds: float = Field(
-        3600.0, gt=0, description="How often the head of an audit log that has grown is signed."
+        3600.0, gt=0, description="Interval at which the head of an audit log is signed if the log has grown."
     )
-    max_upload_bytes: int = Field(1 << 30, gt=0, description="Largest upload that is accepted (413 above it).")
-    max_tenant_bytes: int = Field(64 * 2**30, gt=0, description="Most bytes that uploads of one tenant may take (409).")
+    max_upload_bytes: int = Field(1 << 30, gt=0, description="Maximum size of an upload (413 above it).")
+    max_tenant_bytes: int = Field(64 * 2**30, gt=0, description="Maximum total size of a tenant's uploads (409).")
     max_attachment_bytes: int = Field(
-        5 * 2**20, gt=0, le=32_000_000, description="Largest file that may be attached to a deletion request."
+        5 * 2**20, gt=0, le=32_000_000, description="Maximum size of a file attached to a deletion request."
     )
     max_attachments: int = Field(
-        20, ge=0, le=500, description="Most files that may be attached to one deletion request; 0: none."
+        20, ge=0, le=500, description="Maximum number of files attached to one deletion request; 0: none."
     )
-    max_network_bytes: int = Field(
-        256 * 2**20, gt=0, description="Largest ONNX file of a public network that is accepted."
-    )
+    max_network_bytes: int = Field(256 * 2**20, gt=0, description="Maximum size of the ONNX file of a public network.")
     network_memory_bytes: int = Field(
-        4 * 2**30, gt=0, description="Most memory of the process in which a public network runs."
+        4 * 2**30, gt=0, description="Maximum memory of the process that runs a public network."
     )
     network_seconds: float = Field(
-        60.0, gt=0, le=3600, description="How long a public network may take for a batch of 32 rows."
+        60.0, gt=0, le=3600, description="Maximum seconds that a public network may take for a batch of 32 rows."
     )
-    max_steps: int = Field(1_000_000, gt=0, description="Most steps that one run may take.")
-    max_requests_per_run: int = Field(500, gt=0, description="Most deletion requests that one run coalesces.")
+    max_steps: int = Field(1_000_000, gt=0, description="Maximum number of steps of one run.")
+    max_requests_per_run: int = Field(
+        500, gt=0, description="Maximum number of deletion requests that one run coalesces."
+    )
     workers: int = Field(
         1,
         ge=1,
         le=64,
-        description="How many workers `lethe up` runs, each a process; the second of them takes deletions only.",
+        description="Number of worker processes started by `lethe up`; the second one runs deletions only.",
     )
     device: str = Field(
         "auto",
         pattern="^(auto|cpu|cuda(:[0-9]{1,3})?)$",
-        description="Where runs compute: auto (a GPU, if there is one), cpu, or a GPU such as cuda:1.",
+        description="Device on which runs compute: auto (a GPU if there is one), cpu, or one GPU such as cuda:1.",
     )
-    threads: int | None = Field(None, gt=0, description="CPU threads of a run; default: all that a worker may use.")
+    threads: int | None = Field(None, gt=0, description="CPU threads of a run; default: all available to the worker.")
     rows_memory_bytes: int | None = Field(
-        None, gt=0, description="Most memory for the rows of a run; default: half of the machine's, or container's."
+        None, gt=0, description="Maximum memory for the rows of a run; default: half of the machine's or container's."
     )
-    lease_seconds: float = Field(30.0, gt=0, description="How long a silent worker keeps its run.")
-    risk_days: float = Field(7.0, gt=0, le=365, description="A request that is due within so many days is at risk.")
+    lease_seconds: float = Field(30.0, gt=0, description="Seconds until a silent worker loses its run.")
+    risk_days: float = Field(7.0, gt=0, le=365, description="Days before its deadline at which a request is at risk.")
     idempotency_days: float = Field(
-        7.0, gt=0, le=3650, description="How long a repeated call with the same Idempotency-Key gets the first answer."
+        7.0, gt=0, le=3650, description="Days for which a repeated Idempotency-Key returns the first answer."
     )
     otlp_endpoint: str | None = Field(
         None,
         pattern="^https?://",
         description="OpenTelemetry collector (OTLP over HTTP, such as http://collector:4318); default: no traces.",
     )
-    stall_seconds: float = Field(600.0, gt=0, description="How long a run may take no step before its worker lets go.")
+    stall_seconds: float = Field(600.0, gt=0, description="Seconds without progress until a worker abandons its run.")
     poll_seconds: float = Field(
         1.0,
         gt=0,
-        description="How often an idle worker looks for work without being woken; new work wakes it at a multiple of "
-        "this time on the clock.",
+        description="Interval at which an idle worker checks for work. New work wakes it at the next multiple of this "
+        "interval on the clock.",
     )
     webhook_allowed_networks: str = Field(
         "",
-        description="Networks whose receivers are called back although they are not public, also by http, such as "
-        "10.1.0.0/16, with commas; default: none.",
+        description="Comma-separated private networks to which webhooks may be sent, also over plain http, such as "
+        "10.1.0.0/16; default: none.",
     )
-    webhook_timeout_seconds: float = Field(10.0, gt=0, le=60, description="How long a receiver may take to answer.")
+    webhook_timeout_seconds: float = Field(10.0, gt=0, le=60, description="Timeout of a webhook delivery in seconds.")
     webhook_keep_days: float = Field(
-        30.0, gt=0, le=3650, description="How long deliveries to receivers are kept, and can be replayed."
+        30.0, gt=0, le=3650, description="Days for which webhook deliveries are kept and can be replayed."
     )
     opendsr_domain: str | None = Field(
         None,
         pattern="^[A-Za-z0-9.-]{1,253}$",
-        description="OpenDSR: the domain under which controllers reach this processor by https; default: the host.",
+        description="OpenDSR: domain at which controllers reach this processor over https; default: the host.",
     )
     opendsr_certificate_file: Path | None = Field(
-        None, description="OpenDSR: X.509 certificates (PEM) for that domain; default: a self-signed one, made once."
+        None, description="OpenDSR: X.509 certificates (PEM) for the domain; default: a self-signed one, created once."
     )
-    opendsr_key_file: Path | None = Field(None, description="OpenDSR: the RSA key (PEM) of the first certificate.")
+    opendsr_key_file: Path | None = Field(None, description="OpenDSR: RSA key (PEM) of the first certificate.")
 
     require_totp: bool = Field(
         False, description="Require an authenticator code from everyone who logs in with a password."
@@ -162,25 +166,25 @@ class Settings(BaseSettings):
     oidc_issuer: str | None = Field(
         None,
         pattern=r"^(https://|http://(localhost|127\.0\.0\.1)(:|/|$))\S*$",
-        description="The company's identity provider (OpenID Connect), by which people log in to the dashboard, as it "
-        "calls itself; default: none.",
+        description="Issuer URL of the OpenID Connect identity provider with which people log in to the dashboard, "
+        "exactly as the provider states it; default: none.",
     )
-    oidc_client_id: str | None = Field(None, description="The name by which the identity provider knows this service.")
+    oidc_client_id: str | None = Field(None, description="OpenID Connect client ID of this service.")
     oidc_client_secret_file: Path | None = Field(
-        None, description="The secret that the identity provider gave this service; default: none, PKCE alone."
+        None, description="File with the OpenID Connect client secret; default: none, PKCE alone."
     )
-    oidc_name: str = Field("your company", max_length=100, description="The company's name, for the login page.")
+    oidc_name: str = Field("your company", max_length=100, description="Name of the company, shown on the login page.")
     dashboard_origin: str | None = Field(
         None,
         pattern=r"^https?://[^/\s]+$",
-        description="Where browsers reach /admin and letters link to /verify, such as https://lethe.example.com; "
-        "default: what the header Host says, and no link in letters.",
+        description="Origin at which browsers reach the dashboard, such as https://lethe.example.com; letters link to "
+        "its /verify page; default: the Host header, and no link in letters.",
     )
     dashboard_session_hours: float = Field(
-        12.0, gt=0, le=720, description="How long somebody stays logged in to the dashboard at most."
+        12.0, gt=0, le=720, description="Maximum hours for which a login to the dashboard is valid."
     )
     dashboard_idle_minutes: float = Field(
-        60.0, gt=1, le=43200, description="How long somebody who does nothing stays logged in to the dashboard."
+        60.0, gt=1, le=43200, description="Minutes without activity after which a login to the dashboard expires."
     )
 
     @field_validator("*", mode="before")

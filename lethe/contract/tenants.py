@@ -51,17 +51,18 @@ class Policy(_Frozen):
     auto_accept: bool = Field(default=True, description="False: requests wait in review until they are approved.")
     identity: Literal["callers", "statement"] = Field(
         default="callers",
-        description="Proof of identity. callers: the caller's word (identity_verified); statement: each request must "
-        "carry a JWT of a registered issuer about its subject.",
+        description="Accepted proof of identity. callers: the word of the calling application (identity_verified); "
+        "statement: each request must carry a JWT about its subject from a registered issuer.",
     )
     grace_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
         default=0, description="Seconds in which a request can be cancelled, before a worker takes it."
     )
     report_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
         default=86400,
-        description="Seconds after which a request is shown as completed to callers who may not learn whether a "
-        "person is held: counted from the time at which work on it could begin, whatever has been done by then. Choose "
-        "more than waiting and a run take together. 0: shown at its true completion, which reveals it to them.",
+        description="Seconds after which callers who may not learn whether a person is held see a request as "
+        "completed. They count from the time at which its processing could begin, whatever its progress. Choose more "
+        "than waiting and a run take together. 0: shown at its true completion, which reveals whether the person is "
+        "held.",
     )
     retain_details_days: Annotated[int, Field(ge=0, le=3650)] = Field(
         default=30,
@@ -84,14 +85,14 @@ class Policy(_Frozen):
     )
     regulations: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")], TimeLimit] = Field(
         default_factory=dict,
-        description="Time limits by regulation: of further ones, or in place of those of gdpr, ccpa and other.",
+        description="Time limits by regulation. They add regulations, or replace the limits of gdpr, ccpa and other.",
     )
     subject_rule: Annotated[SubjectRule, Strict(False)] = Field(
         default=SubjectRule.TEXT,
-        description="Rule by which two subject ids are one person. exact: byte for byte; text: in Unicode's NFC, "
-        "without invisible characters and white space around; caseless: also whatever their case; email_domain: also "
-        "whatever the case after an @; email: whatever the case of an id with an @. Fixed once there are datasets or "
-        "requests.",
+        description="Rule by which two subject IDs denote the same person. exact: equal bytes; text: equal in "
+        "Unicode's NFC, without invisible characters and surrounding white space; caseless: also regardless of case; "
+        "email_domain: also regardless of case after an @; email: regardless of case if there is an @. Fixed once "
+        "there are datasets or requests.",
     )
     opendsr_identities: Annotated[tuple[Literal["controller_customer_id", "email"], ...], Strict(False)] = Field(
         default=(),
