@@ -36,14 +36,13 @@ def ordered(session: Session, dues: Iterable[turns.DueDataset], *, at: datetime.
             learning=_earlier(due_dataset.learning, merged.learning),
             test=due_dataset.test and merged.test,
         )
-    standings = _tenant_shares(session, tenant_ids={due_dataset.tenant_id for due_dataset in by_id.values()})
+    tenant_ids = {due_dataset.tenant_id for due_dataset in by_id.values()}
+    standings = _tenant_shares(session, tenant_ids=tenant_ids) if len(tenant_ids) > 1 else {}
     return turns.in_turn(by_id.values(), standings, at=at)
 
 
 def anything_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> bool:
-    """Return True if `datasets_due` would return any dataset. An idle queue is asked in one statement."""
-    if not session.scalar(_any_rule(deletions_only), {"at": at}):
-        return False
+    """Return True if `datasets_due` would return any dataset."""
     return next(due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
 
 
@@ -60,26 +59,24 @@ def due(
     limit: int | None = None,
 ) -> Iterator[turns.DueDataset]:
     """Yield the due datasets, once per rule, optionally of one tenant and at most `limit` per rule. Queries run lazily,
-    as the iterator advances."""
-    waiting = patient_models(session, at=at)
-    requested, behind = _REQUESTED, _BEHIND
-    if waiting:
-        requested = requested.where(Dataset.id.not_in(patient_datasets(session, waiting)))
-        behind = behind.where(Model.id.not_in(waiting))
-    deletions = ((QueueRule.REQUESTED, requested), (QueueRule.UNCONFIRMED, _UNCONFIRMED), (QueueRule.BEHIND, behind))
-    for rule, query in deletions:
-        for dataset_id, owner_id, deadline in session.execute(_some(query, tenant_id, limit), {"at": at}):
-            yield turns.DueDataset(dataset_id=dataset_id, tenant_id=owner_id, deadline=deadline, rule=rule)
-    if deletions_only:
-        return
+    as the iterator advances; one statement finds the rules by which any dataset is due."""
+    rules = _rules(deletions_only)
+    applies = session.execute(_any_dataset(deletions_only), {"at": at}).one()
+    queries = {rule: query for (rule, query), any_dataset in zip(rules, applies, strict=True) if any_dataset}
+    waiting = patient_models(session, at=at) if queries.keys() & {QueueRule.REQUESTED, QueueRule.BEHIND} else {}
+    if waiting and QueueRule.REQUESTED in queries:
+        queries[QueueRule.REQUESTED] = _REQUESTED.where(Dataset.id.not_in(patient_datasets(session, waiting)))
+    if waiting and QueueRule.BEHIND in queries:
+        queries[QueueRule.BEHIND] = _BEHIND.where(Model.id.not_in(waiting))
     tests = {rule for rule, _ in _tests()}
-    for rule, to_learn in (*_LEARNING, *_tests()):
-        for dataset_id, owner_id, asked_at in session.execute(_some(to_learn, tenant_id, limit), {"at": at}):
+    for rule, query in queries.items():
+        forgets = rule in _FORGETTING
+        for dataset_id, owner_id, moment in session.execute(_some(query, tenant_id, limit), {"at": at}):
             yield turns.DueDataset(
                 dataset_id=dataset_id,
                 tenant_id=owner_id,
-                deadline=None,
-                learning=asked_at + LEARNING_MAY_WAIT,
+                deadline=moment if forgets else None,
+                learning=None if forgets else moment + LEARNING_MAY_WAIT,
                 test=rule in tests,
                 rule=rule,
             )
@@ -181,6 +178,7 @@ def _of_models() -> sa.Select[str, str]:
 
 
 _REQUESTED, _UNCONFIRMED, _BEHIND = _requested(), _unconfirmed(), _behind()
+_FORGETTING = {QueueRule.REQUESTED: _REQUESTED, QueueRule.UNCONFIRMED: _UNCONFIRMED, QueueRule.BEHIND: _BEHIND}
 _LEARNING = ((QueueRule.LEARN, _to_learn()), (QueueRule.ADD, _to_add()), (QueueRule.LEARN_ADDED, _to_learn_again()))
 _BATCHING_MODELS = _batching_models()
 """Built once at import, as the statements above: building a statement takes longer than running it."""
@@ -193,12 +191,15 @@ def _tests() -> tuple[tuple[QueueRule, sa.Select[str, str, datetime.datetime]], 
 
 
 @functools.cache
-def _any_rule(deletions_only: bool) -> sa.Select[bool]:
-    """Return the query whether any dataset is due, assuming that no model batches its requests."""
-    rules = [_REQUESTED, _UNCONFIRMED, _BEHIND]
-    if not deletions_only:
-        rules += [query for _, query in (*_LEARNING, *_tests())]
-    return sa.select(sa.or_(*[query.exists() for query in rules]))
+def _rules(deletions_only: bool) -> tuple[tuple[QueueRule, sa.Select[str, str, datetime.datetime]], ...]:
+    """Return each rule with its query, assuming that no model batches its requests."""
+    return tuple(_FORGETTING.items()) if deletions_only else (*_FORGETTING.items(), *_LEARNING, *_tests())
+
+
+@functools.cache
+def _any_dataset(deletions_only: bool) -> sa.Select[*tuple[bool, ...]]:
+    """Return the query whether any dataset is due, with a column for each rule."""
+    return sa.select(*[query.exists() for _, query in _rules(deletions_only)])
 
 
 def patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
