@@ -12,6 +12,7 @@ from app.db.tables import DeletionRequest
 from app.installations import Installation
 from lethe.contract.sets import Scope
 from tests.conftest import FORM, npz
+from tests.tables import each
 
 PLACE = "/v1/deletion-requests"
 HOOK = "https://receiver.example/hook"
@@ -39,7 +40,7 @@ def _ids(gateway: TestClient, path: str, key: dict[str, Any]) -> list[str]:
     return [one["id"] for one in gateway.get(path, headers=_of(key)).json()["items"]]
 
 
-@pytest.mark.parametrize(
+@each(
     ("scopes", "is_own"),
     [
         (["requests:read", "requests:write"], True),

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 
 from app.installations import Installation
 from lethe.contract.tenants import Policy
+from tests.tables import each
 
 Refused = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -31,25 +31,6 @@ def test_an_operator_makes_tenants(gateway: TestClient, get: Get, installation: 
     assert not any(
         key.encode() in path.read_bytes() for path in installation.settings.data_dir.rglob("*") if path.is_file()
     )
-
-
-def test_names_are_taken_once(gateway: TestClient, get: Get, refused: Refused) -> None:
-    """A second tenant with the same name is a 409, and an unknown tenant is a 404."""
-    assert gateway.post("/v1/tenants", json={"name": "shop"}).status_code == 201
-    refused(gateway.post("/v1/tenants", json={"name": "shop"}), 409, "tenant_exists")
-    assert len(get("/tenants")["items"]) == 2
-    refused(gateway.get("/v1/tenants/ten_0"), 404, "tenant_unknown")
-
-
-def test_tenants_come_in_pages(gateway: TestClient, get: Get) -> None:
-    """Tenants are listed newest first, page by page, each exactly once."""
-    for number in range(4):
-        gateway.post("/v1/tenants", json={"name": f"t{number}"})
-    first = get("/tenants?limit=3")
-    rest = get(f"/tenants?limit=3&cursor={first['next_cursor']}")
-    names = [tenant["name"] for tenant in first["items"] + rest["items"]]
-    assert names == ["t3", "t2", "t1", "t0", "default"]
-    assert rest["next_cursor"] is None
 
 
 def test_tenants_share_nothing(gateway: TestClient, get: Get, refused: Refused) -> None:
@@ -99,7 +80,7 @@ def test_the_log_does_not_name_the_controller(gateway: TestClient, get: Get) -> 
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("policy", "path"),
     [
         ({"grace_seconds": -1}, "policy.grace_seconds"),
