@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.tables import each
+
 PLACE = "/v1/deletion-requests"
 BODY = b'{"subject_id": "p1", "regulation": "ccpa", "metadata": {"ticket": "T-1"}}'
 ORDINARY = {"content-type": "application/json"}
@@ -13,16 +15,20 @@ _OF_THE_CALL = {"id", "created_at", "submitted_at", "due_at", "clock", "estimate
 """Fields of an answer that differ from call to call."""
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def held(new_dataset: Callable[..., dict[str, Any]]) -> None:
+    """Upload a dataset with the person."""
+    new_dataset()
+
+
+@pytest.mark.usefixtures("held")
+@each(
     ("target", "content_type"),
     [("?strict=false", "application/json"), ("", "application/json; charset=utf-8"), ("", "application/merge+json")],
 )
-def test_both_ways_give_one_answer(
-    gateway: TestClient, new_dataset: Callable[..., dict[str, Any]], target: str, content_type: str
-) -> None:
+def test_both_ways_give_one_answer(gateway: TestClient, target: str, content_type: str) -> None:
     """A call that FastAPI resolves, because it has a query or another content type, gets the same answer as an ordinary
     one."""
-    new_dataset()
     ordinary = gateway.post(PLACE, content=BODY, headers=ORDINARY)
     resolved = gateway.post(PLACE + target, content=BODY, headers={"content-type": content_type})
     assert (ordinary.status_code, resolved.status_code) == (202, 202)
@@ -32,7 +38,7 @@ def test_both_ways_give_one_answer(
     assert {name: answers[0][name] for name in same} == {name: answers[1][name] for name in same}
 
 
-@pytest.mark.parametrize(
+@each(
     ("body", "headers", "paths"),
     [
         (b'{"subject_id": 5}', {}, ["subject_id"]),
@@ -53,13 +59,3 @@ def test_faults_are_told_as_of_any_call(
     assert answer.json()["code"] == "input_invalid"
     assert [fault["path"] for fault in answer.json()["errors"]] == paths
     assert gateway.get(PLACE).json()["items"] == []
-
-
-def test_one_key_makes_one_request(gateway: TestClient, new_dataset: Callable[..., dict[str, Any]]) -> None:
-    """The longest key is accepted, a repetition gets the first answer, and another body under the key is a conflict."""
-    new_dataset()
-    headers = ORDINARY | {"Idempotency-Key": "k" * 255}
-    first, again = [gateway.post(PLACE, content=BODY, headers=headers) for _ in range(2)]
-    assert (first.status_code, again.json()) == (202, first.json())
-    other = gateway.post(PLACE, content=BODY.replace(b"p1", b"p2"), headers=headers)
-    assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")

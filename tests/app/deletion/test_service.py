@@ -5,15 +5,12 @@ import pytest
 import sqlalchemy as sa
 
 from app.access.service import DEFAULT_TENANT
-from app.db import Actor
 from app.db.tables import DeletionRequest, Model, Record
 from app.deletion import service as deletion
-from app.deletion.service import RequestDraft
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from lethe.contract.problems import DatasetUnknown, RequestUnknown
-from lethe.contract.sets import Regulation
 from lethe.contract.tenants import Policy
 from tests.app.deletion import people
 from tests.stored import slots_of
@@ -23,19 +20,10 @@ Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 
 
-def submit(installation: Installation, subject_id: str, **asked: Any) -> DeletionRequest:
-    usual = {"dataset_ids": None, "regulation": Regulation.GDPR, "ground": None, "submitted_at": None}
-    usual |= {"external_id": None, "metadata": {}, "policy": Policy(), "discreet": False}
-    subject_ref = installation.keys.subject_ref(DEFAULT_TENANT, subject_id)
-    with installation.database.writing() as session:
-        by = Actor(tenant_id=DEFAULT_TENANT, name="test")
-        return people.submit(session, RequestDraft(by=by, subject_ref=subject_ref, **(usual | asked))).request
-
-
 def test_a_request_about_an_unknown_dataset_is_not_made(installation: Installation) -> None:
     """A request that names an unknown dataset is refused, and nothing is stored."""
-    with pytest.raises(DatasetUnknown):
-        submit(installation, "p1", dataset_ids=["ds_0"])
+    with pytest.raises(DatasetUnknown), installation.database.writing() as session:
+        people.ask(session, "sub_a", Policy(), dataset_ids=["ds_0"])
     with installation.database.reading() as session:
         assert session.scalars(sa.select(DeletionRequest)).all() == []
         with pytest.raises(RequestUnknown):
@@ -78,16 +66,3 @@ def test_a_model_that_never_learns_is_owed_nothing(
     done = get(f"/deletion-requests/{request['id']}")
     assert (done["status"], done["outcome"]) == ("completed", "forgotten")
     assert [(owed["status"], owed["certificate_id"]) for owed in done["models"]] == [("nothing_published", None)]
-
-
-def test_at_most_so_many_people_are_taken_at_once(
-    installation: Installation, new_dataset: Make, forget: Make, get: Get
-) -> None:
-    """A run claims the people who have waited longest, with all requests of each, and leaves the others for the next
-    run."""
-    new_dataset()
-    requests = [forget(person)["id"] for person in ("p1", "p2", "p1", "p3")]
-    with installation.database.writing() as session:
-        queue.claim(session, worker="test", lease_seconds=60, max_requests=2)
-    statuses = [get(f"/deletion-requests/{request}")["status"] for request in requests]
-    assert statuses == ["running", "running", "running", "accepted"]
