@@ -12,6 +12,7 @@ from app.operations import periodic_jobs
 from lethe import verification
 from lethe.contract.problems import CertificateInvalid
 from tests.stored import flipped
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -25,28 +26,26 @@ def damage(installation: Installation, certificate_id: str, place: int = 400) ->
         stored.jws = flipped(stored.jws.encode(), place).decode()
 
 
-@pytest.mark.parametrize("place", [5, 400, 10_000_000])
-def test_a_damaged_certificate_is_named(
-    place: int,
-    installation: Installation,
-    gateway: TestClient,
-    new_dataset: Make,
-    new_model: Make,
-    forget: Make,
-    work: Callable[[], int],
-    get: Get,
-    refused: Refused,
-) -> None:
-    """A damaged certificate is refused with its own code, whether header, statement or signature is damaged. The proof
-    names it, contains the others without a joint guarantee and does not verify as a whole offline; the request and its
-    account are still readable."""
+@pytest.fixture
+def request_id(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> str:
+    """Id of a completed request with certificates of two models."""
     dataset = new_dataset(rows=60)["id"]
     for name in ("one", "two"):
         new_model(dataset, name=name, noise_scale=0.02)
     work()
-    request = forget("p3")["id"]
+    made: str = forget("p3")["id"]
     work()
-    proof = get(f"/deletion-requests/{request}/certificate")
+    return made
+
+
+@each("place", [5, 400, 10_000_000])
+def test_a_damaged_certificate_is_named(
+    place: int, installation: Installation, gateway: TestClient, request_id: str, get: Get, refused: Refused
+) -> None:
+    """A damaged certificate is refused with its own code, whether header, statement or signature is damaged. The proof
+    names it, contains the others without a joint guarantee and does not verify as a whole offline; the request and its
+    account are still readable."""
+    proof = get(f"/deletion-requests/{request_id}/certificate")
     first, second = proof["certificates"]
     assert (proof["damaged"], len(proof["joint"]["models"])) == ([], 2)
     damage(installation, first["id"], place)
@@ -54,10 +53,12 @@ def test_a_damaged_certificate_is_named(
     assert gateway.get("/readyz").json()["texts_damaged"] == 1
     answer = gateway.get(f"/v1/certificates/{first['id']}")
     assert first["id"] in refused(answer, 409, "certificate_damaged")["detail"]
-    refused(gateway.get(f"/v1/accounting/deletion-requests/{request}"), 409, "certificate_damaged")
+    refused(gateway.get(f"/v1/accounting/deletion-requests/{request_id}"), 409, "certificate_damaged")
     assert get(f"/certificates/{second['id']}") == second
-    left = gateway.get(f"/v1/deletion-requests/{request}/certificate")
+    left = gateway.get(f"/v1/deletion-requests/{request_id}/certificate")
     assert left.json() == proof | {"certificates": [second], "damaged": [first["id"]], "joint": None}
     with pytest.raises(CertificateInvalid, match="damaged"):
         verification.verify_file(left.text, gateway.get("/.well-known/jwks.json").json())
-    assert get(f"/deletion-requests/{request}")["status"] == "completed"
+    assert get(f"/deletion-requests/{request_id}")["status"] == "completed"
+    damage(installation, first["id"], place)  # puts it back
+    assert get(f"/deletion-requests/{request_id}/certificate") == proof

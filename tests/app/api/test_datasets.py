@@ -260,12 +260,6 @@ def test_how_much_is_held_about_a_person(
     refused(gateway.get(f"/v1{place}/ann", headers=reader), 403, "scope_missing")
 
 
-def test_an_unknown_dataset_is_not_found(gateway: TestClient, refused: Callable[..., dict[str, Any]]) -> None:
-    """Calls about an unknown dataset return 404 with the code `dataset_unknown`."""
-    refused(gateway.get("/v1/datasets/ds_0"), 404, "dataset_unknown")
-    refused(gateway.get("/v1/datasets/ds_0/subjects/p1"), 404, "dataset_unknown")
-
-
 def test_a_commit_of_which_nobody_heard_keeps_the_rows(
     upload: Callable[..., httpx.Response], gateway: TestClient, installation: Installation
 ) -> None:

@@ -16,6 +16,7 @@ from app.journal.journal import Release
 from app.operations import periodic_jobs
 from lethe.contract.sets import Scope
 from tests.conftest import FORM, npz
+from tests.tables import each
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -73,7 +74,7 @@ def add(gateway: TestClient) -> Add:
     return post
 
 
-@pytest.mark.parametrize(
+@each(
     ("measured", "said"),
     [
         (npz(), "60 people"),

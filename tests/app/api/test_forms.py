@@ -21,6 +21,7 @@ from app.vault.store import Spool
 from tests.app.api.test_uploads import open_files
 from tests.conftest import FORM, npz
 from tests.faults.processes import wait_until
+from tests.tables import each
 from tests.threads import num_waiting
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"\\'), min_size=1, max_size=8)
@@ -78,7 +79,7 @@ def test_a_form_is_what_it_is_to_the_framework(
     assert (ours.status_code, ours.json()) == (200, theirs.json())
 
 
-@pytest.mark.parametrize(
+@each(
     ("content_type", "content", "detail"),
     [
         ("multipart/form-data", b"--x--\r\n", "Missing boundary in multipart."),
@@ -109,7 +110,6 @@ def test_a_form_is_what_it_is_to_the_framework(
             "Invalid multipart data.",
         ),
     ],
-    ids=["no boundary", "no part", "no name", "nine files", "nine fields", "a long field", "an end that is none"],
 )
 def test_a_malformed_form_is_refused(
     readers: tuple[TestClient, TestClient],
@@ -137,7 +137,7 @@ def sent(gateway: TestClient, disposition: str) -> httpx.Response:
     return answer
 
 
-@pytest.mark.parametrize(
+@each(
     "disposition",
     [
         "; filename*=UTF-8''caf%C3%A9.npz",

@@ -67,7 +67,7 @@ def open_to_pages(request: pytest.FixtureRequest, settings: Settings, admin_key:
 PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,idempotency-key"}
 
 
-@pytest.mark.parametrize("origin", ["https://privacy.example", "https://crm.example:8443"])
+@each("origin", ["https://privacy.example", "https://crm.example:8443"])
 def test_named_pages_may_call(open_to_pages: TestClient, origin: str) -> None:
     """A page of a permitted origin may send all documented headers, and read the answer with its headers, refusals
     too."""
@@ -82,7 +82,7 @@ def test_named_pages_may_call(open_to_pages: TestClient, origin: str) -> None:
         assert "access-control-allow-credentials" not in answer.headers
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "http://privacy.example", "null"])
+@each("origin", ["https://evil.example", "http://privacy.example", "null"])
 def test_no_other_page_may_call(open_to_pages: TestClient, origin: str) -> None:
     """A page of any other origin gets no CORS headers."""
     answer = open_to_pages.options("/v1/accounting/preview", headers={"Origin": origin} | PREFLIGHT)
@@ -104,8 +104,8 @@ def test_a_malformed_origin_is_refused(wrong: str) -> None:
         Settings(cors_origins=wrong)
 
 
-@pytest.mark.parametrize("key", ["wrong", None])
-@pytest.mark.parametrize("path", ["/v1/deletion-requests", "/v1/deletion-requests:batch", "/v1/datasets"])
+@each("key", ["wrong", None])
+@each("path", ["/v1/deletion-requests", "/v1/deletion-requests:batch", "/v1/datasets"])
 def test_large_bodies_need_a_key(gateway: TestClient, key: str | None, path: str) -> None:
     """A caller without a key is refused before a body takes memory or time; with a key the body is read."""
     read: list[bytes] = []
@@ -141,8 +141,8 @@ def test_large_bodies_need_a_key(gateway: TestClient, key: str | None, path: str
     assert max_bytes < sum(map(len, read)) <= max_bytes + 2**20
 
 
-@pytest.mark.parametrize("coding", ["gzip", "br", "gzip, identity", "aws-chunked"])
-@pytest.mark.parametrize("path", ["/v1/deletion-requests", "/v1/deletion-requests.csv", "/v1/datasets"])
+@each("coding", ["gzip", "br", "gzip, identity", "aws-chunked"])
+@each("path", ["/v1/deletion-requests", "/v1/deletion-requests.csv", "/v1/datasets"])
 def test_a_compressed_body_is_refused_by_name(gateway: TestClient, path: str, coding: str) -> None:
     """A body with any content encoding returns 415 with advice on how to send it."""
     answer = gateway.post(path, content=b'{"subject_id": "p1"}', headers={"Content-Encoding": coding})
@@ -150,7 +150,7 @@ def test_a_compressed_body_is_refused_by_name(gateway: TestClient, path: str, co
     assert "without Content-Encoding" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("coding", ["identity", "Identity"])
+@each("coding", ["identity", "Identity"])
 def test_a_body_without_encoding_is_read(gateway: TestClient, coding: str) -> None:
     """A body with the encoding `identity` is read, and a call without a body is accepted whatever encoding it
     declares."""

@@ -127,16 +127,9 @@ def test_a_model_that_cannot_be_certified_is_refused(
     assert stored()["models"] == 0
 
 
-def test_evaluation_is_on_other_data_of_the_same_shape(
-    gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, refused: Refused
-) -> None:
-    """Accuracy is measured on the evaluation dataset, which must have the features and classes of the dataset."""
-    learned_on, evaluated_on = new_dataset(rows=200)["id"], new_dataset(rows=50, seed=1, first=200)["id"]
-    model = new_model(learned_on, evaluation_dataset_id=evaluated_on, noise_scale=1e-3)
-    work()
-    metrics = get(f"/models/{model['id']}")["metrics"]
-    assert metrics["evaluated_on"] == 50
-    assert metrics["accuracy"] > 0.7
+def test_evaluation_is_on_data_of_the_same_shape(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
+    """The evaluation dataset must have the features and classes of the dataset."""
+    learned_on = new_dataset()["id"]
     for shape in ({"features": 4}, {"classes": 3}):
         other = new_dataset(**shape, seed=2, first=300)["id"]
         body = {"name": "m", "dataset_id": learned_on, "l2": 0.05, "evaluation_dataset_id": other}
@@ -215,14 +208,6 @@ def test_a_model_that_is_still_learning_is_asked_to_learn_once(
     model = new_model(new_dataset()["id"])
     assert gateway.post(f"/v1/models/{model['id']}/relearn").json()["status"] == "learning"
     assert work() == 1
-
-
-def test_an_unknown_model_is_not_found(gateway: TestClient, refused: Refused) -> None:
-    """Calls about an unknown model return 404 with the code `model_unknown`."""
-    for path in ("", "/versions", "/versions/1", "/versions/1/weights"):
-        refused(gateway.get(f"/v1/models/mdl_0{path}"), 404, "model_unknown")
-    refused(gateway.post("/v1/models/mdl_0/relearn"), 404, "model_unknown")
-    refused(gateway.post("/v1/models/mdl_0/predictions", json={"records": [[1]]}), 404, "model_unknown")
 
 
 def test_a_key_that_may_not_account_learns_of_nobody(

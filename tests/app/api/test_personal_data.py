@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from app.config import Settings
 from app.main import create_app
 from tests.stored import rows_of, slots_of
+from tests.tables import each
 
 SUBJECT = "jane.doe@example.org"
 AGE = "61.53125"  # exact in float32, and like nothing else in the file
@@ -146,7 +147,7 @@ REFUSED: dict[str, Callable[[TestClient, dict[str, Any]], httpx.Response]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each("case", REFUSED)
 def test_a_refusal_repeats_nothing(
     gateway: TestClient,
     model: dict[str, Any],

@@ -13,6 +13,7 @@ from app.installations import Installation
 from lethe import verification
 from lethe.contract.sets import Scope
 from lethe.errors import CertificateInvalid
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -73,24 +74,6 @@ def test_there_is_no_joint_number_before_all_have_forgotten(
     assert [len(proof["certificates"]) for proof in proofs] == [2, 1]
     assert proofs[0]["joint"] == proofs[1]["joint"]
     assert proofs[1]["joint"]["models"] == sorted(two_models)
-
-
-def test_a_person_whom_no_model_carried_has_no_joint_number(
-    new_dataset: Make, forget: Make, get: Get, work: Work
-) -> None:
-    """If rows were erased that no model had learned from, the proof has no joint number, which differs from the number
-    0."""
-    new_dataset()
-    request = forget("p3")
-    work()
-    proof = get(f"/deletion-requests/{request['id']}/certificate")
-    assert proof == {
-        "request_id": request["id"],
-        "certificates": [],
-        "damaged": [],
-        "joint": None,
-        "nothing_held": None,
-    }
 
 
 def test_nothing_held_is_signed(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get) -> None:
@@ -162,7 +145,7 @@ def test_apps_are_told_nothing(
     assert said[0][0] == 403
 
 
-@pytest.mark.parametrize("more", ['"epsilon": 0', '"format": "lethe-absence/1"', '"looked": {}'])
+@each("more", ['"epsilon": 0', '"format": "lethe-absence/1"', '"looked": {}'])
 def test_an_absence_that_says_more_does_not_verify(
     installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, more: str
 ) -> None:

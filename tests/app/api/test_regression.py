@@ -19,6 +19,7 @@ from lethe import verification
 from lethe.contract import models as contract
 from lethe.proof.losses import Objective
 from tests.conftest import npz
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -177,7 +178,7 @@ def test_vectors_learn_a_target_in_a_range_that_is_told(
     assert -2 <= low < high <= 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("form", "path"),
     [
         ({}, "classes"),
@@ -202,7 +203,7 @@ def test_a_schema_says_the_range_itself(gateway: TestClient, refused: Refused) -
     assert [fault["path"] for fault in refused(answer, 422, "schema_invalid")["errors"]] == ["target"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("of_target", "asked", "said", "expected"),
     [
         (True, {"objective": "logistic_regression"}, "has a target, which logistic", "huber_regression, least_squares"),

@@ -10,13 +10,14 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.db.tables import Certificate, LedgerEntry, Run, Version
-from app.errors import LeaseLost, RunDiffersFromPlan
+from app.errors import RunDiffersFromPlan
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.problems import Problem
 from tests.lethe.proof import lanes
+from tests.tables import each
 from worker import edits
 
 Make = Callable[..., dict[str, Any]]
@@ -97,7 +98,7 @@ def refuses(publish: Callable[..., None], condition: type[Problem], **changed: A
         publish(**changed)
 
 
-@pytest.mark.parametrize("difference", [-1, 1])
+@each("difference", [-1, 1])
 def test_other_steps_than_planned_publish_nothing(
     publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun, get: Get, difference: int
 ) -> None:
@@ -107,7 +108,7 @@ def test_other_steps_than_planned_publish_nothing(
     assert get("/deletion-requests")["items"][0]["status"] == "running"
 
 
-@pytest.mark.parametrize("constant", ["noise_scale", "step_size", "radius", "l2"])
+@each("constant", ["noise_scale", "step_size", "radius", "l2"])
 def test_another_mechanism_publishes_nothing(
     publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun, constant: str
 ) -> None:
@@ -126,35 +127,3 @@ def test_a_parent_that_is_not_live_publishes_nothing(
         session.get_one(Run, claimed.run_id).parent_version_id = "ver_superseded"
     refuses(publish, RunDiffersFromPlan)
     assert published() == [1, 1, 0]
-
-
-def test_a_lost_lease_publishes_nothing(
-    installation: Installation,
-    publish: Callable[..., None],
-    published: Callable[[], list[int]],
-    claimed: ClaimedRun,
-    work: Work,
-) -> None:
-    """A worker whose run was taken back can neither renew it, nor erase, nor publish; the worker that took it over
-    continues."""
-    with installation.database.writing() as session:
-        unlearning.take_back(session, worker="test")
-    refuses(publish, LeaseLost)
-    for late in (
-        lambda session: unlearning.renew(session, run_id=claimed.run_id, steps_done=1, lease_seconds=60),
-        lambda session: unlearning.confirm_edited(session, run_id=claimed.run_id),
-        lambda session: unlearning.finish(session, run_id=claimed.run_id),
-    ):
-        with pytest.raises(LeaseLost), installation.database.writing() as session:
-            late(session)
-    assert published() == [1, 1, 0]
-    assert work() == 1
-    refuses(publish, LeaseLost)
-    assert published() == [2, 2, 1]
-
-
-def test_a_run_is_published_once(publish: Callable[..., None], published: Callable[[], list[int]]) -> None:
-    """Publishing a run again is refused and changes nothing."""
-    publish()
-    refuses(publish, LeaseLost)
-    assert published() == [2, 2, 1]

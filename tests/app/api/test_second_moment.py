@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 
 from tests.conftest import npz
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -48,7 +48,7 @@ def test_rows_that_exceed_it_are_not_learned(new_dataset: Make, new_model: Make,
     assert get("/runs")["items"][0]["error_code"] == "second_moment_exceeded"
 
 
-@pytest.mark.parametrize("wrong", [0, -0.5, 1.5])
+@each("wrong", [0, -0.5, 1.5])
 def test_a_malformed_bound_is_refused(new_dataset: Make, gateway: TestClient, refused: Refused, wrong: float) -> None:
     """A bound that is not above 0 and at most 1 is refused."""
     body = {"name": "m", "dataset_id": new_dataset()["id"], "second_moment": wrong}

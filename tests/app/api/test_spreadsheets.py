@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.app.api.test_datasets import CSV, SCHEMA
+from tests.tables import each
 
 REQUESTS = "subject_id,regulation\nann,gdpr\nbob,gdpr\n"
 KINDS: dict[str, tuple[Callable[[str], bytes], str]] = {
@@ -29,7 +30,7 @@ KINDS: dict[str, tuple[Callable[[str], bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each("kind", KINDS)
 def test_other_files_than_csv_with_commas_are_refused_by_name(
     gateway: TestClient,
     upload: Callable[..., httpx.Response],

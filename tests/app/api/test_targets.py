@@ -10,6 +10,7 @@ from scipy.stats import norm
 
 from app.installations import Installation
 from lethe.contract.sets import Outcome, Scope
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -22,7 +23,7 @@ def asked(dataset_id: str, **target: float) -> dict[str, Any]:
     return {"name": "m", "dataset_id": dataset_id, "l2": 0.05, "target": target}
 
 
-@pytest.mark.parametrize(
+@each(
     ("target", "paths"),
     [
         ({"epsilon": 8.000001}, ["target.epsilon"]),
@@ -62,7 +63,7 @@ def test_a_tenant_can_be_stricter(gateway: TestClient, new_dataset: Make, refuse
     assert gateway.post("/v1/models", json=asked(dataset["id"], epsilon=0.5, delta=1e-4)).status_code == 202
 
 
-@pytest.mark.parametrize("policy", [{"max_epsilon": 0}, {"max_epsilon": None}, {"max_delta": 1}, {"max_delta": 0}])
+@each("policy", [{"max_epsilon": 0}, {"max_epsilon": None}, {"max_delta": 1}, {"max_delta": 0}])
 def test_bounds_that_bound_nothing_are_refused(gateway: TestClient, policy: Any, refused: Refused) -> None:
     """A policy with a bound of 0, without a bound on epsilon, or with a delta of 1 is refused."""
     refused(gateway.patch("/v1/tenant", json={"policy": policy}), 422, "input_invalid")
