@@ -26,6 +26,7 @@ from lethe.contract.problems import Unauthenticated
 from lethe.contract.sets import Scope
 from lethe.features.people.contract import LoginRefused, Role
 from tests.features.desk.browsing import Browser, hidden
+from tests.tables import each
 
 Get = Callable[[str], Any]
 EMAIL, PASSWORD = "maria@example.com", "correct horse battery staple"
@@ -238,7 +239,7 @@ def test_the_page_of_a_person(officer: Browser, get: Get) -> None:
     assert officer.get("/admin/people/usr_0").status_code == 404
 
 
-@pytest.mark.parametrize("role", Role)
+@each("role", Role)
 def test_roles_as_a_matrix(
     gateway: TestClient, installation: Installation, by: Actor, admin_key: str, role: Role
 ) -> None:

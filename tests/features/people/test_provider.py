@@ -17,6 +17,7 @@ from app.main import create_app
 from lethe.features.people.contract import IdentityProviderUnavailable, IdentityRefused
 from tests.features.desk.browsing import Browser
 from tests.features.people.provider import Provider, running
+from tests.tables import each
 
 MARIA = {"sub": "maria-1", "email": "Maria@Example.com", "email_verified": True}
 PEOPLE: tuple[dict[str, Any], ...] = (
@@ -102,9 +103,7 @@ def test_a_provider_may_verify_an_address_in_words(browser: Browser, provider: P
     assert ">Maria Lopez</a>" in browser.get("/admin/models").text
 
 
-@pytest.mark.parametrize(
-    "subject", ["unverified", "unverified in words", "unverified by a number", "unmentioned", "stranger"]
-)
+@each("subject", ["unverified", "unverified in words", "unverified by a number", "unmentioned", "stranger"])
 def test_nobody_else_comes_in(browser: Browser, provider: Provider, subject: str) -> None:
     """The login is refused if the provider has not verified the address or the address was not invited."""
     page = refused(browser, provider.returns(begun(browser), subject))
@@ -170,19 +169,35 @@ def test_what_a_provider_publishes_is_asked_seldom(monkeypatch: pytest.MonkeyPat
         oidc.start(company, redirect_uri="http://testserver/admin/oidc/return")
 
 
-@pytest.mark.parametrize("changed", [{"exp": -30}, {"iat": 30}, {"nbf": 30}])
-def test_the_provider_s_clock_may_differ_by_a_minute(changed: dict[str, int]) -> None:
+LOGIN = Settings(oidc_issuer="https://login.example", oidc_client_id="lethe")
+
+
+def claims_at(at: int) -> dict[str, Any]:
+    """Return the claims of a token that the provider issues at this time."""
+    return {"iss": LOGIN.oidc_issuer, "aud": "lethe", "sub": "1", "nonce": "n", "iat": at, "exp": at + 600}
+
+
+def read(claims: dict[str, Any], *, of: RSAKey, signed_by: RSAKey | None = None) -> dict[str, Any]:
+    """Return what is read from a token with these claims, by the public part of the key `of`."""
+    token = jwt.encode({"alg": "RS256", "kid": of.kid}, claims, signed_by or of, algorithms=["RS256"])
+    keys = {"keys": [of.as_dict(private=False)]}
+    return oidc.identity_claims({"id_token": token}, keys, settings=LOGIN, nonce="n")
+
+
+@pytest.fixture(scope="module")
+def key() -> RSAKey:
+    return RSAKey.generate_key(2048, auto_kid=True)
+
+
+@each("changed", [{"exp": -30}, {"iat": 30}, {"nbf": 30}])
+def test_the_provider_s_clock_may_differ_by_a_minute(key: RSAKey, changed: dict[str, int]) -> None:
     """A token that expired half a minute ago, or is from half a minute ahead, is accepted."""
-    key, at = RSAKey.generate_key(2048, auto_kid=True), int(time.time())
-    settings = Settings(oidc_issuer="https://login.example", oidc_client_id="lethe")
-    claims = {"iss": settings.oidc_issuer, "aud": "lethe", "sub": "1", "nonce": "n", "iat": at, "exp": at + 600}
-    claims |= {name: at + seconds for name, seconds in changed.items()}
-    token = jwt.encode({"alg": "RS256", "kid": key.kid}, claims, key, algorithms=["RS256"])
-    keys = {"keys": [key.as_dict(private=False)]}
-    assert oidc.identity_claims({"id_token": token}, keys, settings=settings, nonce="n")["sub"] == "1"
+    at = int(time.time())
+    claims = claims_at(at) | {name: at + seconds for name, seconds in changed.items()}
+    assert read(claims, of=key)["sub"] == "1"
 
 
-@pytest.mark.parametrize(
+@each(
     "changed",
     [
         {"iss": "https://evil.example"},
@@ -196,23 +211,18 @@ def test_the_provider_s_clock_may_differ_by_a_minute(changed: dict[str, int]) ->
         {"sub": ""},
     ],
 )
-def test_id_tokens_are_for_this_login(changed: dict[str, Any]) -> None:
+def test_id_tokens_are_for_this_login(key: RSAKey, changed: dict[str, Any]) -> None:
     """A token with another issuer, audience or nonce, without a subject, or that has expired, is refused."""
-    key = RSAKey.generate_key(2048, auto_kid=True)
-    settings = Settings(oidc_issuer="https://login.example", oidc_client_id="lethe")
-    at = int(time.time())
-    claims = {"iss": settings.oidc_issuer, "aud": "lethe", "sub": "1", "nonce": "n", "iat": at, "exp": at + 600}
-
-    def read(claims: dict[str, Any], *, signed_by: RSAKey = key, alg: str = "RS256") -> dict[str, Any]:
-        token = jwt.encode({"alg": alg, "kid": key.kid}, claims, signed_by, algorithms=[alg])
-        keys = {"keys": [key.as_dict(private=False)]}
-        return oidc.identity_claims({"id_token": token}, keys, settings=settings, nonce="n")
-
-    assert read(claims)["sub"] == "1"
+    claims = claims_at(int(time.time()))
+    assert read(claims, of=key)["sub"] == "1"
     with pytest.raises(IdentityRefused):
-        read({name: value for name, value in (claims | changed).items() if value is not None})
+        read({name: value for name, value in (claims | changed).items() if value is not None}, of=key)
+
+
+def test_id_tokens_are_signed_by_the_provider(key: RSAKey) -> None:
+    """A token that another key signed is refused."""
     with pytest.raises(IdentityRefused):
-        read(claims, signed_by=RSAKey.generate_key(2048))
+        read(claims_at(int(time.time())), of=key, signed_by=RSAKey.generate_key(2048))
 
 
 def test_settings_belong_together() -> None:
