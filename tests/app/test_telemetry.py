@@ -156,9 +156,10 @@ def test_no_line_names_anybody(tmp_path: Path) -> None:
     """The debug logs of gateway and worker are JSON and contain neither a person's id nor a value, note, path or query
     of theirs, from upload to certificate, including refusals and a broken database."""
     data = tmp_path / "data"
-    with processes.up(data, log_level="debug", poll_seconds="0.1") as up:
-        key = {"Authorization": f"Bearer {wait_for_key(up, data)}"}
-        with httpx.Client(base_url=up.address(), headers=key, timeout=120) as client:
+    with processes.forked_up(data, log_level="debug", poll_seconds="0.1") as up:
+        log, address = up.child.log, up.address()
+        key = {"Authorization": f"Bearer {(data / 'keys' / 'admin.key').read_text().strip()}"}
+        with httpx.Client(base_url=address, headers=key, timeout=120) as client:
             form = {"name": "people", "schema": json.dumps(SCHEMA)}
             dataset = client.post("/v1/datasets", data=form, files={"file": ("p.csv", CSV)}).json()
             model = client.post("/v1/models", json={"name": "m", "dataset_id": dataset["id"], "l2": 0.05}).json()
@@ -176,21 +177,15 @@ def test_no_line_names_anybody(tmp_path: Path) -> None:
             for path in (f"/v1/deletion-requests/{SUBJECT}", f"/v1/datasets/{SUBJECT}/subjects/{SUBJECT}"):
                 assert client.get(path).status_code == 503
             assert client.post("/v1/deletion-requests", json=body).status_code == 503
-            wait_until(lambda: "worker.database_lost" in up.log.read_text())
+            wait_until(lambda: "worker.database_lost" in log.read_text())
             metrics = client.get("/metrics").text
             database.close()
         assert up.end() == 0
-    events = {line["event"] for line in parsed(up.log)}
+    events = {line["event"] for line in parsed(log)}
     assert {"gateway.call_answered", "unlearning.run_ended", "library.logged"} <= events
     assert {"gateway.database_unavailable", "worker.database_lost"} <= events
     for secret in SECRETS:
-        assert secret not in (up.log.read_text() + metrics).lower()
-
-
-def wait_for_key(up: processes.Up, data: Path) -> str:
-    file = data / "keys" / "admin.key"
-    wait_until(file.exists)
-    return file.read_text().strip()
+        assert secret not in (log.read_text() + metrics).lower()
 
 
 @pytest.mark.soak
