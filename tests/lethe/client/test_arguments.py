@@ -123,12 +123,17 @@ def test_what_was_said_is_sent(script: Script, scripted_client: Client, made: Ma
     assert json.loads(call.body) == sent
 
 
-def test_filters_are_sent(script: Script, scripted_client: Client) -> None:
-    """Members of closed sets, and their texts, are the same filter; omitted arguments are not sent."""
+def test_parameters_are_sent(script: Script, scripted_client: Client) -> None:
+    """Members of closed sets, and their texts, are the same filter; omitted arguments are not sent. Parameters of a
+    call with a body are sent in its URL."""
     script.says(Reply(body={"items": [], "next_cursor": None}))
     for status in (RunStatus.RUNNING, "running"):
         assert list(scripted_client.runs.list(status=status, model_id=None, limit=7)) == []  # type: ignore[arg-type]
         assert script.calls[-1].path == "/v1/runs?limit=7&status=running"
+    script.says(Reply(status=404, body={}))
+    with pytest.raises(Problem):
+        scripted_client.deletion_requests.create(subject_id="p", strict=True)
+    assert script.calls[-1].path == "/v1/deletion-requests?strict=true"
 
 
 def test_help() -> None:
