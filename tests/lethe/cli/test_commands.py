@@ -18,22 +18,36 @@ from tests.conftest import ADULT
 from tests.faults.processes import wait_until
 
 
-def test_datasets(live: Lethe, people: Path) -> None:
-    """A dataset is created from a file, listed and shown."""
+@pytest.fixture(scope="module")
+def kept() -> list[tuple[bytes, bytes]]:
+    return []
+
+
+@pytest.fixture
+def saved(kept: list[tuple[bytes, bytes]], request: pytest.FixtureRequest, lethe: Lethe, tmp_path: Path) -> Path:
+    """Return the certificate file of a request that completed once for all tests, next to its keys."""
+    file = tmp_path / "saved.json"
+    if not kept:
+        certified: Path = request.getfixturevalue("certified")
+        kept.append((certified.read_bytes(), Path(f"{certified}.jwks.json").read_bytes()))
+    for path, content in zip((file, Path(f"{file}.jwks.json")), kept[0], strict=True):
+        path.write_bytes(content)
+    return file
+
+
+def test_datasets(live: Lethe, people: Path, tmp_path: Path) -> None:
+    """A dataset is created from a file of arrays, or from a csv file with its public schema under the given name;
+    datasets are listed and shown."""
     created = live("dataset", "create", people, "--classes", "0,1").json
     assert (created["name"], created["num_slots"], created["num_classes"]) == ("people", 60, 2)
     assert created == live("dataset", "show", created["id"]).json | {"num_suppressed": 0, "warnings": []}
     listed = live("dataset", "list")
     assert listed.out.split() == [created["id"], "60", "of", "60", "rows", "people"]
-
-
-def test_dataset_with_a_schema(live: Lethe, tmp_path: Path) -> None:
-    """A csv file is uploaded with its public schema, under the given name."""
     rows = (ADULT / "train.csv").read_text().splitlines()[:200]
     file = tmp_path / "rows.csv"
     file.write_text("\n".join(rows) + "\n")
-    created = live("dataset", "create", file, "--name", "adult", "--schema", ADULT / "schema.json").json
-    assert (created["name"], created["num_slots"], created["classes"]) == ("adult", 199, ["<=50K", ">50K"])
+    adult = live("dataset", "create", file, "--name", "adult", "--schema", ADULT / "schema.json").json
+    assert (adult["name"], adult["num_slots"], adult["classes"]) == ("adult", 199, ["<=50K", ">50K"])
     refused(live("dataset", "create", file), "schema_invalid")
 
 
@@ -41,11 +55,12 @@ def test_dataset_with_a_target(live: Lethe, people: Path) -> None:
     """Vectors with numeric y are uploaded with their range, and their models are regressions."""
     created = live("dataset", "create", people, "--target", "-1,2").json
     assert created["target"] == {"min": -1, "max": 2, "outside": "error"}
-    model = live("model", "create", created["id"], "--l2", "0.05", "--loss-width", "0.5").json
+    model = live("model", "create", created["id"], "--l2", "0.05", "--loss-width", "0.5", "--no-wait").json
     assert (model["objective"], model["mechanism"]["loss_width"]) == ("huber_regression", 0.5)
     counts = live("dataset", "create", people, "--target", "0,9", "--counts").json
     assert counts["target"] == {"min": 0, "max": 9, "outside": "error", "counts": True}
-    assert live("model", "create", counts["id"], "--l2", "0.05").json["objective"] == "poisson_regression"
+    asked = ("model", "create", counts["id"], "--l2", "0.05", "--no-wait")
+    assert live(*asked).json["objective"] == "poisson_regression"
     assert "--target 0,MAX" in live("dataset", "create", people, "--counts").err
     wrong = live("dataset", "create", people, "--target", "low")
     assert wrong.code == 2
@@ -132,11 +147,12 @@ def test_a_subject_from_standard_input(live: Lethe, people: Path, monkeypatch: p
         assert live("request", "submit", "-").json["outcome"] == "forgotten"
 
 
-def test_certificate_is_valid_offline(certified: Path, lethe: Lethe, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.service
+def test_certificate_is_valid_offline(saved: Path, lethe: Lethe, monkeypatch: pytest.MonkeyPatch) -> None:
     """A saved certificate verifies with the keys saved next to it, without a gateway and without a data folder."""
-    monkeypatch.delenv("LETHE_URL")
-    monkeypatch.delenv("LETHE_DATA_DIR")
-    verified = lethe("certificate", "verify", certified, "--jwks", f"{certified}.jwks.json")
+    for name in ("LETHE_URL", "LETHE_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    verified = lethe("certificate", "verify", saved, "--jwks", f"{saved}.jwks.json")
     assert (verified.code, verified.err) == (0, "")
     assert verified.out.startswith("valid  crt_")
     assert "unlearning  epsilon <= " in verified.out
@@ -146,24 +162,26 @@ def test_certificate_is_valid_offline(certified: Path, lethe: Lethe, monkeypatch
         verified.out,
         re.M,
     )
-    [one] = json.loads(certified.read_text())["certificates"]
+    [one] = json.loads(saved.read_text())["certificates"]
     for content in (one["jws"], one["jws"] + "\n", json.dumps(one)):
-        certified.write_text(content)
-        assert lethe("certificate", "verify", certified, "--jwks", f"{certified}.jwks.json").out == verified.out
+        saved.write_text(content)
+        assert lethe("certificate", "verify", saved, "--jwks", f"{saved}.jwks.json").out == verified.out
 
 
-def test_limits_of_who_verifies(certified: Path, lethe: Lethe) -> None:
+@pytest.mark.service
+def test_limits_of_who_verifies(saved: Path, lethe: Lethe) -> None:
     """A certificate that guarantees less than the given limit ends with exit status 1 and a message."""
-    verify = ("certificate", "verify", certified, "--jwks", f"{certified}.jwks.json")
+    verify = ("certificate", "verify", saved, "--jwks", f"{saved}.jwks.json")
     assert lethe(*verify, "--max-epsilon", "8", "--max-delta", "0.1").code == 0
     refused(lethe(*verify, "--max-epsilon", "0.001"), "certificate_beyond_limits")
     refused(lethe(*verify, "--max-delta", "1e-12"), "certificate_beyond_limits")
 
 
-def test_certificates_that_do_not_hold(certified: Path, lethe: Lethe, tmp_path: Path) -> None:
+@pytest.mark.service
+def test_certificates_that_do_not_hold(saved: Path, lethe: Lethe, tmp_path: Path) -> None:
     """A tampered certificate, another issuer's key, and other files are each refused in one line."""
-    jwks = Path(f"{certified}.jwks.json")
-    document = json.loads(certified.read_text())
+    jwks = Path(f"{saved}.jwks.json")
+    document = json.loads(saved.read_text())
     [one] = document["certificates"]
     header, payload, signature = one["jws"].split(".")
     statement = json.loads(base64.urlsafe_b64decode(payload + "=="))
@@ -191,17 +209,18 @@ def test_certificates_that_do_not_hold(certified: Path, lethe: Lethe, tmp_path: 
         refused(lethe("certificate", "verify", file, "--jwks", jwks), "certificate_invalid")
 
 
-def test_keys_that_do_not_verify(certified: Path, lethe: Lethe, tmp_path: Path) -> None:
+@pytest.mark.service
+def test_keys_that_do_not_verify(saved: Path, lethe: Lethe, tmp_path: Path) -> None:
     """Another issuer's key set, and files that are not key sets, are each refused in one line."""
     stranger = OKPKey.generate_key("Ed25519", private=False, auto_kid=True).as_dict(private=False)
-    own = json.loads(Path(f"{certified}.jwks.json").read_text())["keys"][0]
+    own = json.loads(Path(f"{saved}.jwks.json").read_text())["keys"][0]
     impostor = stranger | {"kid": own["kid"]}
     sets: list[Any] = [{"keys": [stranger]}, {"keys": [impostor]}, {"keys": []}, {"keys": 3}, {}, [], 3, None]
     contents = [json.dumps(one).encode() for one in sets] + [b"", b"garbage", b"\xff\xfe", b"[" * 100_000]
     for content in contents:
         file = tmp_path / "keys"
         file.write_bytes(content)
-        refused(lethe("certificate", "verify", certified, "--jwks", file), "certificate_invalid")
+        refused(lethe("certificate", "verify", saved, "--jwks", file), "certificate_invalid")
 
 
 def test_refusals_of_the_gateway(live: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
