@@ -271,19 +271,3 @@ def test_an_added_version_is_refused(story: Story) -> None:
     added.number = 99
     story.versions.append(added)
     assert refusal(story) == f"Version 99 of model {added.model_id} is not the one in the ledger."
-
-
-# --- the database ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("statement", ["UPDATE ledger_entries SET body = '{}'", "DELETE FROM ledger_entries"])
-def test_the_database_only_appends(
-    installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int], statement: str
-) -> None:
-    """The database refuses to change or delete an entry, and the ledger stays valid."""
-    new_model(new_dataset(rows=10)["id"])
-    work()
-    with pytest.raises(sa.exc.DBAPIError, match="append-only"), installation.database.writing() as session:
-        session.execute(sa.text(statement))
-    story = read(installation)
-    assert ledgers.verify(story.entries, story.versions).entries == 1

@@ -17,6 +17,7 @@ from app.errors import AuditCorrupt
 from app.installations import Installation
 from app.keys import Keys
 from lethe.verification.chains import GENESIS, Verified
+from tests.tables import each
 
 Record = Callable[..., None]
 AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -80,7 +81,7 @@ def test_an_outsider_computes_the_same_hash(log: tuple[list[AuditEntry], list[Ch
         assert entry.hash == hashlib.sha256(f"{entry.previous_hash}\n{text}".encode()).hexdigest()
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "fault"),
     [
         ({"actor": "key_0"}, "entry 6: it is not what was hashed"),
@@ -118,7 +119,7 @@ def test_removed_and_swapped_entries_are_named(
             verified(forged, signed)
 
 
-@pytest.mark.parametrize("left", [0, 3, 7])
+@each("left", [0, 3, 7])
 def test_a_truncated_log_contradicts_its_checkpoint(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified], left: int
 ) -> None:
@@ -130,7 +131,7 @@ def test_a_truncated_log_contradicts_its_checkpoint(
         verified(entries[:left], signed)
 
 
-@pytest.mark.parametrize("forge", ["changed", "removed", "inserted"])
+@each("forge", ["changed", "removed", "inserted"])
 def test_a_log_written_anew_contradicts_its_checkpoint(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified], forge: str
 ) -> None:

@@ -1,7 +1,6 @@
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -13,12 +12,10 @@ from sqlalchemy.exc import DBAPIError
 import migrations
 from app.access import service as access
 from app.db import Database, migrate, now
-from app.db.tables import Dataset, LedgerEntry, Model, Table
+from app.db.tables import AuditEntry, Checkpoint, Dataset, LedgerEntry, LedgerLink, Model, Table
 from app.errors import DatabaseUnreadable
 from app.installations import Installation
 from tests.faults.processes import LETHE, environment_of
-
-Make = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
@@ -136,20 +133,9 @@ def test_migrations_at_once(database: Database, new_url: str, tmp_path: Path) ->
         assert session.scalar(sa.text("SELECT count(*) FROM api_keys")) == 1
 
 
-@pytest.mark.parametrize("change", ["UPDATE ledger_links SET body = ''", "DELETE FROM checkpoints"])
-def test_what_is_signed_is_append_only(
-    installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int], change: str
-) -> None:
-    """The database itself refuses to change or delete a link or a checkpoint."""
-    new_model(new_dataset()["id"])
-    work()
-    with pytest.raises(DBAPIError, match="append-only"), installation.database.writing() as session:
-        session.execute(sa.text(change))
-
-
-@pytest.mark.parametrize("change", ["UPDATE ledger_entries SET body = ''", "DELETE FROM ledger_entries"])
-def test_the_ledger_is_append_only(database: Database, change: str) -> None:
-    """The database itself refuses to change or delete a ledger entry."""
+@pytest.mark.parametrize("table", [AuditEntry, Checkpoint, LedgerEntry, LedgerLink])
+def test_chains_are_append_only(database: Database, table: type[Table]) -> None:
+    """The database itself refuses to change or delete an audit entry, a ledger entry, a link or a checkpoint."""
     migrate.upgrade(database.engine)
     with database.writing() as session:
         at, tenant_id = now(session), access.ensure_default_tenant(session).tenant_id
@@ -159,8 +145,14 @@ def test_the_ledger_is_append_only(database: Database, change: str) -> None:
         target = {"dataset_id": "ds_1", "epsilon": 1.0, "delta": 0.1, "mechanism": {}}
         session.add(Model(id="mdl_1", tenant_id=tenant_id, name="", status="live", created_at=at, **target))
         session.flush()
-        session.add(LedgerEntry(model_id="mdl_1", sequence=1, body="{}", previous_hash="", hash=""))
-    with pytest.raises(DBAPIError, match="append-only"), database.writing() as session:
-        session.execute(sa.text(change))
+        place = {"tenant_id": tenant_id, "sequence": 9, "hash": "kept"}
+        done = {"actor": "", "action": "", "object_id": "", "detail": {}}
+        session.add(AuditEntry(at=at, previous_hash="", **done, **place))
+        session.add(Checkpoint(log="audit", jws="", signed_at=at, **place))
+        session.add(LedgerEntry(model_id="mdl_1", sequence=9, body="{}", previous_hash="", hash="kept"))
+        session.add(LedgerLink(body="{}", previous_hash="", **place))
+    for change in (f"UPDATE {table.__tablename__} SET hash = ''", f"DELETE FROM {table.__tablename__}"):
+        with pytest.raises(DBAPIError, match="append-only"), database.writing() as session:
+            session.execute(sa.text(change))
     with database.reading() as session:
-        assert session.scalars(sa.select(LedgerEntry.body)).all() == ["{}"]
+        assert "kept" in session.scalars(sa.select(sa.column("hash")).select_from(table.__table__)).all()
