@@ -136,6 +136,16 @@ def test_damage_is_noticed(sealed: SealedStore, objects: ObjectStore, position: 
         sealed.get("ds_1.a")
 
 
+def test_what_a_crash_cut_short_does_not_open(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
+    """An object or a key without its content is damage."""
+    objects.put("ds_1.a.sealed", b"")
+    with pytest.raises(ValueError, match="Nonce"):
+        sealed.get("ds_1.a")
+    (keys / "ds_1.a.key").write_bytes(b"")
+    with pytest.raises(ValueError, match="no wrapped key"):
+        sealed.get("ds_1.a")
+
+
 @pytest.mark.parametrize("position", [0, 20, -1])
 def test_damage_is_noticed_at_once(
     sealed: SealedStore, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, position: int
