@@ -230,19 +230,6 @@ def test_a_batch_that_was_just_destroyed_is_no_damage(
     assert get(f"/datasets/{live['dataset_id']}/additions")["items"][0]["status"] == "applied"
 
 
-def test_a_damaged_batch_is_not_written(
-    installation: Installation, live: dict[str, Any], add: Callable[..., str], settings: Settings, get: Get
-) -> None:
-    """A batch whose stored rows differ from the uploaded ones fails the run; nothing is written or learned."""
-    addition = add(live["dataset_id"], "new1")
-    slots = slots_of(installation, live["dataset_id"], "new1")
-    _damage(settings, addition)
-    assert runner.run_next(installation, worker="w")
-    assert get("/runs")["items"][0]["error_code"] == "dataset_damaged"
-    assert not rows_of(installation, live["dataset_id"]).features[slots].any()
-    assert get(f"/datasets/{live['dataset_id']}/additions")["items"][0]["status"] == "dropped"
-
-
 def _damage(settings: Settings, addition_id: str) -> None:
     [block] = (settings.data_dir / "blocks").glob(f"{addition_id}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 1000))
@@ -261,9 +248,9 @@ def test_a_damaged_batch_is_dropped_alone(
     work: Callable[[], int],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A damaged addition is dropped, which the audit log and the log record; its people are no longer held, and its
-    batch is destroyed before any of them counts as erased. Other additions and erasures of the dataset continue, also
-    for people whose rows a lost run had claimed."""
+    """A damaged addition fails the run and is dropped unwritten, which the audit log and the log record; its people are
+    no longer held, and its batch is destroyed before any of them counts as erased. Other additions and erasures of the
+    dataset continue, also for people whose rows a lost run had claimed."""
     dataset = live["dataset_id"]
     for subject in ("p8", "p9"):
         forget(subject)
@@ -274,8 +261,11 @@ def test_a_damaged_batch_is_dropped_alone(
         run = _claim(installation)
         with installation.database.writing() as session:
             unlearning.abandon(session, session.get_one(Run, run.run_id), error_code="worker_died")
+    slots = slots_of(installation, dataset, "new1", "new2")
     _damage(settings, damaged)
     assert runner.run_next(installation, worker="w")
+    assert get("/runs?limit=1")["items"][0]["error_code"] == "dataset_damaged"
+    assert not rows_of(installation, dataset).features[slots].any()
     assert get(f"/datasets/{dataset}")["damage"] is None
     assert installation.rows.stored().keys() == {dataset, damaged, sound}
     assert {get(f"/deletion-requests/{request}")["status"] for request in requests} == {"accepted"}

@@ -18,6 +18,7 @@ from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.errors import PreconditionError
 from lethe.proof.mechanism import Mechanism
 from tests.lethe.proof import lanes
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -83,18 +84,18 @@ def test_lanes_go_through_what_the_run_goes_through(
     assert (again.kind, again.audit) == ("relearn", CanaryPlan(lanes=256, steps_before=0, steps=learned))
 
 
-@pytest.mark.parametrize(
-    ("observe", "refusal"),
-    [
-        (lambda plan, made: None, RunDiffersFromPlan),
-        (lambda plan, made: lanes.observed(replace(plan, lanes=2), made), RunDiffersFromPlan),
-        (lambda plan, made: lanes.observed(replace(plan, steps_before=0), made), RunDiffersFromPlan),
-        (lambda plan, made: lanes.observed(plan, made, records=10**6), PreconditionError),
-        (lambda plan, made: lanes.observed(plan, made, squares=0.5 * plan.lanes), AuditFailed),
-        (lambda plan, made: lanes.observed(plan, made, drift=7.0), AuditFailed),
-    ],
-    ids=["not audited", "fewer lanes", "other steps", "other canaries", "half the noise", "nothing forgotten"],
-)
+Observe = Callable[[CanaryPlan, Mechanism | None], Observed | None]
+OBSERVED: dict[str, tuple[Observe, type[Exception]]] = {
+    "not audited": (lambda plan, made: None, RunDiffersFromPlan),
+    "fewer lanes": (lambda plan, made: lanes.observed(replace(plan, lanes=2), made), RunDiffersFromPlan),
+    "other steps": (lambda plan, made: lanes.observed(replace(plan, steps_before=0), made), RunDiffersFromPlan),
+    "other canaries": (lambda plan, made: lanes.observed(plan, made, records=10**6), PreconditionError),
+    "half the noise": (lambda plan, made: lanes.observed(plan, made, squares=0.5 * plan.lanes), AuditFailed),
+    "nothing forgotten": (lambda plan, made: lanes.observed(plan, made, drift=7.0), AuditFailed),
+}
+
+
+@each(("version", "case"), list(enumerate(OBSERVED, start=1)))
 def test_what_a_canary_test_refutes_is_not_published(
     installation: Installation,
     live: dict[str, Any],
@@ -102,24 +103,25 @@ def test_what_a_canary_test_refutes_is_not_published(
     get: Get,
     claim: Claim,
     work: Callable[[], int],
-    observe: Callable[[CanaryPlan, Mechanism | None], Observed | None],
-    refusal: type[Exception],
+    version: int,
+    case: str,
 ) -> None:
     """A run whose audit is missing, differs or found something publishes nothing; the request stays open, and the next
     run completes it."""
-    request = forget("p1")
+    observe, refusal = OBSERVED[case]
+    request = forget(f"p{version}")
     claimed = claim()
     assert claimed.audit
     with pytest.raises(refusal):
         publish(installation, claimed, observe(claimed.audit, claimed.mechanism))
     with installation.database.writing() as session:
-        assert session.scalars(sa.select(Version.number)).all() == [1]
+        assert session.scalars(sa.select(sa.func.max(Version.number))).one() == version
         unlearning.fail(session, run_id=claimed.run_id, error_code=refusal.__name__)
         session.execute(sa.update(Model).values(not_before=None))
     failed = get(f"/runs/{claimed.run_id}")
     assert (failed["status"], failed["error_code"]) == ("failed", refusal.__name__)
     assert get(f"/deletion-requests/{request['id']}")["completed_at"] is None
-    assert get(f"/models/{live['id']}")["live_version"] == 1
+    assert get(f"/models/{live['id']}")["live_version"] == version
     assert work() == 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
 

@@ -11,7 +11,6 @@ from app.db import now
 from app.db.tables import LedgerEntry, Run, Version
 from app.errors import LeaseLost, RunDiffersFromPlan
 from app.installations import Installation
-from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.problems import RunUnknown
@@ -76,16 +75,6 @@ def test_one_run_serves_all_waiting_requests(claim: Claim, live: Any, forget: Ma
     for person in ("p3", "p4", "p3"):
         forget(person)
     claimed = claim()
-    assert claimed
-    assert claimed.slots_to_null == tuple(sorted(slots))
-
-
-def test_the_oldest_requests_come_first(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
-    """A run takes at most its maximum number of people, in the order of their requests."""
-    slots = slots_of(installation, live[0]["id"], "p3", "p5")
-    for person in ("p5", "p3", "p4"):
-        forget(person)
-    claimed = claim(max_requests=2)
     assert claimed
     assert claimed.slots_to_null == tuple(sorted(slots))
 
@@ -188,19 +177,6 @@ def test_only_what_was_planned_is_published(claim: Claim, live: Any, forget: Mak
     with installation.database.reading() as session:
         assert session.scalars(sa.select(Version.number)).all() == [1]
     assert status_of(installation, claimed) == "running"
-
-
-def test_estimate_is_what_will_run(claim: Claim, live: Any, forget: Make, get: Get, installation: Installation) -> None:
-    """The estimate for a waiting request equals the steps of its run, for all requests that wait together."""
-    forget("p3")
-    request = forget("p4")
-    with installation.database.reading() as session:
-        waiting = [model["model_id"] for model in request["models"]]
-        [(model_id, plan, records)] = queue.estimate(session, model_ids=waiting, max_requests=100)
-    claimed = claim()
-    assert claimed
-    assert (claimed.model_id, claimed.kind, claimed.steps) == (model_id, plan.kind, plan.steps)
-    assert records == 2
 
 
 def test_a_heartbeat_does_not_block_readers(

@@ -31,17 +31,13 @@ def reasons(waiting: dict[str, Any]) -> dict[str, int]:
     return {one["reason"]: one["requests"] for one in waiting["reasons"]}
 
 
-def test_nobody_waits(patient: dict[str, Any], get: Get) -> None:
-    """All counts are zero if no requests wait."""
-    nobody = {"people": 0, "requests": 0, "first_due_at": None, "reasons": []}
-    assert get(f"/models/{patient['id']}")["waiting"] == nobody
-
-
 def test_waiting_people_are_reported_beside_an_epsilon_of_zero(
     patient: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """People whose accepted requests wait for a batch are counted next to an epsilon of 0, with the first deadline and
-    the end of their wait; once the batch has run, epsilon covers them and they no longer wait."""
+    the end of their wait; before their requests all counts are zero."""
+    nobody = {"people": 0, "requests": 0, "first_due_at": None, "reasons": []}
+    assert get(f"/models/{patient['id']}")["waiting"] == nobody
     made = [forget("p1"), forget("p2"), forget("p3", regulation="ccpa"), forget("p1")]
     assert work() == 0
     shown = get(f"/models/{patient['id']}")
