@@ -163,33 +163,6 @@ def test_a_run_that_cannot_write_its_weights_is_tried_again(
     assert_all_done_once(installation)
 
 
-def test_a_model_that_never_learns(
-    settings: Settings,
-    installation: Installation,
-    new_dataset: Make,
-    new_model: Make,
-    forget: Make,
-    get: Get,
-    work: Callable,
-) -> None:
-    """After three failures of its first run a model is `failed`, and the rows of its waiting requests are erased."""
-    dataset = new_dataset()
-    model = new_model(dataset["id"])
-    keys = settings.data_dir / "weights" / "keys"
-    keys.rmdir()
-    keys.write_text("in the way")
-    slots = slots_of(installation, dataset["id"], "p3")
-    request = forget("p3")
-    for _ in range(3):
-        assert runner.run_next(installation, worker="w") is True
-        _forget_pauses(installation)
-    assert (get(f"/models/{model['id']}")["status"], get(f"/models/{model['id']}")["live_version"]) == ("failed", None)
-    assert work() == 0
-    done = get(f"/deletion-requests/{request['id']}")
-    assert (done["status"], done["models"][0]["status"]) == ("completed", "nothing_published")
-    assert not rows_of(installation, dataset["id"]).features[slots].any()
-
-
 def test_weights_of_dead_runs_and_old_versions_are_destroyed(
     installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:

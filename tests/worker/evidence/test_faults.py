@@ -43,17 +43,12 @@ Get = Callable[[str], Any]
 def test_a_fault_in_the_chain_is_found(
     plan: CanaryPlan, fault: str, mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The canary test of one run finds each planted fault of the steps, and nothing once it is removed. The smallest,
-    noise of half its size, escapes 512 lanes less than once in 10^15 runs."""
-    plan = replace(plan, lanes=512)
-    with monkeypatch.context() as patch:
-        FAULTS[fault](patch)
-        found = ran(plan).observed
+    """The canary test of one run finds each planted fault of the steps. The smallest, noise of half its size, escapes
+    512 lanes less than once in 10^15 runs."""
+    FAULTS[fault](monkeypatch)
+    found = ran(replace(plan, lanes=512)).observed
     assert found is not None
     assert found.findings(mechanism)
-    again = ran(plan).observed
-    assert again is not None
-    assert again.findings(mechanism) == ()
 
 
 RUNS = {"learning": LEARNING_BATCHES, "forgetting": FORGETTING_BATCHES, "few steps": SHORT}
@@ -73,20 +68,15 @@ def test_a_fault_in_a_chain_of_batches_is_found(
     run: str, fault: str, batched: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each planted fault is found in steps that read batches in order; a fault only in the order, which moves no
-    canary, is found by the test of the order and by no other; and nothing is found once it is removed."""
-    plan = replace(RUNS[run], lanes=1024)
-    with monkeypatch.context() as patch:
-        BATCHED[fault](patch)
-        observed = ran(plan, made=batched).observed
+    canary, is found by the test of the order and by no other."""
+    BATCHED[fault](monkeypatch)
+    observed = ran(replace(RUNS[run], lanes=1024), made=batched).observed
     assert observed is not None
     found = observed.findings(batched)
     assert found
     if fault in SCHEDULES:
         assert "schedule" in found
         assert run == "learning" or fault == "no cool-down" or found == ("schedule",)
-    again = ran(plan, made=batched).observed
-    assert again is not None
-    assert again.findings(batched) == ()
 
 
 def test_a_run_that_forgets_nothing_refutes_the_guarantee(
@@ -180,14 +170,7 @@ BATCHES = {"batch_size": 7, "cool_down": 5}
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("fault", "batches"),
-    [
-        *((fault, {}) for fault in ("does nothing", "no noise", "noise x 0.5", "canary stays")),
-        ("a batch skipped", BATCHES),
-        ("a batch read in place of the next", BATCHES),
-        ("order reversed", BATCHES),
-        ("position not carried", BATCHES),
-        ("no cool-down", BATCHES),
-    ],
+    [("noise x 0.5", {}), ("canary stays", {}), ("a batch skipped", BATCHES)],
 )
 def test_a_run_that_fails_its_canary_test_publishes_nothing(
     fault: str,

@@ -47,25 +47,25 @@ def test_two_chains_on_the_same_data_draw_together(
     l2, shape = 0.1, (1 if num_classes == 2 else num_classes, 5)
     step_size = rate / (curvature + 2 * l2)  # rate 2 is the fastest, 2 / (L + m)
     contraction = max(abs(1 - step_size * l2), abs(1 - step_size * (curvature + l2)))
-    starts = np.zeros(shape), np.random.default_rng(1).standard_normal(shape)
+    here = [np.zeros(shape), np.random.default_rng(1).standard_normal(shape)]
     mechanism = mechanism_of(
         num_classes=num_classes, l2=l2, step_size=step_size, noise_scale=0.1, radius=50.0, grid=0.0
     )
-    distances = [float(np.linalg.norm(starts[0] - starts[1]))]
-    for steps in range(1, 30):
-        ends = [
+    distances = [float(np.linalg.norm(here[0] - here[1]))]
+    for step in range(30):
+        here = [
             chain.run(
                 mechanism=mechanism,
                 features=features,
                 labels=labels,
                 initial=start,
-                steps=steps,
-                noise=replayable_noise(9),
+                steps=1,
+                noise=replayable_noise(step),
                 on_progress=lambda steps_done: None,
             ).parameters
-            for start in starts
+            for start in here
         ]
-        distances.append(float(np.linalg.norm(ends[0] - ends[1])))
+        distances.append(float(np.linalg.norm(here[0] - here[1])))
     assert all(later <= contraction * earlier + 1e-6 for earlier, later in itertools.pairwise(distances))
 
 

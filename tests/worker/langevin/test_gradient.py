@@ -79,17 +79,6 @@ def test_gradient_agrees_with_automatic_differentiation(num_classes: int, random
 
 
 @classes
-def test_gradient_agrees_with_finite_differences(num_classes: int, random_rows: RandomRows) -> None:
-    """Along a random direction the gradient equals the slope of the textbook loss."""
-    features, labels = random_rows(100, 7, num_classes)
-    parameters, direction = parameters_for(num_classes, 7, seed=1), parameters_for(num_classes, 7, seed=2)
-    ahead = summed_loss(parameters + 1e-5 * direction, features, labels)
-    behind = summed_loss(parameters - 1e-5 * direction, features, labels)
-    slope = float((gradient_of(parameters, features, labels) * direction).sum())
-    assert slope == pytest.approx(float(ahead - behind) / 2e-5, abs=1e-3)
-
-
-@classes
 def test_null_rows_contribute_exactly_nothing(num_classes: int, random_rows: RandomRows) -> None:
     """The gradient over null rows is zero, and the label of a null row among others changes no bit."""
     features, labels = random_rows(50, 8, num_classes)
