@@ -13,8 +13,6 @@ from worker.features.gpu import keystream
 from worker.features.gpu.keystream import CONSTANTS, DeviceNoise, chacha20_, quantiles
 
 CPU = torch.device("cpu")
-SIZE = 1_000_000
-FALSE_ALARM = 1e-9  # of each statistical test below: the chance that it fails although the source is right
 KEY = bytes(range(32))
 BLOCK_OF_SECTION_2_3_2 = """
     10 f1 e7 e4 d1 3b 59 15 50 0f dd 1f a3 20 71 c4 c7 d1 f4 c7 33 c0 68 03 04 22 aa 9a c3 d4 6c 4e
@@ -111,37 +109,6 @@ def test_a_counter_that_is_used_up_is_refused() -> None:
         normal(source, 9)
     with pytest.raises(RuntimeError, match="used up its counter"):
         normal(source, 1)
-
-
-@pytest.mark.slow
-def test_numbers_follow_the_standard_normal_law() -> None:
-    """A million numbers pass a Kolmogorov-Smirnov test at a false-alarm rate of 1e-9."""
-    assert stats.kstest(normal(DeviceNoise(CPU), SIZE).numpy(), "norm").pvalue > FALSE_ALARM
-
-
-@pytest.mark.slow
-def test_numbers_fill_equally_likely_cells_evenly() -> None:
-    """A million numbers fill a thousand equally likely cells evenly, by chi-squared at a false-alarm rate of 1e-9."""
-    cells = np.floor(stats.norm.cdf(normal(DeviceNoise(CPU), SIZE).numpy()) * 1000).astype(int)
-    assert stats.chisquare(np.bincount(cells, minlength=1000)).pvalue > FALSE_ALARM
-
-
-def test_tails_have_their_weight() -> None:
-    """Each tail beyond 3.5 has its expected share of a million numbers, at a false-alarm rate of 1e-9 each."""
-    numbers, weight = normal(DeviceNoise(CPU), SIZE).numpy(), stats.norm.sf(3.5)
-    for beyond in (numbers > 3.5, numbers < -3.5):
-        assert stats.binomtest(int(beyond.sum()), SIZE, weight).pvalue > FALSE_ALARM
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lag", [1, 8, 1000])
-def test_numbers_are_uncorrelated(lag: int) -> None:
-    """Numbers and their squares are uncorrelated with those that follow, in the next block and in the next step, within
-    bounds that independent numbers miss with probability 1e-9 each."""
-    numbers = normal(DeviceNoise(CPU), SIZE // 1000, 1000).view(-1).numpy()
-    bound = stats.norm.isf(FALSE_ALARM / 2) / np.sqrt(SIZE - lag)
-    for signal in (numbers, numbers**2):
-        assert abs(np.corrcoef(signal[:-lag], signal[lag:])[0, 1]) < bound
 
 
 @pytest.mark.parametrize(("word", "sign"), [(0, -1), (-1, 1)])
