@@ -124,7 +124,6 @@ def test_a_hostile_archive_is_refused(refused: Callable[..., list[str]], case: s
 
 X = np.array([[1.0, 2.0], [3.0, 4.0]])
 NPYS: dict[str, tuple[dict[str, bytes], str]] = {
-    "a pickle": ({"subject.npy": array(np.array(["ann-7319", None], object))}, ""),
     "a pickle in a field": ({"x.npy": described("[('a', '|O')]", "(2, 2)", bytes(32))}, ""),
     "more numbers than atoms": ({"x.npy": described("'<f8'", f"({10**80}, 2)")}, ""),
     "a shape whose product is small": ({"x.npy": described("'<f8'", f"({10**12}, 0)")}, "x"),
@@ -146,14 +145,8 @@ NPYS: dict[str, tuple[dict[str, bytes], str]] = {
     "dates": ({"x.npy": array(np.zeros((2, 2), "M8[s]"))}, "x"),
     "raw bytes": ({"x.npy": array(np.zeros((2, 2), "V8"))}, "x"),
     "seventy thousand features": ({"x.npy": array(np.zeros((2, 70_000), np.float16))}, "x"),
-    "NaN": ({"x.npy": array(np.array([[1, 2], [np.nan, 1]]))}, "line 2, column x[0]"),
-    "infinity": ({"x.npy": array(np.array([[1, -np.inf], [1, 1]]))}, "line 1, column x[1]"),
-    "fewer labels": ({"y.npy": array(np.zeros(1, int))}, "y"),
-    "labels of two dimensions": ({"y.npy": array(np.zeros((2, 1), int))}, "y"),
     "a label beyond all": ({"y.npy": array(np.array([0, 2**62]))}, "line 2, column y"),
-    "more subjects": ({"subject.npy": array(np.array([*PEOPLE, "cid-7319"]))}, "subject"),
     "a subject of absurd length": ({"subject.npy": array(np.array(["7319" * 5000, "b"]))}, "subject"),
-    "no character": ({"subject.npy": array(np.array([97, 2**31], np.uint32).view("U1"))}, "file"),
     "half of a character": (
         {"subject.npy": array(np.array([97, 0xD800], np.uint32).view("U1"))},
         "line 2, column subject",

@@ -31,9 +31,6 @@ def schema_of(**columns: object) -> Schema:
 FORGIVING = schema_of(
     age={**AGE, "outside": "clip", "unknown": "null"}, work={**WORK, "unknown": "null"}, person={"role": "subject"}
 )
-ages = st.none() | st.floats(allow_infinity=False) | st.integers() | st.just("") | st.floats(0, 1).map(repr)
-works = st.none() | st.sampled_from(["none", "some", "", "else"]) | st.text()
-rows = st.lists(st.tuples(ages, works), min_size=1, max_size=20)
 
 
 def norms(features: encoding.Features) -> Any:
@@ -281,24 +278,6 @@ def test_twenty_faults_are_told_in_the_order_of_the_lines() -> None:
         schema_of(age=AGE, work=WORK).encode({"age": ["x"] * 100, "work": ["x"] * 100}, first_line=2)
     paths = [fault.path for fault in refusal.value.errors]
     assert paths == [f"line {line}, column {column}" for line in range(2, 12) for column in ("age", "work")]
-
-
-@given(rows)
-def test_every_row_has_norm_at_most_one(values: list[tuple[object, object]]) -> None:
-    """Every admitted record becomes a finite row of norm at most one, and not far below, with a positive bias."""
-    features = FORGIVING.encode({"age": [age for age, _ in values], "work": [work for _, work in values]})
-    assert features.shape == (len(values), FORGIVING.num_features + 1)
-    assert (norms(features) <= 1).all()
-    assert (norms(features) > 1 - 2e-6).all()
-    assert (features[:, -1] > 0).all()
-
-
-@given(rows)
-def test_a_row_does_not_depend_on_its_neighbours(values: list[tuple[object, object]]) -> None:
-    """A record is encoded bit by bit the same alone and among others."""
-    together = FORGIVING.encode({"age": [age for age, _ in values], "work": [work for _, work in values]})
-    alone = [FORGIVING.encode({"age": [age], "work": [work]}) for age, work in values]
-    np.testing.assert_array_equal(together, np.vstack(alone))
 
 
 @pytest.mark.parametrize(
