@@ -36,7 +36,8 @@ def jwks(gateway: TestClient) -> Any:
 
 
 def test_a_certificate_is_verified_here(certificate: Any, jwks: Any, gateway: TestClient) -> None:
-    """The verdict with the issuer's keys is the gateway's: the same guarantees, recomputed, and the same statement."""
+    """The verdict with the issuer's keys is the gateway's: the same guarantees, recomputed, and the same statement. A
+    client with the keys makes no call: its gateway need not exist, and cannot answer instead."""
     verdict = verification.verify(certificate["jws"], jwks)
     by_gateway = gateway.post("/v1/certificates:verify", json={"jws": certificate["jws"]}).json()
     assert verdict.model_dump(mode="json") == by_gateway
@@ -44,10 +45,6 @@ def test_a_certificate_is_verified_here(certificate: Any, jwks: Any, gateway: Te
     assert verdict.key_id == jwks["keys"][0]["kid"]
     assert verdict.statement == certificate["statement"]
     assert {one.notion for one in verdict.guarantees} == {"unlearning", "deletion", "adaptive", "release"}
-
-
-def test_no_gateway_is_asked(certificate: Any, jwks: Any) -> None:
-    """A client with the keys verifies without a call: its gateway need not exist, and cannot answer instead."""
     with Client("http://127.0.0.1:1", "k", retry_seconds=0.0) as client:
         assert client.certificates.verify(certificate["jws"], jwks=jwks).statement == certificate["statement"]
         with pytest.raises(CertificateInvalid):

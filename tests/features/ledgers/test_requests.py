@@ -14,6 +14,7 @@ from lethe.contract.problems import CertificateInvalid
 from lethe.features.ledgers import accountant
 from lethe.features.systems import bundle
 from tests.features.ledgers.conftest import LEDGER, ledger, moment
+from tests.tables import each
 
 New = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -133,7 +134,7 @@ def test_only_requests_about_its_datasets_concern_a_model(
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "dataset_ids.0")
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "path", "expected"),
     [
         ({"ledger": {"format": "dp_event", "event": {"class_name": "ZCDpEvent", "rho": 1.0}}}, "ledger", "'ZCDpEvent'"),

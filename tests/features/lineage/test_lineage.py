@@ -165,16 +165,6 @@ def test_a_request_that_found_the_rows_gone_changes_nothing(installation: Instal
         assert [(one.records, one.erased_at) for one in found.datasets] == [(1, NOW)]
 
 
-def test_a_model_that_never_carried_the_rows_is_not_named(installation: Installation, by: Actor) -> None:
-    """A model whose versions were all made at or after the erasure, and that no request waits for, is not named."""
-    with installation.database.writing(by=by) as session:
-        hold(session, [])
-        versions(session, by, [2, 3])
-        erased(session, by, "sub_1", revision=2)
-    with installation.database.reading(by=by) as session:
-        assert fed(service.of_person(session, subject_ref="sub_1").models) is None
-
-
 def test_long_lists_are_cut_and_counted(installation: Installation, by: Actor) -> None:
     """The newest 500 versions and copies are listed and all are counted, except copies of later versions."""
     with installation.database.writing(by=by) as session:

@@ -178,10 +178,6 @@ def test_a_server_is_told_which_digest_it_may_serve(
     late = gateway.get(place, params={"weights_sha256": digest})
     assert (late.json()["may_serve"], late.json()["reason"]) == (False, "forgetting_overdue")
     assert "max-age=0" in late.headers["cache-control"]
-    work()
-    gone = gateway.get(place, params={"version": 1}).json()
-    assert (gone["may_serve"], gone["reason"], gone["version"]) == (False, "weights_destroyed", 1)
-    assert gateway.get(place).json()["version"] == 2
 
 
 def test_polling_costs_no_body(gateway: TestClient, live: dict[str, Any], forget: Make) -> None:
