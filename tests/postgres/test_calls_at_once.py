@@ -31,7 +31,7 @@ def gateways(settings: Settings, admin_key: str) -> Iterator[list[httpx.Client]]
         for number in range(2):
             apart = settings.model_copy(update={"log_level": "error"})
             _, address = stack.enter_context(processes.gateway(apart))
-            headers = {"Authorization": f"Bearer {admin_key}", "Idempotency-Key": "once"}
+            headers = {"Authorization": f"Bearer {admin_key}"}
             clients.append(stack.enter_context(httpx.Client(base_url=address, headers=headers, timeout=240)))
             assert clients[number].get("/healthz").status_code == 200
         yield clients
@@ -49,49 +49,39 @@ def at_once(gateways: list[httpx.Client], call: Callable[[httpx.Client, int], ht
         return list(threads.map(one, range(CALLS)))
 
 
-def test_one_request_of_many_calls(gateways: list[httpx.Client], installation: Installation, new_dataset: Make) -> None:
-    """The same call to two gateways at once, with one Idempotency-Key, is one request with one answer."""
-    new_dataset()
-
-    def ask(gateway: httpx.Client, _number: int) -> httpx.Response:
-        return gateway.post("/v1/deletion-requests", json={"subject_id": "p1"})
-
-    answers = at_once(gateways, ask)
-    assert [answer.status_code for answer in answers] == [202] * CALLS
-    assert len({answer.text for answer in answers}) == 1
-    with installation.database.reading() as session:
-        assert session.scalar(sa.select(sa.func.count()).select_from(DeletionRequest)) == 1
-
-
-def test_one_key_for_different_calls(
-    gateways: list[httpx.Client], installation: Installation, new_dataset: Make
-) -> None:
-    """If different calls with one Idempotency-Key run at once, one succeeds and the others are conflicts."""
-    new_dataset()
-
-    def ask(gateway: httpx.Client, number: int) -> httpx.Response:
-        return gateway.post("/v1/deletion-requests", json={"subject_id": f"p{number}"})
-
-    answers = at_once(gateways, ask)
-    assert Counter(answer.status_code for answer in answers) == {202: 1, 409: CALLS - 1}
-    assert {answer.json()["code"] for answer in answers if answer.status_code == 409} == {"idempotency_conflict"}
-    with installation.database.reading() as session:
-        assert session.scalar(sa.select(sa.func.count()).select_from(DeletionRequest)) == 1
-
-
-def test_one_dataset_of_many_uploads(gateways: list[httpx.Client], installation: Installation) -> None:
-    """The same upload to two gateways at once is one dataset, and leaves the rows of one on disk."""
+def test_one_key_is_one_call(gateways: list[httpx.Client], installation: Installation) -> None:
+    """The same call to two gateways at once, with one Idempotency-Key, has one effect and one answer: an upload is one
+    dataset with the rows of one on disk, and a request is one request. If different calls with one key run at once, one
+    succeeds and the others are conflicts."""
     content = npz()
 
-    def ask(gateway: httpx.Client, _number: int) -> httpx.Response:
-        return gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", content)})
+    def upload(gateway: httpx.Client, _number: int) -> httpx.Response:
+        files = {"file": ("people.npz", content)}
+        return gateway.post("/v1/datasets", data=FORM, files=files, headers={"Idempotency-Key": "upload"})
 
-    answers = at_once(gateways, ask)
+    answers = at_once(gateways, upload)
     assert [answer.status_code for answer in answers] == [201] * CALLS
     with installation.database.reading() as session:
         [dataset_id] = session.scalars(sa.select(Dataset.id))
     assert {answer.json()["id"] for answer in answers} == {dataset_id}
     assert set(installation.rows.stored()) == {dataset_id}
+
+    def ask(gateway: httpx.Client, key: str, person: str) -> httpx.Response:
+        return gateway.post("/v1/deletion-requests", json={"subject_id": person}, headers={"Idempotency-Key": key})
+
+    def num_requests() -> int | None:
+        with installation.database.reading() as session:
+            return session.scalar(sa.select(sa.func.count()).select_from(DeletionRequest))
+
+    answers = at_once(gateways, lambda gateway, _number: ask(gateway, "one person", "p1"))
+    assert [answer.status_code for answer in answers] == [202] * CALLS
+    assert len({answer.text for answer in answers}) == 1
+    assert num_requests() == 1
+
+    answers = at_once(gateways, lambda gateway, number: ask(gateway, "many people", f"p{number + 2}"))
+    assert Counter(answer.status_code for answer in answers) == {202: 1, 409: CALLS - 1}
+    assert {answer.json()["code"] for answer in answers if answer.status_code == 409} == {"idempotency_conflict"}
+    assert num_requests() == 2
 
 
 def test_the_same_person_asked_for_many_times(
