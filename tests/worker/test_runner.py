@@ -11,11 +11,12 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.config import Settings
-from app.db.tables import Dataset, Model, Run
+from app.db.tables import Model, Run
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.vault import sealing
+from tests.app.unlearning.held import forget_pauses
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
 from tests.stored import flipped, rows_of, slots_of
@@ -23,12 +24,6 @@ from worker import runner
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
-
-
-def _forget_pauses(installation: Installation) -> None:
-    with installation.database.writing() as session:
-        session.execute(sa.update(Model).values(not_before=None))
-        session.execute(sa.update(Dataset).values(not_before=None))
 
 
 def _newest_run(get: Get) -> Any:
@@ -134,7 +129,7 @@ def test_a_run_that_cannot_read_its_rows_is_tried_again(
     assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
     block.rmdir()
     os.rename(block.with_name("away"), block)
-    _forget_pauses(installation)
+    forget_pauses(installation)
     assert work() >= 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert get(f"/models/{model['id']}")["error_code"] is None

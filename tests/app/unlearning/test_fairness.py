@@ -5,16 +5,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.config import Settings
-from app.db.tables import Dataset, Model
+from app.db.tables import Model
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from app.vault.sealing import WeightStore
+from tests.app.unlearning.held import forget_pauses
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -31,9 +31,8 @@ def claim(installation: Installation) -> Callable[[], ClaimedRun]:
     """Claim the next run regardless of pauses."""
 
     def take() -> ClaimedRun:
+        forget_pauses(installation)
         with installation.database.writing() as session:
-            session.execute(sa.update(Model).values(not_before=None))
-            session.execute(sa.update(Dataset).values(not_before=None))
             claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=500)
         assert claimed is not None
         return claimed

@@ -10,14 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.db.tables import Dataset, Model
 from app.installations import Installation
 from app.rows.row_store import RowStore
 from lethe.proof.canary_test import CanaryPlan
 from lethe.proof.mechanism import Mechanism
+from tests.app.unlearning.held import forget_pauses
 from tests.faults.checks import assert_all_done_once
 from tests.stored import rows_of, slots_of
 from tests.worker.evidence.conftest import FORGETTING, FORGETTING_BATCHES, LEARNING, LEARNING_BATCHES, SHORT
@@ -113,12 +112,6 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolated, "_FORKER", _Here())
 
 
-def _forget_pauses(installation: Installation) -> None:
-    with installation.database.writing() as session:
-        session.execute(sa.update(Model).values(not_before=None))
-        session.execute(sa.update(Dataset).values(not_before=None))
-
-
 def _null_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RowStore, "edit", lambda self, rows_id, root, **_: root)
 
@@ -199,7 +192,7 @@ def test_a_run_that_fails_its_canary_test_publishes_nothing(
             [last] = get("/runs?limit=1")["items"]
             assert last["audit"]["findings"]
             assert not batches or "schedule" in last["audit"]["findings"]
-            _forget_pauses(installation)
+            forget_pauses(installation)
         assert "audit.failed" in "".join(capfd.readouterr())
     assert work() == 1
     done = get(f"/deletion-requests/{request['id']}")
@@ -245,7 +238,7 @@ def test_a_run_on_other_rows_publishes_nothing(
         plant(patch)
         assert runner.run_next(installation, worker="w") is True
         _assert_open(installation, get, model["id"], request["id"], code)
-    _forget_pauses(installation)
+    forget_pauses(installation)
     assert work() == 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert not rows_of(installation, dataset["id"]).features[slot].any()
@@ -274,7 +267,7 @@ def test_erasing_somebody_else_is_noticed(
         assert runner.run_next(installation, worker="w") is True
     _assert_open(installation, get, model["id"], request["id"], "run_differs_from_plan")
     assert rows_of(installation, dataset["id"]).features[[slot, _beside(slot)]].any(axis=1).all()
-    _forget_pauses(installation)
+    forget_pauses(installation)
     assert work() == 1
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert rows_of(installation, dataset["id"]).features[[slot, _beside(slot)]].any(axis=1).tolist() == [False, True]
@@ -296,7 +289,7 @@ def test_a_run_without_its_canary_test_publishes_nothing(
             patch.setattr(isolated, "run", run)
             assert runner.run_next(installation, worker="w") is True
         assert get(f"/models/{model['id']}")["error_code"] == "run_differs_from_plan"
-        _forget_pauses(installation)
+        forget_pauses(installation)
     assert runner.run_next(installation, worker="w") is True
     assert get(f"/models/{model['id']}")["live_version"] == 1
 
