@@ -42,9 +42,11 @@ def lived(gateway: Any, new_dataset: Make, new_model: Make, forget: Make, work: 
     return model
 
 
-def test_the_ends_are_what_was_posted(installation: Installation, lived: dict[str, Any]) -> None:
+def test_the_ends_are_what_was_posted_and_certified(
+    installation: Installation, lived: dict[str, Any], get: Callable[[str], Any]
+) -> None:
     """Every run's last point has the epsilons and the chain of its ledger entry, and its first continues the previous
-    run."""
+    run; `deletion` and `adaptive` of each batch equal those of its certificates to the last digit."""
     with installation.database.reading() as session:
         segments, earlier = life(session, lived["id"])
         bodies = [json.loads(entry.body) for entry in repository.entries(session, model_id=lived["id"])]
@@ -62,14 +64,6 @@ def test_the_ends_are_what_was_posted(installation: Installation, lived: dict[st
         assert last.epsilon.unlearning == epsilon(body["guarantees"], "unlearning")
         assert last.epsilon.release == epsilon(body["guarantees"], "release")
         steps += body["steps"]
-
-
-def test_the_ends_are_what_was_certified(
-    installation: Installation, lived: dict[str, Any], get: Callable[[str], Any]
-) -> None:
-    """`deletion` and `adaptive` of each batch equal those of its certificates to the last digit."""
-    with installation.database.reading() as session:
-        segments, _ = life(session, lived["id"])
     by_version: dict[int, Segment] = {segment.entry["version"]: segment for segment in segments}
     seen = 0
     for request in get("/deletion-requests")["items"]:
@@ -86,7 +80,8 @@ def test_the_ends_are_what_was_certified(
 
 
 def test_a_page_at_a_time(installation: Installation, lived: dict[str, Any]) -> None:
-    """The pages, newest first, cover the whole life, and each run has the same points on whichever page it appears."""
+    """The pages, newest first, cover the whole life, and each run has the same points on whichever page it appears.
+    `adaptive` of one record that is still there never falls in them, even through relearning."""
     with installation.database.reading() as session:
         whole, _ = life(session, lived["id"])
         paged, before = [], None
@@ -96,13 +91,7 @@ def test_a_page_at_a_time(installation: Installation, lived: dict[str, Any]) -> 
             if before is None:
                 break
     assert paged == whole
-
-
-def test_what_people_who_stay_have_spent_only_grows(installation: Installation, lived: dict[str, Any]) -> None:
-    """`adaptive` of one record that is still there never falls, from run to run, even through relearning."""
-    with installation.database.reading() as session:
-        segments, _ = life(session, lived["id"])
-    spent = [point.epsilon.adaptive for segment in segments[::-1] for point in segment.points]
+    spent = [point.epsilon.adaptive for segment in whole[::-1] for point in segment.points]
     assert spent == sorted(spent)
 
 

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from app.features.desk.wording import at_most
 from tests.conftest import FORM, npz
 from tests.features.desk.browsing import Browser
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -55,26 +56,17 @@ def test_what_is_drawn(officer: Browser, forgotten: dict[str, Any], get: Get) ->
     assert [row[1] for row in rows] == said
 
 
-def test_every_step_as_wide(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """The other axis counts the steps of the model's whole life."""
-    [epsilons, _] = plots(officer.get(f"/admin/models/{forgotten['id']}/curve?axis=steps").text)
+def test_a_curve_that_is_asked_for_in_another_way(officer: Browser, forgotten: dict[str, Any]) -> None:
+    """The other axis counts the steps of the model's whole life, and an unknown one is refused. A page that shows the
+    live version already gets no update; one that does not gets it."""
+    path = f"/admin/models/{forgotten['id']}/curve"
+    assert [officer.get(f"{path}?{query}").status_code for query in ("known=2", "known=1")] == [204, 200]
+    assert [officer.get(f"{path}?{query}").status_code for query in ("axis=x", "cursor=x")] == [422, 422]
+    [epsilons, _] = plots(officer.get(f"{path}?axis=steps").text)
     learned = forgotten["mechanism"]["learn_steps"]
     assert epsilons["ticks"] is None
     assert [mark["x"] for mark in epsilons["marks"]][:2] == [learned, learned]
     assert epsilons["rows"][-1][0] > learned
-
-
-def test_nothing_new(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """A page that shows the live version already gets no update; one that does not gets it."""
-    path = f"/admin/models/{forgotten['id']}/curve"
-    assert officer.get(f"{path}?known=2").status_code == 204
-    assert officer.get(f"{path}?known=1").status_code == 200
-
-
-def test_an_axis_that_is_none(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """An unknown axis in the address returns a designed 422."""
-    assert officer.get(f"/admin/models/{forgotten['id']}/curve?axis=x").status_code == 422
-    assert officer.get(f"/admin/models/{forgotten['id']}/curve?cursor=x").status_code == 422
 
 
 def test_a_plan_is_drawn(
@@ -131,7 +123,7 @@ def test_a_fragment_for_sliders(officer: Browser, path: str) -> None:
     assert 'name="records" type="number" value="3"' in page
 
 
-@pytest.mark.parametrize(
+@each(
     ("query", "why"),
     [
         ("records=0", "Enter 1 or more."),
