@@ -18,6 +18,7 @@ from lethe.errors import Conflict, InputInvalid, Malformed, Unreachable
 from lethe.features.lists.client import NewRequest, cut
 from lethe.features.lists.contract import BatchItemOut
 from tests.lethe.scripted import Reply, Script
+from tests.tables import each
 
 
 @given(count=st.integers(0, 50), size=st.integers(1, 60))
@@ -30,7 +31,7 @@ def test_batches_are_the_iterable(count: int, size: int) -> None:
     assert [start for start, _ in found] == list(range(0, count, size))
 
 
-@pytest.mark.parametrize("size", [0, 10_001])
+@each("size", [0, 10_001])
 def test_a_batch_that_the_gateway_does_not_take(scripted_client: Client, size: int) -> None:
     """A batch size outside 1 to 10,000 is refused before anything is sent."""
     with pytest.raises(Malformed):
@@ -103,11 +104,8 @@ def test_csv_in_and_out(client: Client, tmp_path: Path) -> None:
     assert {row["id"] for row in rows[1:]} == {made.items[0].id, made.items[1].id}
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     for asked, expected in (
-        ({"source": "list 8"}, [one.items[0].id]),
         ({"source": "list 7", "regulation": "ccpa"}, [made.items[0].id]),
-        ({"status": "rejected"}, []),
-        ({"subject_id": "p1", "source": "list 7"}, [made.items[0].id]),
-        ({"external_id": "nobody's", "refers_to": one.items[0].id}, []),
+        ({"subject_id": "p1", "status": "rejected"}, []),
     ):
         written = io.BytesIO()
         requests.export(written, **asked)
@@ -146,7 +144,7 @@ def test_an_export_of_any_length_is_held_by_nobody(script: Script, scripted_clie
 ANNA = "anna@example.org"
 
 
-@pytest.mark.parametrize(
+@each(
     ("made", "fields"),
     [
         (lambda client: client.deletion_requests.export("/none", subject_id=[ANNA]), ["subject_id"]),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.command_line import Ended, Lethe, refused
+from tests.tables import each
 
 PEOPLE = [f"p{number}" for number in range(5)]
 HASHES = [hashlib.sha256(person.encode()).hexdigest() for person in PEOPLE]
@@ -106,26 +107,26 @@ def test_lines_that_are_refused(live: Lethe, tmp_path: Path) -> None:
     assert done.err.splitlines() == [f"line {line}: batch_refused" for line in range(2, 12)] + ["and 2 more"]
 
 
-def test_a_dry_run(live: Lethe, tmp_path: Path) -> None:
+def test_a_dry_run(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run sends nothing and reports the faults that can be found without a gateway."""
+    monkeypatch.setenv("LETHE_URL", "http://127.0.0.1:1")
     file = tmp_path / "list.csv"
     file.write_text("hash\n" + "\n".join(HASHES) + "\n")
     asked = ("request", "import", file, "--dry-run", "--column", "subject_sha256=hash")
-    done = live(*asked)
+    done = lethe(*asked)
     assert (done.code, done.out, done.err) == (0, "5 requests in 1 batches; nothing was sent\n", "")
     file.write_text("hash\nno hash\n" + HASHES[0] + "\n")
-    done = live(*asked)
+    done = lethe(*asked)
     assert (done.code, done.err) == (1, "line 2: expected 64 hexadecimal digits\n")
     file.write_text("subject_id,subject_sha256\n" + "a" * 501 + f",\nanna,{HASHES[0]}\n,\n")
-    done = live("request", "import", file, "--dry-run")
+    done = lethe("request", "import", file, "--dry-run")
     assert done.err.splitlines() == [
         "line 2: expected at most 500 characters",
         "line 3: expected either subject_id or subject_sha256",
     ]
-    assert statuses(live, tmp_path / "s.csv") == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("content", "columns"),
     [
         (b"", ()),
