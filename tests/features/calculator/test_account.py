@@ -1,9 +1,8 @@
 """`lethe account bound`: the theorems on the command line, offline."""
 
-import pytest
-
 from lethe.features.theorems import CALCULATOR, evaluate
 from tests.command_line import Lethe, refused
+from tests.tables import each
 
 
 def test_theorem_is_evaluated(lethe: Lethe) -> None:
@@ -27,7 +26,7 @@ def test_all_theorems_are_listed(lethe: Lethe) -> None:
     assert [line.split()[0] for line in done.out.splitlines()] == list(CALCULATOR)
 
 
-@pytest.mark.parametrize(
+@each(
     ("arguments", "code"),
     [
         (["bound", "folklore"], "bound_unknown"),

@@ -3,11 +3,10 @@
 import urllib.parse
 from collections.abc import Callable
 
-import pytest
-
 from lethe.contract.sets import Scope
 from lethe.features.theorems import CALCULATOR, evaluate
 from tests.features.desk.browsing import Browser
+from tests.tables import each
 
 SomebodyWith = Callable[..., Browser]
 
@@ -42,7 +41,7 @@ def test_a_value(officer: Browser) -> None:
     assert 'value="1e-5"' in page
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "params", "output"),
     [
         ("mu_compose", {"mus": "0.3, 0.4"}, "0.50000"),

@@ -5,13 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
-import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.db.tables import Table
 from app.installations import Installation
-from lethe.contract.sets import Scope
 from lethe.features.leaving.local import RandomisedResponse
 from tests.tables import each
 
@@ -102,16 +100,7 @@ def test_what_is_no_answer(gateway: TestClient, get: Get, refused: Refused, body
     assert get("/leaving-reasons")["surveys"] == []
 
 
-@pytest.mark.parametrize("query", ["since=0", "since=yesterday", "until=2026-13-01", "until=2026-11-16T10:00:00Z"])
+@each("query", ["since=0", "since=yesterday", "until=2026-13-01", "until=2026-11-16T10:00:00Z"])
 def test_what_is_no_day(gateway: TestClient, refused: Refused, query: str) -> None:
     """A range of weeks must be given by valid dates."""
     refused(gateway.get(f"{PLACE}?{query}"), 422, "input_invalid")
-
-
-def test_who_may(gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Refused) -> None:
-    """A key that makes requests may send answers; one that reads requests may read estimates."""
-    writer, reader = key_with(Scope.REQUESTS_WRITE), key_with(Scope.REQUESTS_READ)
-    assert sent(gateway, headers=writer).status_code == 200
-    refused(sent(gateway, headers=reader), 403, "scope_missing")
-    assert gateway.get(PLACE, headers=reader).status_code == 200
-    refused(gateway.get(PLACE, headers=writer), 403, "scope_missing")

@@ -14,6 +14,7 @@ from lethe.features.leaving.local import RandomisedResponse
 from lethe.features.theorems import evaluate
 from lethe.proof import conversion
 from lethe.proof.errors import DomainError
+from tests.tables import each
 
 responses = st.builds(RandomisedResponse, odds=st.integers(2, 100), num_answers=st.integers(2, 8))
 shares = st.floats(0, 1)
@@ -91,7 +92,7 @@ def test_a_survey_by_hand() -> None:
     assert found[1].high == pytest.approx((stats.beta.ppf(1 - error, 101, 600) - 1 / 7) * 7 / 2)
 
 
-@pytest.mark.parametrize(
+@each(
     ("odds", "sent", "confidence"),
     [(1, [1, 1], 0.9), (3.0, [1, 1], 0.9), (3, [0, 0], 0.9), (3, [1, -1], 0.9), (3, [1, 1, 1], 0.9), (3, [1, 1], 1.0)],
 )

@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from app.config import Settings
-from app.main import create_app
-from lethe import Client
 from lethe.errors import Malformed
 from lethe.features.leaving.local import RandomisedResponse
-from lethe.features.leaving.randomised import ODDS, REASONS, LeavingReason, randomise
+from lethe.features.leaving.randomised import ODDS, REASONS, randomise
 
 
 @pytest.mark.parametrize("odds", [2, 3, 17])
@@ -54,24 +51,3 @@ def test_what_cannot_be_randomised(reason: str, odds: Any) -> None:
     with pytest.raises(Malformed) as refused:
         randomise(reason, odds=odds)
     assert "boredom" not in str(refused.value)
-
-
-@pytest.mark.soak
-def test_the_list_is_the_gateways() -> None:
-    """The SDK randomises among exactly the reasons of the gateway; otherwise estimates would be wrong."""
-    schemas = create_app(Settings()).openapi()["components"]["schemas"]
-    assert list(REASONS) == schemas["LeavingReason"]["enum"] == list(LeavingReason)
-
-
-def test_from_a_device_to_an_estimate(client: Client) -> None:
-    """A randomised answer is counted in the week of its arrival and used in the estimates of its odds."""
-    answers = [randomise("cost", odds=50) for _ in range(40)]
-    weeks = {client.leaving_reasons.submit(answer=answer.answer, odds=answer.odds).week for answer in answers}
-    client.leaving_reasons.submit(answer=LeavingReason.OTHER, odds=2)
-    found = client.leaving_reasons.estimate(since=min(weeks))
-    few, many = found.surveys
-    assert (found.confidence, few.odds, many.odds, many.num_answers) == (0.95, 2, 50, 40)
-    assert {one.reason: one.sent for one in many.reasons if one.sent} == Counter(one.answer for one in answers)
-    assert client.leaving_reasons.estimate(until=min(weeks)).surveys == []
-    with pytest.raises(Malformed):
-        client.leaving_reasons.submit(answer=LeavingReason.COST, odds=1000)

@@ -15,6 +15,7 @@ from app.features.leaving.tables import LeavingCount
 from app.installations import Installation
 from lethe.contract.tenants import Policy
 from lethe.features.leaving.randomised import LeavingReason
+from tests.tables import each
 
 Count = Callable[..., datetime.date]
 
@@ -105,7 +106,7 @@ def test_none_is_lost_when_many_come_at_once(installation: Installation, by: Act
     assert found.num_answers == 20
 
 
-@pytest.mark.parametrize(
+@each(
     ("at_", "week"),
     [
         ("2026-11-16T00:00:00+00:00", "2026-11-16"),

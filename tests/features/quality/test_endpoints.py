@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from lethe.contract.sets import Scope
-
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 Refused = Callable[..., dict[str, Any]]
@@ -153,13 +151,3 @@ def test_remedies_say_what_each_takes(gateway: TestClient, live: dict[str, Any],
     assert all(one["learn_passes"] >= one["request_passes"] > 0 for one in found["remedies"])
     gateway.delete(f"/v1/models/{live['id']}")
     assert gateway.get(f"/v1/models/{live['id']}/remedies").json()["code"] == "model_retired"
-
-
-def test_only_engineers_change_gates(
-    gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], refused: Refused
-) -> None:
-    """A key that only reads models can neither set a gate nor release a version."""
-    key = key_with(Scope.MODELS_READ)
-    place = f"/v1/models/{live['id']}"
-    refused(gateway.patch(place, json={"quality": OUT_OF_REACH}, headers=key), 403, "scope_missing")
-    refused(gateway.post(f"{place}/versions/1/release", headers=key), 403, "scope_missing")

@@ -12,13 +12,14 @@ from lethe.contract.sets import Metric, OnBreach
 from lethe.proof.calibration import ModelSettings, mechanism_for
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
+from tests.tables import each
 
 
 def gate(metric: Metric, threshold: float) -> Gate:
     return Gate(metric=metric, threshold=threshold, on_breach=OnBreach.HOLD)
 
 
-@pytest.mark.parametrize(
+@each(
     ("metric", "value", "is_met"),
     [
         (Metric.AUC, 0.8, True),
@@ -34,8 +35,8 @@ def test_the_threshold_itself_is_enough(metric: Metric, value: float, is_met: bo
     assert gate(metric, 0.8).is_met({metric: value}) is is_met
 
 
-@pytest.mark.parametrize("metric", list(Metric))
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None, "0.9"])
+@each("metric", list(Metric))
+@each("value", [math.nan, math.inf, -math.inf, None, "0.9"])
 def test_what_is_no_number_is_a_breach(metric: Metric, value: Any) -> None:
     """A metric that is missing or not a number meets no gate, in either direction."""
     assert not gate(metric, 0.0).is_met({metric: value})
@@ -48,7 +49,7 @@ def mechanism(objective: Objective, num_classes: int) -> Mechanism:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("objective", "num_classes", "metric"),
     [
         (Objective.LEAST_SQUARES, 1, Metric.ACCURACY),
