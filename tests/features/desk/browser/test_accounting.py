@@ -4,17 +4,21 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.faults.processes import Child
-from tests.features.desk.browser.browsing import Visitor, visitor
+from tests.features.desk.browser.browsing import Visitor
 
 
 def test_a_budget(officer: Visitor, worker: Child) -> None:
-    """An engineer compares a dataset with a budget and sees which requests would make its model relearn."""
+    """An engineer finds nothing spent without a dataset, compares one with a budget and sees which requests would make
+    its model relearn."""
+    page = officer.page
+    officer.goes_to("Accounting")
+    expect(page.get_by_text("No dataset yet")).to_be_visible()
+    officer.shows()
     dataset = officer.site.upload(rows=300, rows_each=100)
     made = officer.site.model(dataset, noise_scale=0.01, learn_steps=8)
     officer.site.until(f"/v1/models/{made}", lambda model: model["live_version"])
     worker.kill()
     request = officer.site.forget("p1")
-    page = officer.page
     officer.goes_to("Accounting")
     expect(page.get_by_text("spent of one record")).to_be_visible()
     page.get_by_role("spinbutton", name="Budget: ε").fill("500")
@@ -26,14 +30,6 @@ def test_a_budget(officer: Visitor, worker: Child) -> None:
     page.get_by_role("link", name="people", exact=True).click()
     expect(page.get_by_role("heading", name="Account of people")).to_be_visible()
     expect(page.get_by_role("link", name=request)).to_be_visible()
-    officer.shows()
-
-
-@pytest.mark.soak
-def test_nothing_spent(officer: Visitor) -> None:
-    """Accounting shows an empty state if there are no datasets."""
-    officer.opens("/admin/accounting")
-    expect(officer.page.get_by_text("No dataset yet")).to_be_visible()
     officer.shows()
 
 
@@ -56,19 +52,3 @@ def test_calculating(officer: Visitor) -> None:
     expect(page.get_by_role("alert")).to_contain_text("Expected mu=-1")
     officer.complaints.clear()  # that the answer was a 422
     officer.shows()
-
-
-def test_a_key_without_the_scope(officer: Visitor) -> None:
-    """A key that only reads requests is not offered models and accounts, and is refused at their URLs."""
-    made = officer.site.api.post("/v1/api-keys", json={"name": "reader", "scopes": ["requests:read"]})
-    reader = visitor(officer.page.context.browser, officer.site)  # type: ignore[arg-type]
-    reader.logs_in(made.raise_for_status().json()["key"])
-    reader.page.wait_for_url("**/admin")
-    for name in ("Models", "Accounting", "Calculator"):
-        expect(reader.page.get_by_role("link", name=name, exact=True)).to_have_count(0)
-    for path in ("models", "accounting/datasets/ds_0", "calculator"):
-        reader.opens(f"/admin/{path}")
-        expect(reader.page.get_by_role("heading", name="Your key may not see this")).to_be_visible()
-    reader.complaints.clear()  # that the answers were 403
-    reader.shows()
-    reader.page.context.close()

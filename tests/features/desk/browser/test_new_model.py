@@ -9,19 +9,15 @@ from tests.faults.processes import Child
 from tests.features.desk.browser.browsing import Visitor
 
 
-def test_nothing_to_learn_from(officer: Visitor) -> None:
-    """The page links to the upload of a dataset if there is none."""
-    officer.opens("/admin/models/new")
-    expect(officer.page.get_by_role("link", name="Upload a dataset")).to_be_visible()
-    officer.shows()
-
-
 @pytest.mark.soak
 def test_numbers_move_while_somebody_types(officer: Visitor, worker: Child) -> None:
-    """The estimates follow the fields and the slider; invalid input is refused in words; the model is then created and
-    learns."""
-    officer.site.upload(rows=400)
+    """Without a dataset the page links to the upload of one. The estimates follow the fields and the slider; invalid
+    input is refused in words; the model is then created and learns."""
     page = officer.page
+    officer.opens("/admin/models/new")
+    expect(page.get_by_role("link", name="Upload a dataset")).to_be_visible()
+    officer.shows()
+    officer.site.upload(rows=400)
     officer.goes_to("Models")
     page.get_by_role("link", name="New model").click()
     outlook = page.locator("#outlook")

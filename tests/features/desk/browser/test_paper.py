@@ -43,17 +43,6 @@ def are_dark(plots: list[dict[str, Any]]) -> bool:
     return all(DARK & set(plot["colours"]) and not LIGHT & set(plot["colours"]) for plot in plots)
 
 
-@pytest.fixture
-def printer(officer: Visitor, worker: Child) -> Visitor:
-    """Return an officer with a dark screen, at a model."""
-    made = officer.site.live_model()
-    officer.page.emulate_media(color_scheme="dark")
-    officer.opens(f"/admin/models/{made}")
-    expect(officer.page.locator("#curve canvas")).to_have_count(2)
-    expect(officer.page.locator(".later")).to_have_count(0)
-    return officer
-
-
 def printed(page: Page) -> bytes:
     """Return the page as a PDF on A4."""
     for _ in range(_MAX_PRINTS - 1):
@@ -66,6 +55,7 @@ def printed(page: Page) -> bytes:
 
 
 def prints_its_plots(visitor: Visitor) -> None:
+    """Check that the plots of a page are printed whole and in light colours from a dark screen, and then restored."""
     page = visitor.page
     before = drawn(page)
     assert before
@@ -92,20 +82,6 @@ def prints_its_plots(visitor: Visitor) -> None:
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert drawn(page) == before
     assert visitor.complaints == []
-
-
-@pytest.mark.soak
-def test_the_curves_of_a_model(printer: Visitor) -> None:
-    """The curves of a model are printed whole and in light colours from a dark screen, which is restored afterwards."""
-    prints_its_plots(printer)
-
-
-@pytest.mark.soak
-def test_a_choice_is_printed_as_words(printer: Visitor) -> None:
-    """Paper shows only the chosen one of the links that choose a view."""
-    printer.page.emulate_media(media="print")
-    expect(printer.page.get_by_text("Equal width per run")).to_be_visible()
-    expect(printer.page.get_by_text("Equal width per step")).to_be_hidden()
 
 
 def sheets(page: Page) -> list[str]:
@@ -161,11 +137,23 @@ def test_a_case_and_a_certificate(officer: Visitor, worker: Child) -> None:
 
 
 @pytest.mark.soak
-def test_a_model(printer: Visitor) -> None:
-    """A printed model shows its whole id, and no buttons."""
-    printer.opens(printer.page.url.removeprefix(printer.site.url))
-    read = " ".join(sheets(printer.page))
-    for there in (printer.page.url.rpartition("/")[2], "default", "Opened", "churn", "Residual influence"):
+def test_a_model(officer: Visitor, worker: Child) -> None:
+    """A printed model shows its curves whole and in light colours, from a dark screen that is restored afterwards, the
+    chosen one alone of the links that choose a view, and its whole id; it shows no buttons."""
+    page = officer.page
+    made = officer.site.live_model()
+    page.emulate_media(color_scheme="dark")
+    officer.opens(f"/admin/models/{made}")
+    expect(page.locator("#curve canvas")).to_have_count(2)
+    expect(page.locator(".later")).to_have_count(0)
+    prints_its_plots(officer)
+    page.emulate_media(media="print")
+    expect(page.get_by_text("Equal width per run")).to_be_visible()
+    expect(page.get_by_text("Equal width per step")).to_be_hidden()
+    page.emulate_media(media="null")
+    officer.opens(f"/admin/models/{made}")
+    read = " ".join(sheets(page))
+    for there in (made, "default", "Opened", "churn", "Residual influence"):
         assert there in read, there
     for gone in ("Log out", "Canary test …", "Retire", "Verify now", "Compare two versions", "All rehearsals"):
         assert gone not in read, gone

@@ -34,20 +34,3 @@ def test_a_reply_in_spanish(officer: Visitor) -> None:
     page.get_by_role("button", name="Record").click()
     expect(page.get_by_text("Reply recorded as sent.")).to_be_visible()
     expect(page.get_by_role("region", name="History").get_by_text("Reply sent on")).to_be_visible()
-
-
-def test_pages_around_letters(officer: Visitor) -> None:
-    """The case with its evidence pack, the public check of certificates, the policy with its time limits and the audit
-    log are accessible, and the pack is one click from the case."""
-    page = officer.page
-    request = officer.site.forget("p1", identity_verified=False, external_id="case-1")
-    officer.opens(f"/admin/requests/{request}")
-    with page.expect_download() as saving:
-        page.get_by_role("link", name="Download evidence pack").click()
-    assert saving.value.suggested_filename == f"evidence-{request}.zip"
-    for address in ("/verify", "/verify?code=0123-4567-89ab-cdef-0123", "/admin/tenant", "/admin/audit-log"):
-        officer.opens(address)
-        expect(page.locator(".later")).to_have_count(0)
-        assert not officer.at_rest(officer.faults), address
-        assert not officer.at_rest(officer.overflows), address
-        officer.complaints.clear()

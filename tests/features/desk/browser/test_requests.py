@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.faults.processes import Child
@@ -42,28 +41,6 @@ def test_deciding_about_all_that_match(officer: Visitor) -> None:
     page.get_by_role("button", name="Approve 55 requests").press("Enter")
     expect(page.get_by_role("status").filter(has_text="55 requests approved.")).to_be_visible()
     assert "regulation=ccpa" in page.url
-
-
-@pytest.mark.soak
-def test_finding_a_person(officer: Visitor) -> None:
-    """A person's request is found by their id, which is in no address; a filter applies when it is chosen."""
-    made = officer.site.forget("ann@example.com", identity_verified=False)
-    officer.site.forget("bob@example.com")
-    officer.opens("/admin/requests")
-    officer.page.get_by_label("Data subject").fill("ann@example.com")
-    officer.page.get_by_role("button", name="Search").click()
-    expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_text([made])
-    assert "ann" not in officer.page.url
-    assert "ann@" not in officer.page.content()
-    assert "ann@" not in officer.site.gateway.log.read_text()
-    officer.shows()
-    officer.opens("/admin/requests")
-    officer.page.get_by_role("combobox", name="Status").select_option("in_review")
-    officer.page.wait_for_url("**status=in_review**")
-    expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(1)
-    officer.page.get_by_role("combobox", name="Status").select_option("running")
-    expect(officer.page.get_by_text("No matching requests")).to_be_visible()
-    officer.shows()
 
 
 def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
@@ -107,27 +84,6 @@ def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
     officer.shows("request-reply")
 
 
-def test_entering_a_letter(officer: Visitor) -> None:
-    """An officer enters a request that came by letter without the pointer, and reads what comes next."""
-    page = officer.page
-    officer.opens("/admin/requests")
-    page.get_by_role("link", name="New request").press("Enter")
-    page.get_by_label("Data subject").press_sequentially("ann@example.com")
-    page.get_by_label("Case number").press_sequentially("2026-0815")
-    officer.shows("request-new")
-    page.get_by_role("button", name="Create request").press("Enter")
-    expect(page.get_by_text("Request created.")).to_be_visible()
-    expect(page.get_by_role("heading", name="2026-0815")).to_be_visible()
-    expect(page.get_by_text("establish who the person is")).to_be_visible()
-    assert "ann@" not in page.content()
-
-
-def test_a_request_that_is_not_there(officer: Visitor) -> None:
-    """An unknown id is answered by a page that leads back."""
-    officer.opens("/admin/requests/dr_none")
-    expect(officer.page.get_by_role("heading", name="Not found")).to_be_visible()
-
-
 def test_without_scripts(officer: Visitor) -> None:
     """Everything except live updates works in a browser without scripts."""
     made = officer.site.forget("p1", identity_verified=False)
@@ -163,19 +119,3 @@ def test_dates_of_the_law_are_those_of_the_policy(browser: Browser, site: Site) 
         expect(reader.page.get_by_text("Europe/Berlin")).to_have_text(["Dates in Europe/Berlin"])
         reader.shows()
         reader.page.context.close()
-
-
-def test_due_dates_on_a_phone(officer: Visitor) -> None:
-    """A list of requests shows whole due dates on a phone, however long an external id is."""
-    case = "a-rather-long-case-number-2026-000017"
-    asked = {"submitted_at": "2026-01-01T00:00:00Z", "regulation": "ccpa", "identity_verified": False}
-    officer.site.forget("p1", external_id=case, **asked)
-    officer.page.set_viewport_size({"width": 390, "height": 800})
-    for path, name in (
-        ("/admin/requests", "Requests"),
-        ("/admin", "Requests that await a decision, most urgent first"),
-    ):
-        officer.opens(path)
-        table = officer.page.get_by_role("region", name=name, exact=True)
-        expect(table.locator("time").first).to_be_visible()
-        assert table.evaluate("part => part.scrollWidth <= part.clientWidth"), path

@@ -39,8 +39,8 @@ def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
 
 @pytest.mark.soak
 def test_what_a_canary_test_showed(officer: Visitor, worker: Child) -> None:
-    """The overview counts canary tests, and the model links to the page of its last one, which states what was proved;
-    another can be requested."""
+    """The overview counts canary tests, and the model links to the page of its last one, which states what was
+    proved."""
     site, page = officer.site, officer.page
     made = site.model(site.upload(rows=400), noise_scale=0.004)
     site.until(f"/v1/models/{made}", lambda model: model["live_version"])
@@ -52,11 +52,3 @@ def test_what_a_canary_test_showed(officer: Visitor, worker: Child) -> None:
     page.locator("dt:has-text('Last canary test') + dd a").click()
     expect(page.get_by_text("The run passed.")).to_be_visible()
     officer.shows("run-audit", at="#audit")
-    officer.opens(f"/admin/models/{made}")
-    page.get_by_text("Canary test …").click()
-    page.get_by_role("button", name="Run a canary test").click()
-    expect(page.get_by_text("starts as soon as a worker is free")).to_be_visible()
-    site.until(f"/v1/models/{made}", lambda model: not model["audit"]["asked_at"])
-    officer.opens("/admin/runs")
-    expect(page.get_by_role("link", name="Canary test")).to_be_visible()
-    officer.shows()

@@ -1,10 +1,10 @@
 """Technical terms are each explained by one sentence."""
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.faults.processes import Child
 from tests.features.desk.browser.browsing import Visitor
+from tests.tables import each
 
 
 def test_what_a_number_means(officer: Visitor, worker: Child) -> None:
@@ -35,7 +35,7 @@ def test_what_a_number_means(officer: Visitor, worker: Child) -> None:
     context.close()
 
 
-@pytest.mark.parametrize("width", [390, 1440])
+@each("width", [390, 1440])
 def test_a_sentence_stays_on_the_screen(officer: Visitor, width: int) -> None:
     """The sentence of each term of a page is within the screen, wherever its button is."""
     officer.site.upload(rows=400)
