@@ -14,6 +14,12 @@ def hidden(page: str) -> dict[str, str]:
     return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page))
 
 
+def inline(page: str) -> list[str]:
+    """Return what a page has inline, which browsers would block, and what it asks of other hosts."""
+    found = re.finditer(r'<style|\sstyle=|<script>|\son[a-z]+=|(src|href|action)="(https?:)?//', page)
+    return [one[0] for one in found]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Browser:
     """A browser at the gateway, with the key for a later login."""

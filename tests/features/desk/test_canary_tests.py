@@ -16,6 +16,7 @@ from app.installations import Installation
 from lethe.contract.runs import AuditOut, GuessesOut
 from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -50,7 +51,7 @@ def test_a_run_that_passed(officer: Browser, model: str, get: Get) -> None:
     assert "They were there in all" in officer.get(f"/admin/runs/{learned['id']}").text
 
 
-@pytest.mark.parametrize("finding", ["guarantee", "noise", "forgetting", "schedule"])
+@each("finding", ["guarantee", "noise", "forgetting", "schedule"])
 def test_a_run_that_was_refused(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor, finding: str
 ) -> None:

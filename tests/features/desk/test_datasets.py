@@ -14,6 +14,7 @@ from app.installations import Installation
 from lethe.contract.sets import Scope
 from tests.conftest import npz, people
 from tests.features.desk.browsing import HERE, Browser
+from tests.tables import each
 
 Get = Callable[[str], Any]
 SCHEMA = b"""{"columns": {"age": {"kind": "numeric", "min": 0, "max": 120}, "who": {"role": "subject"},
@@ -100,9 +101,7 @@ def test_wrong_rows_are_named_by_line_and_column(officer: Browser, get: Get) -> 
     assert get("/datasets")["items"] == []
 
 
-@pytest.mark.parametrize(
-    ("without", "says"), [("file", "Expected a file with rows"), ("name", "Fill this in."), ("schema", "schema")]
-)
+@each(("without", "says"), [("file", "Expected a file with rows"), ("name", "Fill this in."), ("schema", "schema")])
 def test_a_form_that_lacks_something(officer: Browser, without: str, says: str) -> None:
     """A missing part is named, even if the browser sends an empty one."""
     empty: Any = "" if without == "name" else ("", b"")

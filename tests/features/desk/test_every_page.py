@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from app.installations import Installation
 from tests.features.desk import addresses, catalogue
-from tests.features.desk.browsing import Browser
+from tests.features.desk.browsing import Browser, inline
 
 
 @pytest.fixture
@@ -17,22 +17,18 @@ def ids(installation: Installation, gateway: TestClient, work: Callable[[], int]
     return addresses.happened(installation, gateway, work)
 
 
-def test_every_page_is_shown(officer: Browser, ids: dict[str, str]) -> None:
-    """Each address answers with a page or a file."""
-    assert len(addresses.paths()) > 30
-    for path in addresses.paths():
-        answer = officer.get(addresses.of(path, ids))
-        assert answer.status_code == addresses.ELSEWHERE.get(path, 200), path
-
-
 def test_every_page_in_german(officer: Browser, ids: dict[str, str]) -> None:
-    """No page shows in English what the catalogue has in German, except words of the API, which are marked."""
+    """Each address answers with a page or a file. No page has anything inline, or shows in English what the catalogue
+    has in German, except words of the API, which are marked."""
+    assert len(addresses.paths()) > 30
     german = {one.id: one.string for one in catalogue.read(catalogue.path_of("de"), "de")}
     english = {text for text, said in german.items() if isinstance(text, str) and len(text) > 12 and said != text}
     for path in addresses.paths():
         answer = officer.get(addresses.of(path, ids), **{"Accept-Language": "de-DE,de;q=0.9"})
+        assert answer.status_code == addresses.ELSEWHERE.get(path, 200), path
         if answer.status_code != 200 or not answer.headers["content-type"].startswith("text/html"):
             continue
+        assert not inline(answer.text), path
         assert "<html" not in answer.text or '<html lang="de">' in answer.text, path
         bare = re.sub(r'<(\w+)[^>]* lang="en">.*?</\1>', "", answer.text, flags=re.S)
         bare = re.sub(r"<(pre|code)\b.*?</\1>", "", bare, flags=re.S)

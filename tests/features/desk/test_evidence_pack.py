@@ -17,7 +17,6 @@ from app.features.desk import evidence_pack as packing
 from app.installations import Installation
 from lethe.cli import root
 from lethe.contract.problems import CertificateInvalid
-from lethe.contract.sets import Scope
 from lethe.features.desk import evidence_pack
 from tests.features.desk.browsing import Browser
 
@@ -213,18 +212,14 @@ def test_a_long_log_is_not_linked(gateway: TestClient, forgotten: str, monkeypat
     assert "Compare the hashes with the whole audit log" in " ".join(members_of(pack)["README.txt"].decode().split())
 
 
-def test_a_pack_is_for_those_who_decide_and_is_audited(
-    gateway: TestClient, officer: Browser, forgotten: str, refused: Make, key_with: Callable[..., dict[str, str]]
-) -> None:
-    """Only callers who decide get a pack; each download is in the audit log; the case page has the link."""
-    path = f"{PLACE}/{forgotten}/evidence-pack"
-    for scope in (Scope.REQUESTS_READ, Scope.ACCOUNTING_READ, Scope.REQUESTS_WRITE):
-        refused(gateway.get(path, headers=key_with(scope)), 403, "scope_missing")
-    refused(gateway.get(f"{path}?format=html"), 422, "input_invalid")
-    refused(gateway.get(f"{PLACE}/dr_0/evidence-pack"), 404, "request_unknown")
-    page = officer.get(f"/admin/requests/{forgotten}").text
-    assert f'href="/admin/requests/{forgotten}/evidence-pack"' in page
-    answer = officer.get(f"/admin/requests/{forgotten}/evidence-pack")
+def test_a_pack_is_downloaded_from_the_case(gateway: TestClient, officer: Browser, forget: Make, refused: Make) -> None:
+    """The page of a case has the link to its pack; each download is in the audit log; an unknown format is refused."""
+    made = forget("p1", identity_verified=False)["id"]
+    refused(gateway.get(f"{PLACE}/{made}/evidence-pack?format=html"), 422, "input_invalid")
+    page = officer.get(f"/admin/requests/{made}").text
+    assert f'href="/admin/requests/{made}/evidence-pack"' in page
+    answer = officer.get(f"/admin/requests/{made}/evidence-pack")
+    assert f'filename="evidence-{made}.zip"' in answer.headers["content-disposition"]
     assert (answer.headers["content-type"], answer.headers["cache-control"]) == ("application/zip", "no-store")
     log = gateway.get("/v1/audit-log", params={"action": "deletion_request.evidence_packed"}).json()["items"]
-    assert [(entry["object_id"], entry["detail"]) for entry in log] == [(forgotten, {"format": "zip"})]
+    assert [(entry["object_id"], entry["detail"]) for entry in log] == [(made, {"format": "zip"})]

@@ -93,12 +93,3 @@ def test_a_decision_that_lacks_words(officer: Browser, forget: Make) -> None:
         assert '<option value="legal_claims" selected>' in answer.text
         assert re.search(r'<details class="decision"[^>]* open>', answer.text)
     assert re.search(rf'value="{made}" checked', many.text)
-
-
-def test_a_policy_that_is_none(officer: Browser) -> None:
-    """Each invalid field of the policy is marked, and the others keep their input."""
-    page = officer.post("/admin/tenant/policy", grace_seconds="soon", max_epsilon="-1", time_zone="Europe/Berlin").text
-    found = marked(page)
-    assert found["grace_seconds"] == "Enter a whole number."
-    assert found["max_epsilon"].startswith("Enter")
-    assert 'value="Europe/Berlin"' in page

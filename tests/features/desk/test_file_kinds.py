@@ -6,13 +6,14 @@ from app.features.desk import file_kinds
 from lethe.contract.problems import UploadTooLarge
 from lethe.features.desk.contract import AttachmentInvalid, AttachmentKind
 from tests.features.desk.attached import FILES, MAIL, PDF
+from tests.tables import each
 
 
 def examine(name: str, content: bytes, max_bytes: int = 1000) -> file_kinds.AttachmentFile:
     return file_kinds.examine(name, content, max_bytes=max_bytes)
 
 
-@pytest.mark.parametrize("said", AttachmentKind)
+@each("said", AttachmentKind)
 def test_each_kind_is_what_it_says(said: AttachmentKind) -> None:
     """A file whose bytes match its suffix is accepted, in any case; every other kind is refused, except that a mail may
     be plain text too."""
@@ -24,7 +25,7 @@ def test_each_kind_is_what_it_says(said: AttachmentKind) -> None:
                 examine(f"a.{said}", FILES[other])
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "content"),
     [
         ("a.html", b"<script>alert(1)</script>"),

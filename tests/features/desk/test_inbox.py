@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 
 from app.features.desk.menu import GROUPS, entries
 from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 _ROW = re.compile(r'<tr id="row-(dr_\w+)"')
@@ -64,9 +64,7 @@ def test_queues_by_assignee(officer: Browser, gateway: TestClient, forget: Make)
     assert "Nothing awaits a decision here" in officer.get("/admin?queue=mine").text
 
 
-@pytest.mark.parametrize(
-    ("inbox", "leads"), [("unassigned", "/admin?queue=unassigned&case="), ("x", "/admin/requests/")]
-)
+@each(("inbox", "leads"), [("unassigned", "/admin?queue=unassigned&case="), ("x", "/admin/requests/")])
 def test_forms_lead_back(officer: Browser, forget: Make, inbox: str, leads: str) -> None:
     """A form about a case that was sent from the inbox leads back to its queue; any other leads to the page of the
     case."""

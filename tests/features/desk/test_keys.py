@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 
 from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
+from tests.tables import each
 
 Get = Callable[[str], Any]
 
@@ -39,7 +39,7 @@ def test_a_key_is_shown_once(officer: Browser, gateway: TestClient, get: Get) ->
     assert key not in page
 
 
-@pytest.mark.parametrize(
+@each(
     ("field", "value"),
     [("name", ""), ("scopes", []), ("scopes", ["root"]), ("expires_on", "soon"), ("calls_per_minute", "many")],
 )

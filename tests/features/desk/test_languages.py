@@ -13,6 +13,7 @@ from app.features.desk import rendering as pages
 from lethe.contract.problems import FieldError, InputInvalid
 from tests.features.desk import catalogue, problem_sentences
 from tests.features.desk.browsing import Browser
+from tests.tables import each
 
 OTHERS = [language for language in languages.LANGUAGES if language != languages.ENGLISH]
 PLACES = re.compile(r"%\((\w+)\)s|\{(\w*(?:![rs])?(?::[\w.,]+)?)\}")
@@ -33,7 +34,7 @@ CODED = {
 """Literals that are the same in every language."""
 
 
-@pytest.mark.parametrize(
+@each(
     ("accepted", "expected"),
     [
         ("", "en"),
@@ -78,7 +79,7 @@ def test_a_language_is_chosen_before_a_login(browser: Browser) -> None:
     assert "Passwort" in browser.get("/admin/login").text
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "origin", "status"),
     [
         ({"csrf": "0" * 64}, "http://testserver", 403),
@@ -215,7 +216,7 @@ def test_problems_are_told_in_the_language_of_the_page(officer: Browser) -> None
     assert 'lang="en">' not in settings.split('<main id="main"')[1]
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@each("name", TEMPLATES)
 def test_no_text_of_a_page_is_forgotten(name: str) -> None:
     """Every text in a template, between tags, in attributes that are read aloud or in arguments of macros, is marked
     for translation."""

@@ -17,6 +17,7 @@ from lethe.contract.deletion_requests import DeletionRequestOut
 from lethe.contract.sets import RejectionGround
 from lethe.features.desk.contract import ReplyLanguage
 from tests.features.desk.browsing import Browser
+from tests.tables import each
 
 PLACE = "/v1/deletion-requests"
 Make = Callable[..., dict[str, Any]]
@@ -107,7 +108,7 @@ def test_a_typed_fault_is_shown_at_its_field(officer: Browser, forgotten: str) -
     assert TYPED["place"] in page.text
 
 
-@pytest.mark.parametrize(
+@each(
     ("regulation", "ground", "language", "cited"),
     [
         ("gdpr", "free_expression", "en", "Article 17(3)(a) GDPR"),

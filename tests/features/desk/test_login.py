@@ -16,6 +16,7 @@ from app.main import create_app
 from lethe.contract.sets import Scope
 from lethe.features.desk.contract import FormRefused
 from tests.features.desk.browsing import Browser
+from tests.tables import each
 
 
 def test_a_page_asks_for_a_key_first(browser: Browser) -> None:
@@ -28,7 +29,7 @@ def test_a_page_asks_for_a_key_first(browser: Browser) -> None:
     assert browser.get("/admin/requests").status_code == 200
 
 
-@pytest.mark.parametrize(
+@each(
     "onward",
     ["https://evil.example", "//evil.example", "/admin//evil.example", "/admin/..\\evil", "/v1/models", "/adminx"],
 )
@@ -159,7 +160,7 @@ def test_sessions_are_in_the_audit_log(officer: Browser, gateway: TestClient) ->
     assert actions[:2] == ["dashboard.session_closed", "dashboard.session_opened"]
 
 
-@pytest.mark.parametrize("origin", [None, "null", "http://evil.example", "http://testserver.evil.example"])
+@each("origin", [None, "null", "http://evil.example", "http://testserver.evil.example"])
 def test_forms_from_elsewhere_are_refused(officer: Browser, origin: str | None) -> None:
     """A form of another site does nothing, even with the right token; nor can it log a user in."""
     answer = officer.post("/admin/logout", origin=origin)
@@ -171,7 +172,7 @@ def test_forms_from_elsewhere_are_refused(officer: Browser, origin: str | None) 
     assert officer.post("/admin/login", origin=origin, csrf=token, key=officer.key).status_code == 403
 
 
-@pytest.mark.parametrize("token", ["", "0" * 64, "ä"])
+@each("token", ["", "0" * 64, "ä"])
 def test_forms_without_their_token_are_refused(officer: Browser, token: str) -> None:
     """A form with another token does nothing, nor does a login with the token of another page."""
     assert officer.post("/admin/logout", csrf=token).status_code == 403

@@ -12,6 +12,7 @@ from app.db.tables import LedgerEntry
 from app.installations import Installation
 from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Work = Callable[[], int]
@@ -79,7 +80,7 @@ def test_a_model_that_is_still_learning(officer: Browser, new_dataset: Make, new
     assert "The ledger is valid" in officer.post(f"{path}/ledger/verify").text
 
 
-@pytest.mark.parametrize("path", ["", "/live", "/curve", "/what-if", "/versions", "/exports", "/ledger"])
+@each("path", ["", "/live", "/curve", "/what-if", "/versions", "/exports", "/ledger"])
 def test_a_model_that_is_not_there(officer: Browser, path: str) -> None:
     """Every page of an unknown model returns a designed 404."""
     page = officer.get(f"/admin/models/mdl_0{path}")

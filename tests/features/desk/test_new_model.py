@@ -1,10 +1,8 @@
 """A new model: the form, the preview, and invalid forms."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 
 from app.features.desk.wording import at_most, number
@@ -12,6 +10,7 @@ from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
 from tests.features.networks.nets import FORM
 from tests.features.networks.networks import exported, perceptron
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -70,18 +69,6 @@ def test_making_a_model_by_another_method(officer: Browser, new_dataset: Make, g
     assert "does not have it" in officer.post("/admin/models/new", **fields, radius="3").text
     assert officer.post("/admin/models/new", **fields).status_code == 303
     assert get("/models")["items"][0]["method"] == "objective_perturbation"
-
-
-@pytest.mark.parametrize("path", ["/admin/models/new", "/admin/datasets/new"])
-@pytest.mark.parametrize("language", ["en", "de"])
-def test_hints_are_short(officer: Browser, new_dataset: Make, path: str, language: str) -> None:
-    """No hint of a form for engineers has more than twelve words, in any language."""
-    new_dataset()
-    officer.client.cookies.set("lethe_language", language)
-    [form] = re.findall(rf'(?s)<form method="post" action="{path}".*?</form>', officer.get(path).text)
-    hints = re.findall(r'<p class="hint"[^>]*>(.*?)</p>', form)
-    assert len(hints) > 3
-    assert [hint for hint in hints if len(hint.split()) > 12] == []
 
 
 def test_making_a_model_with_weights_and_a_gate(officer: Browser, new_dataset: Make, get: Get) -> None:
@@ -160,7 +147,7 @@ def test_an_answer_for_scripts(officer: Browser, new_dataset: Make) -> None:
     assert page.count('<details class="field" open>') == 2
 
 
-@pytest.mark.parametrize(
+@each(
     ("field", "value"),
     [
         ("epsilon", "-1"),
@@ -187,7 +174,7 @@ def test_a_field_that_is_wrong(officer: Browser, new_dataset: Make, get: Get, fi
     assert get("/models")["items"] == []
 
 
-@pytest.mark.parametrize("step", ["", "/preview"])
+@each("step", ["", "/preview"])
 def test_what_cannot_be_reached(officer: Browser, new_dataset: Make, step: str) -> None:
     """A mechanism without a guarantee, and a target that no steps reach, are refused in the accountant's words."""
     fields = {"name": "m", "dataset_id": new_dataset()["id"]}

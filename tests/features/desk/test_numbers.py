@@ -1,11 +1,10 @@
 """Numbers as people write them in fields."""
 
-import pytest
-
 from app.features.desk import forms
+from tests.tables import each
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "found"),
     [("3", 3), ("0.05", 0.05), ("1e-5", 1e-5), ("1/n", "1/n"), ("inf", "inf"), ("nan", "nan"), ("much", "much")],
 )
@@ -15,7 +14,7 @@ def test_reading(written: str, found: object) -> None:
     assert type(forms.parse_optional_number(written)) is type(found)
 
 
-@pytest.mark.parametrize("digits", [400, 5000])
+@each("digits", [400, 5000])
 def test_numbers_beyond_all_bounds(digits: int) -> None:
     """A number too long to compute with is treated as text."""
     assert forms.parse_number("1" * digits) == "1" * digits

@@ -12,6 +12,7 @@ from lethe.contract.problems import Sentence
 from lethe.contract.sets import DamageKind
 from tests.features.desk import catalogue, problem_sentences
 from tests.features.desk.browsing import Browser
+from tests.tables import each
 
 FREE = {
     "app/catalogue/mechanisms.py": 2,
@@ -34,7 +35,7 @@ DECLARED = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "template"), DECLARED, ids=lambda one: str(one)[:30])
+@each(("kind", "name", "template"), DECLARED)
 def test_a_condition_fills_in_its_templates(kind: str, name: str, template: str) -> None:
     """Each template of a condition creates the condition, whose detail is the template with the facts."""
     condition = problem_sentences.CONDITIONS[kind]
@@ -90,7 +91,7 @@ def test_facts_are_in_the_language_of_the_page() -> None:
     assert "(block of block 3)" in damaged.detail
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "expected"),
     [
         ("/admin/models/mdl_0", "Es gibt kein Modell &#39;mdl_0&#39;; GET /v1/models listet sie auf."),

@@ -5,39 +5,17 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 
 from app.installations import Installation
 from tests.features.desk.browsing import Browser
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
 
 
-def test_lists_are_cut_by_filters(officer: Browser, forget: Make) -> None:
-    """Status, regulation and deadline filter the requests, and the page states if none is left."""
-    waits = forget("p1", identity_verified=False)["id"]
-    done = forget("p2", regulation="ccpa")["id"]
-    for query, found in {
-        "status=in_review": {waits},
-        "regulation=ccpa": {done},
-        "order=deadline": {waits},
-        "order=latest_deadline": {waits},
-        "order=oldest": {waits, done},
-        "order=first_completed": {done},
-        "": {waits, done},
-        "status=running": set(),
-        "due=overdue": set(),
-    }.items():
-        page = officer.get(f"/admin/requests?{query}").text
-        assert {one for one in (waits, done) if f"/admin/requests/{one}" in page} == found, query
-    assert "No matching requests" in officer.get("/admin/requests?status=running").text
-
-
-@pytest.mark.parametrize(
-    ("order", "is_cut"), [("deadline", True), ("first_completed", True), ("oldest", False), ("newest", False)]
-)
+@each(("order", "is_cut"), [("deadline", True), ("first_completed", True), ("oldest", False), ("newest", False)])
 def test_lists_are_cut_by_their_order(officer: Browser, order: str, is_cut: bool) -> None:
     """If the chosen order leaves all requests out, the list states that none match instead of that there are none, and
     offers to show all."""
@@ -125,46 +103,39 @@ def test_days_are_those_of_the_policy(officer: Browser, gateway: TestClient, for
 
 
 def test_the_way_through_a_long_list(officer: Browser, gateway: TestClient) -> None:
-    """Each page shows its range and the total, and links to its neighbours; a size of 100 shows all 60 requests at
-    once, and an unoffered size is refused."""
+    """Each page shows its range and the total, begins where the one before it ends, and links to its neighbours; a size
+    of 100 shows all 60 requests at once, and an unoffered size is refused."""
     bodies = [{"subject_id": f"q{n}"} for n in range(60)]
     gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
     way = "/admin/requests?regulation=gdpr&size=25"
-    seen = []
+    seen, shown = [], []
     for direction in ("next", "next", "prev", "prev", "next"):
         page = officer.get(way).text
+        shown.append(set(re.findall(r'href="/admin/requests/(dr_[0-9a-f]+)"', page)))
         seen.append(re.findall(r"<small>([^<]+ of 60 requests)</small>", page))
         [way] = re.findall(rf'rel="{direction}" href="([^"]+)"', page)
         way = html.unescape(way)
         assert "size=25" in way
     first, second, third = (f"{n} to {min(n + 24, 60)} of 60 requests" for n in (1, 26, 51))
     assert seen == [[first], [second], [third], [second], [first]]
+    assert [len(ids) for ids in shown] == [25, 25, 10, 25, 25]
+    assert (len(set.union(*shown[:3])), shown[:2]) == (60, shown[:2:-1])
     whole = officer.get("/admin/requests?size=100").text
     assert "<small>60 requests</small>" in whole
     assert 'rel="next"' not in whole
     assert officer.get("/admin/requests?size=7").status_code == 422
 
 
-def test_pages_of_lists(officer: Browser, gateway: TestClient) -> None:
-    """The next page begins where the current one ends."""
-    bodies = [{"subject_id": f"q{n}"} for n in range(60)]
-    assert gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).json()["accepted"] == 60
-    first = officer.get("/admin/requests").text
-    [onward] = re.findall(r'rel="next" href="([^"]+)"', first)
-    second = officer.get(html.unescape(onward)).text
-    seen = [set(re.findall(r'href="/admin/requests/(dr_[0-9a-f]+)"', page)) for page in (first, second)]
-    assert [len(one) for one in seen] == [50, 10]
-    assert not seen[0] & seen[1]
-
-
-@pytest.mark.parametrize(
+@each(
     ("by", "sought", "found"),
     [("subject_id", "p1", True), ("subject_id", "P1", False), ("external_id", "case-1", True)],
 )
 def test_searching(
     officer: Browser, forget: Make, installation: Installation, by: str, sought: str, found: bool
 ) -> None:
-    """A person's requests are found by their id, which appears neither in the page nor in its address."""
+    """A person's requests are found by their id, which the form sends in the body and which appears neither in the page
+    nor in its address."""
+    assert '<form method="post" action="/admin/requests/search"' in officer.get("/admin/requests").text
     made = forget("p1", external_id="case-1")
     answer = officer.post("/admin/requests/search", by=by, sought=sought)
     assert answer.status_code == 200

@@ -22,6 +22,7 @@ from lethe.contract.certificates import CertificateOut
 from lethe.contract.runs import AuditOut
 from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
@@ -72,7 +73,7 @@ def test_what_callers_wrote_is_shown_as_text(officer: Browser, forget: Make) -> 
     assert page.count("&lt;script&gt;") >= 4
 
 
-@pytest.mark.parametrize(
+@each(
     ("decision", "fields", "shown"),
     [
         ("approve", {}, "Completed"),

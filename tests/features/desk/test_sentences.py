@@ -1,12 +1,11 @@
 import datetime
 from typing import Any
 
-import pytest
-
 from app.api import sentences
 from app.deletion import status
 from app.deletion.views import Event
 from lethe.contract.sets import EventKind, RequestStatus, RunStatus
+from tests.tables import each
 
 AT = datetime.datetime(2026, 5, 1, tzinfo=datetime.UTC)
 
@@ -35,7 +34,7 @@ def test_every_event_has_its_sentence() -> None:
     assert len(set(told)) == len(told)
 
 
-@pytest.mark.parametrize(
+@each(
     ("happened", "facts", "sentence"),
     [
         (EventKind.NOTHING_HELD, None, "nothing is held about this subject"),

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from fastapi.testclient import TestClient
 
 from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
 from tests.features.together.test_authorisation import ED25519, JWK
+from tests.tables import each
 
 Get = Callable[[str], Any]
 
@@ -89,7 +89,7 @@ def test_a_policy_that_is_sent_as_it_is(officer: Browser, get: Get) -> None:
     assert get("/audit-log?action=tenant.policy_changed")["items"] == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("field", "value"),
     [
         ("grace_seconds", "-1"),
@@ -190,15 +190,6 @@ def test_officers_read_the_policy(somebody_with: Callable[..., Browser]) -> None
     assert "/tenant/issuers" not in page.text
     assert decider.post("/admin/tenant/policy", auto_accept="no").status_code == 403
     assert somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ).get("/admin/tenant").status_code == 403
-
-
-@pytest.mark.parametrize("language", ["en", "de"])
-def test_hints_are_short(officer: Browser, language: str) -> None:
-    """No hint of the policy's page has more than twelve words."""
-    page = officer.get("/admin/tenant", **{"Accept-Language": language}).text
-    hints = re.findall(r'(?s)<p class="hint"[^>]*>(.*?)</p>', page)
-    assert len(hints) > 8
-    assert not [hint for hint in hints if len(hint.split()) > 12]
 
 
 def test_value_and_unit_are_one_line(officer: Browser) -> None:

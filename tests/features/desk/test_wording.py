@@ -3,16 +3,15 @@
 import datetime
 import math
 
-import pytest
-
 from app.features.desk import wording
 from lethe.contract.deletion_requests import ClockOut
 from lethe.contract.sets import ClockState
+from tests.tables import each
 
 AT = datetime.datetime(2026, 11, 21, 22, 42, 5, tzinfo=datetime.UTC)
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "text"),
     [
         (12116, "12,116"),
@@ -30,13 +29,13 @@ def test_numbers(value: float, text: str) -> None:
     assert wording.number(value) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [(0.0, "0"), (1.0, "1"), (0.5, "0.5"), (1e-7, "1.000 × 10⁻⁷")])
+@each(("value", "text"), [(0.0, "0"), (1.0, "1"), (0.5, "0.5"), (1e-7, "1.000 × 10⁻⁷")])
 def test_chosen_numbers(value: float, text: str) -> None:
     """A value that a person chose is shown as they wrote it."""
     assert wording.given(value) == text
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "text"),
     [(0.98551, "0.9856"), (1.0, "1.000"), (0.1, "0.1000"), (1695.2, "1,696"), (123456.4, "123,457"), (0.0, "0.0000"),
      (1.00001e-9, "1.001 × 10⁻⁹"), (math.inf, "∞")],
@@ -46,7 +45,7 @@ def test_claims_are_rounded_up(value: float, text: str) -> None:
     assert wording.at_most(value) == text
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "text"),
     [(0, "0 s"), (0.25, "250 ms"), (90, "90 s"), (600, "10 min"), (7200, "2 h"), (864000, "10 days")],
 )
@@ -55,7 +54,7 @@ def test_durations(seconds: float, text: str) -> None:
     assert wording.duration(seconds) == text
 
 
-@pytest.mark.parametrize(
+@each(
     ("state", "days", "text"),
     [
         (ClockState.ON_TIME, 12, "12 days left"),
@@ -73,7 +72,7 @@ def test_what_is_left(state: ClockState, days: int | None, text: str) -> None:
     assert wording.left(ClockOut(state=state, deadline=AT, paused_since=None, days_left=days)) == text
 
 
-@pytest.mark.parametrize(
+@each(
     ("zone", "day", "there"),
     [
         ("UTC", "21 Nov 2026", "2026-11-21 22:42:05"),
@@ -104,7 +103,7 @@ def test_every_status_is_told() -> None:
     assert wording.state("never_heard_of").label == "Never heard of"
 
 
-@pytest.mark.parametrize(
+@each(
     ("part", "whole", "text"),
     [
         (0, 10, "0 %"),
