@@ -161,10 +161,14 @@ class Visitor:
         found = []
         for name, width in SIZES.items():
             self.page.set_viewport_size({"width": width, "height": 900})
-            if self.page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-                found.append(f"{name}: {self.page.evaluate(_TOO_WIDE)}")
+            found += [f"{name}: {elements}" for elements in self.overflow()]
         self.page.set_viewport_size({"width": SIZES["laptop"], "height": 900})
         return found
+
+    def overflow(self) -> list[str]:
+        """Return the elements that are beyond the screen as it is, in one text, or nothing if the page fits."""
+        is_too_wide = self.page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        return [str(self.page.evaluate(_TOO_WIDE))] if is_too_wide else []
 
     def shows(self, name: str | None = None, *, at: str = "body") -> None:
         """Check that the page has no faults on any screen; save its part `at` as the picture `name` of the tour."""

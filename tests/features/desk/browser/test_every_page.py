@@ -62,7 +62,8 @@ _FIRST_CONTENT = """() => {
     const first = Math.min(...content.map(one => one.getBoundingClientRect().bottom));
     return first <= innerHeight || !content.length ? [] : [`${innerWidth}: the first content ends at ${first}`];
 }"""
-_PHONE, _SCREENS = {"width": 390, "height": 844}, ({"width": 1440, "height": 900}, {"width": 1024, "height": 768})
+_NARROW = 1160
+_SCREENS = ((1280, 900), (1440, 900), (1920, 900), (_NARROW, 900), (1024, 768), (390, 844))
 
 
 @pytest.mark.soak
@@ -77,22 +78,21 @@ def test_every_page(officer: Visitor, seen: list[str]) -> None:
     officer.page.get_by_role("button", name="Deutsch").click()
     expect(officer.page.locator("html[lang=de]")).to_be_attached()
     for address in pages(officer, seen):
-        for examine in (officer.faults, officer.overflows, lambda: on_screens(officer), lambda: on_paper(officer.page)):
+        for examine in (officer.faults, lambda: on_screens(officer), lambda: on_paper(officer.page)):
             found += [f"{address}: {fault}" for fault in officer.at_rest(examine)]
     assert not found, "\n".join(found)
 
 
 def on_screens(somebody: Visitor) -> list[str]:
-    """Return what is not seen at once on a laptop or a phone, leaves its box, or scrolls without the keyboard."""
+    """Return what is too wide, not seen at once, leaves its box, or scrolls without the keyboard; end on a phone."""
     page, found = somebody.page, []
-    for screen in (*_SCREENS, _PHONE):
-        page.set_viewport_size(screen)
+    for width, height in _SCREENS:
+        page.set_viewport_size({"width": width, "height": height})
+        found += [f"{width}: {elements}" for elements in somebody.overflow()]
         found += page.evaluate(_FIRST_CONTENT)
-    found += somebody.violations(OF_SIZE)
-    page.set_viewport_size({"width": 1160, "height": 900})
-    found += [f"over its box: {one}" for one in page.evaluate(_BEYOND_ITS_BOX)]
-    page.set_viewport_size({"width": SIZES["laptop"], "height": 900})
-    return found
+        if width == _NARROW:
+            found += [f"over its box: {one}" for one in page.evaluate(_BEYOND_ITS_BOX)]
+    return found + somebody.violations(OF_SIZE)
 
 
 def on_paper(page: Page) -> list[str]:
