@@ -10,28 +10,22 @@ from app.db import Actor, now, sealed
 from app.db.tables import DeletionRequest, Tenant
 from app.deletion import completion, history
 from app.deletion import service as deletion
-from app.deletion.service import RequestDraft, Submitted
 from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
 from lethe.contract.sets import RejectionGround, RequestStatus
 from lethe.contract.tenants import Policy
+from tests.features.webhooks import submitting
+from tests.features.webhooks.submitting import asked
 
 URLS = ("https://controller.example/one", "https://controller.example/two")
 REVIEWED = Policy(auto_accept=False)
 
 
-def submit(installation: Installation, by: Actor, *subjects: str, source: str, **changed: Any) -> list[str]:
-    usual = {"policy": Policy(), "discreet": False, "dataset_ids": None, "regulation": "gdpr", "ground": None}
-    usual |= {"submitted_at": None, "external_id": str(uuid.uuid4()), "metadata": {}, "callback_urls": URLS[:1]}
-    wanted = [
-        RequestDraft(
-            by=by, subject_ref=installation.keys.subject_ref(by.tenant_id, one), source=source, **(usual | changed)
-        )
-        for one in subjects
-    ]
-    with installation.database.writing(by=by) as session:
-        made = deletion.submit_all(session, wanted)
-    return [one.request.id for one in made if isinstance(one, Submitted)]
+def submit(installation: Installation, by: Actor, *subjects: str, **changed: Any) -> list[str]:
+    """Submit a request with several identities, and return the ids of its parts."""
+    same = {"external_id": str(uuid.uuid4()), "callback_urls": URLS[:1]} | changed
+    wanted = [asked(installation, by, subject_id, **same) for subject_id in subjects]
+    return [request.id for request in submitting.submit(installation, by, *wanted)]
 
 
 def told(installation: Installation, url: str = URLS[0]) -> list[tuple[WebhookDelivery, dict[str, Any]]]:

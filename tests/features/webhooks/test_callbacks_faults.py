@@ -7,7 +7,6 @@ import signal
 import socket
 import threading
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -125,20 +124,6 @@ def test_killed_again_and_again(settings: Settings, installation: Installation, 
         body = json.loads(call.body)
         order.setdefault(body["data"]["id"], []).append(body["type"].rpartition(".")[2])
     assert all(events == sorted(events) for events in order.values())  # "accepted" before "completed"
-
-
-def test_two_gateways(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """Two gateways on one database deliver everything exactly once."""
-    with (
-        serving(servers.status(200)) as server,
-        processes.gateway(settings) as (_, one),
-        processes.gateway(settings) as (_, other),
-    ):
-        with ThreadPoolExecutor(4) as threads:
-            list(threads.map(lambda n: submit((one, other)[n % 2], admin_key, f"n{n}", server), range(40)))
-        wait_until(lambda: pending(installation) == 0)
-    assert len(server.calls) == 80
-    assert set(Counter(ids(server)).values()) == {1}
 
 
 def test_a_gateway_that_stops_notes_what_arrived(

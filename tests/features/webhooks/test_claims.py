@@ -21,7 +21,7 @@ from app.features.webhooks.dispatcher import ClaimedDelivery, DeliveryVerdict, S
 from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
 from lethe.contract.tenants import Policy
-from tests.features.webhooks.test_service import URL, asked, submit
+from tests.features.webhooks.submitting import URL, asked, submit
 from tests.stored import flipped, line_of
 
 Deliveries = Callable[[], list[WebhookDelivery]]
@@ -280,13 +280,6 @@ def test_the_schedule_holds_on_average(attempts: int, seconds: int) -> None:
     assert 0 <= min(pauses) < 0.01 * seconds
     assert 1.99 * seconds < max(pauses) <= 2 * seconds
     assert sum(pauses) / len(pauses) == pytest.approx(seconds, rel=0.03)  # five standard deviations
-
-
-def test_the_tenth_attempt_is_the_last() -> None:
-    """A delivery that failed ten times, over about three days, is given up."""
-    assert [dispatcher.next_attempt(attempts, Random(0)) is None for attempts in (9, 10, 11, 1000)] == [False] + [
-        True
-    ] * 3
 
 
 @given(attempts=st.integers(1, 9), seed=st.integers(), asked=st.integers(0, 10**6))

@@ -4,23 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from prometheus_client import generate_latest
 
 from app import telemetry
-from app.access import service as access
 from app.config import Settings
 from app.db import Actor
-from app.db.tables import DeletionRequest
 from app.features.webhooks import dispatcher
 from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
 from app.main import create_app
 from lethe import webhooks
-from lethe.contract.sets import Scope
 from tests import servers
 from tests.faults.processes import wait_until
+from tests.features.webhooks.submitting import asked, submit
 
 Make = Callable[..., dict[str, Any]]
 Receiving = Callable[..., Any]
@@ -142,79 +139,17 @@ def test_silent_receivers_of_a_tenant_keep_nobody_else_waiting(
         stop.set()
 
 
-@pytest.mark.soak
-def test_what_never_arrives_is_given_up(
-    forget: Make, receiving: Receiving, deliveries: Deliveries, let_time_pass: Callable[[], None]
+def test_private_addresses_are_not_called(
+    settings: Settings, installation: Installation, by: Actor, receiving: Receiving, deliveries: Deliveries
 ) -> None:
-    """After the tenth failure a delivery is dead, and the next one about the request is tried."""
-    with receiving(servers.status(500)) as receiver:
-        forget("nobody", callback_url=receiver.url)
-        for attempt in range(1, 11):
-            wait_until(lambda attempt=attempt: deliveries()[0].attempts == attempt)
-            assert deliveries()[0].status == ("dead" if attempt == 10 else "pending")
-            assert deliveries()[1].attempts == 0 or attempt == 10
-            let_time_pass()
-        wait_until(lambda: deliveries()[1].attempts == 1)
-    dead = deliveries()[0]
-    assert dead.ended_at is not None
-    assert dead.error == "http_500"
-    assert receiver.types()[:11] == ["accepted"] * 10 + ["completed"]
-
-
-def test_who_is_gone_is_left_alone(
-    forget: Make, receiving: Receiving, deliveries: Deliveries, ended: Deliveries
-) -> None:
-    """After a 410 the tenant sends nothing more to that URL; other URLs of the host continue."""
-    with receiving(servers.status(410), servers.status(200)) as receiver:
-        forget("nobody", callback_url=receiver.url)
-        rows = ended()
-        assert [(row.status, row.attempts, row.error) for row in rows] == [
-            ("gone", 1, "http_410"),
-            ("gone", 0, "http_410"),
-        ]
-        assert len(receiver.server.calls) == 1
-        forget("nobody else", callback_url=receiver.url + "2")
-        receiver.got(3)
-
-
-@pytest.mark.parametrize(
-    ("answer", "error"),
-    [
-        (servers.status(302, "Location: http://127.0.0.1:1/"), "redirected"),
-        (servers.saying(b"hello"), "answer_malformed"),
-    ],
-)
-def test_a_receiver_that_answers_otherwise(
-    forget: Make, receiving: Receiving, deliveries: Deliveries, answer: servers.Answer, error: str
-) -> None:
-    """A redirect is not followed and a malformed answer is not accepted: both are failures, and retried."""
-    with receiving(answer) as receiver:
-        forget("nobody", callback_url=receiver.url)
-        wait_until(lambda: deliveries()[0].attempts == 1)
-        assert (deliveries()[0].status, deliveries()[0].error) == ("pending", error)
-        assert len(receiver.server.calls) == 1
-
-
-def test_private_addresses_are_refused(
-    settings: Settings, admin_key: str, receiving: Receiving, deliveries: Deliveries
-) -> None:
-    """If the operator allows no network, a private address is refused on submission and on delivery."""
+    """A gateway whose operator allows no network calls no private address, although the request names one."""
     closed = settings.model_copy(update={"webhook_allowed_networks": ""})
-    headers = {"Authorization": f"Bearer {admin_key}"}
     with receiving() as receiver:
-        with TestClient(create_app(settings), headers=headers) as gateway:
-            asked = {"subject_id": "nobody", "callback_url": receiver.url}
-            assert gateway.post("/v1/deletion-requests", json=asked).status_code == 202
-            receiver.got(2)
-            wait_until(lambda: all(row.ended_at for row in deliveries()))
-            before = deliveries()[0].id
-        with TestClient(create_app(closed), headers=headers) as gateway:
-            refused = gateway.post("/v1/deletion-requests", json=asked)
-            assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "callback_url")
-            assert gateway.post(f"/v1/webhook-deliveries/{before}/replay").status_code == 202
+        submit(installation, by, asked(installation, by, callback_urls=(receiver.url,)))
+        with TestClient(create_app(closed)):
             wait_until(lambda: deliveries()[0].attempts == 1)
-            assert (deliveries()[0].status, deliveries()[0].error) == ("pending", "refused_address")
-            assert len(receiver.server.calls) == 2
+        assert (deliveries()[0].status, deliveries()[0].error) == ("pending", "refused_address")
+        assert not receiver.server.connections
 
 
 def test_a_slow_receiver_keeps_nobody_waiting(forget: Make, receiving: Receiving) -> None:
@@ -246,62 +181,3 @@ def test_the_log_names_no_receiver(
     assert "http_500" in logged
     assert not any(text in logged for text in ("127.0.0.1", "t0ken", "/hook", "ticket7", "nobody"))
     assert 'lethe_webhook_deliveries_total{outcome="failed"}' in generate_latest(telemetry.registry).decode()
-
-
-def test_callers_who_may_not_know_are_told_when_everybody_is(
-    gateway: TestClient,
-    new_dataset: Make,
-    forget: Make,
-    work: Callable[[], int],
-    installation: Installation,
-    by: Actor,
-    receiving: Receiving,
-    deliveries: Deliveries,
-    let_time_pass: Callable[[], None],
-) -> None:
-    """A receiver of an app's request is notified of the end at the reporting time, in the same words whether anything
-    was held or not; the app sees no delivery before."""
-    new_dataset()
-    assert gateway.patch("/v1/tenant", json={"policy": {"report_seconds": 3600}}).status_code == 200
-    key = access.new_key()
-    with installation.database.writing(by=by) as session:
-        access.add_key(session, name="app", key=key, scopes=[Scope.REQUESTS_WRITE, Scope.REQUESTS_READ])
-    app = {"Authorization": f"Bearer {key}"}
-    with receiving() as receiver, receiving() as of_an_officer:
-        for subject in ("p1", "nobody"):
-            asked = {"subject_id": subject, "callback_url": receiver.url}
-            assert gateway.post("/v1/deletion-requests", json=asked, headers=app).status_code == 202
-        receiver.got(2)
-        assert work() == 1
-        assert len(deliveries()) == 4
-        forget("nobody", callback_url=of_an_officer.url)
-        of_an_officer.got(2)  # the courier has looked since
-        assert receiver.types() == ["accepted", "accepted"]
-        seen = gateway.get("/v1/webhook-deliveries", headers=app).json()["items"]
-        assert [row["event"] for row in seen] == ["deletion_request.accepted"] * 2
-        ends = [row for row in deliveries() if row.event.endswith("completed") and row.letter.url == receiver.url]
-        for end in ends:
-            assert gateway.get(f"/v1/webhook-deliveries/{end.id}", headers=app).status_code == 404
-        let_time_pass()
-        told = receiver.got(4)[2:]
-    with installation.database.reading() as session:
-        requests = {one.id: one for one in session.scalars(sa.select(DeletionRequest))}
-    for body in told:
-        request = requests[body["data"]["id"]]
-        assert body["data"].keys() == {
-            "api_version",
-            "id",
-            "status",
-            "external_id",
-            "due_at",
-            "deadline",
-            "completed_at",
-            "refers_to",
-        }
-        assert request.reported_at is not None
-        assert body["timestamp"] == body["data"]["completed_at"]
-        assert datetime.datetime.fromisoformat(body["timestamp"]) == request.reported_at.replace(
-            microsecond=request.reported_at.microsecond // 1000 * 1000
-        )
-    reported = [requests[row.request_id].reported_at for row in ends]
-    assert [row.created_at for row in ends] == [row.next_attempt_at for row in ends] == reported

@@ -13,7 +13,6 @@ from app.db import Actor, now
 from app.db.tables import AuditEntry, DeletionRequest
 from app.deletion import completion
 from app.deletion import service as deletion
-from app.deletion.service import RequestDraft, Submitted
 from app.features.webhooks import jobs, repository, service
 from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
@@ -22,23 +21,9 @@ from app.unlearning import service as unlearning
 from lethe.contract.sets import RejectionGround
 from lethe.contract.tenants import Policy
 from lethe.features.webhooks.contract import DeliveryUnknown
+from tests.features.webhooks.submitting import URL, asked, submit
 
-URL = "https://receiver.example/hook?token=t0ken"
 Deliveries = Callable[[], list[WebhookDelivery]]
-
-
-def asked(installation: Installation, by: Actor, subject_id: str = "nobody", **changed: Any) -> RequestDraft:
-    usual = {"policy": Policy(), "discreet": False, "dataset_ids": None, "regulation": "gdpr", "ground": None}
-    usual |= {"submitted_at": None, "external_id": None, "metadata": {}, "callback_urls": (URL,)}
-    return RequestDraft(
-        by=by, subject_ref=installation.keys.subject_ref(DEFAULT_TENANT, subject_id), **(usual | changed)
-    )
-
-
-def submit(installation: Installation, by: Actor, *wanted: RequestDraft) -> list[DeletionRequest]:
-    with installation.database.writing(by=by) as session:
-        made = deletion.submit_all(session, wanted)
-    return [one.request for one in made if isinstance(one, Submitted)]
 
 
 def told(deliveries: Deliveries) -> list[tuple[str, str]]:
@@ -203,31 +188,19 @@ def test_another_tenants_deliveries_are_unknown(installation: Installation, by: 
 
 
 def test_old_deliveries_are_purged(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """Deliveries that ended before the retention period are dropped, the oldest first; pending ones never are."""
+    """The periodic job drops deliveries that ended more than LETHE_WEBHOOK_KEEP_DAYS ago, the oldest first; pending
+    ones are never dropped."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(3)))
-    keep = datetime.timedelta(days=30)
     with installation.database.writing() as session:
-        for days, row in zip((40, 35, 29), deliveries(), strict=False):
+        for days, row in zip((31, 40, 29), deliveries(), strict=False):
             one = service.get(session, row.id)
             one.status, one.ended_at = "delivered", now(session) - datetime.timedelta(days=days)
-    kept = [row.id for row in deliveries()[2:]]
+    _, oldest, *kept = [row.id for row in deliveries()]
     with installation.database.writing() as session:
-        for expected in (1, 1, 0):
-            old = [row.id for row in service.old(session, keep=keep, limit=1)]
-            assert len(old) == expected
-            repository.drop(session, delivery_ids=[*old, *kept[1:]])  # those are pending
+        assert [row.id for row in service.old(session, keep=datetime.timedelta(days=30), limit=1)] == [oldest]
+        repository.drop(session, delivery_ids=kept[1:])
+    jobs.purge_deliveries(installation)
     assert [row.id for row in deliveries()] == kept
-
-
-def test_purging_is_a_chore(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A periodic job drops old deliveries after LETHE_WEBHOOK_KEEP_DAYS."""
-    submit(installation, by, asked(installation, by))
-    for days, left in ((29, 2), (31, 0)):
-        with installation.database.writing() as session:
-            for row in session.scalars(sa.select(WebhookDelivery)):
-                row.status, row.ended_at = "delivered", now(session) - datetime.timedelta(days=days)
-        jobs.purge_deliveries(installation)
-        assert len(deliveries()) == left
 
 
 def test_what_nobody_is_told_any_more(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
