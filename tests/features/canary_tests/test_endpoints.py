@@ -54,13 +54,15 @@ def test_asking_again_is_asking_once(gateway: TestClient, live: dict[str, Any], 
 def test_only_a_live_model_is_tested(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A canary test of a model that has not learned yet is a conflict, and one of an unknown model returns 404; neither
-    is remembered."""
+    """A canary test of a model that has not learned yet is a conflict, one of a model without lanes is refused, and one
+    of an unknown model returns 404; none is remembered."""
     model = new_model(new_dataset()["id"])
     refused(gateway.post(f"/v1/models/{model['id']}/audit"), 409, "model_not_live")
     refused(gateway.post("/v1/models/mdl_0/audit"), 404, "model_unknown")
-    assert work() == 1
-    assert [run["kind"] for run in get("/runs")["items"]] == ["learn"]
+    bare = new_model(model["dataset_id"], audit={"lanes": 0})
+    assert work() == 2
+    assert [run["kind"] for run in get("/runs")["items"]] == ["learn", "learn"]
+    refused(gateway.post(f"/v1/models/{bare['id']}/audit"), 422, "precondition_failed")
 
 
 def test_a_request_goes_before_a_canary_test(

@@ -92,35 +92,6 @@ def test_nobodys_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(np.shape(features) == (1, 1) and not np.any(features) for features, _ in read)
 
 
-def test_a_canary_test_that_is_asked_for(
-    gateway: TestClient,
-    installation: Installation,
-    new_dataset: Make,
-    new_model: Make,
-    get: Get,
-    work: Callable[[], int],
-) -> None:
-    """A canary test is a separate run, after which the model keeps its version and shows the result."""
-    model = new_model(new_dataset()["id"], noise_scale=0.02, audit={"lanes": 64, "chains": 8})
-    assert work() == 1
-    before = get(f"/models/{model['id']}")
-    assert before["audit"]["last"]["lanes"] == 64
-    _ask(gateway, model)
-    _ask(gateway, model)  # once more is the same
-    assert work() == 1
-    [last, learning] = get("/runs")["items"]
-    assert (last["kind"], last["status"], last["steps_done"]) == ("audit", "published", last["steps_total"])
-    assert last["steps_total"] > learning["steps_total"]
-    after = get(f"/models/{model['id']}")
-    assert after["audit"]["last"] == last["audit"]
-    assert (after["audit"]["last_run_id"], after["audit"]["asked_at"]) == (last["id"], None)
-    assert (last["audit"]["lanes"], last["audit"]["findings"]) == (512, [])
-    assert last["audit"]["steps_before"] == learning["steps_total"]
-    assert after["live_version"] == before["live_version"] == 1
-    assert len(installation.weights.version_ids()) == 1
-    assert work() == 0
-
-
 def test_a_canary_test_that_fails_is_told(
     gateway: TestClient,
     installation: Installation,
@@ -145,31 +116,6 @@ def test_a_canary_test_that_fails_is_told(
     assert "audit.failed" in "".join(capfd.readouterr())
     found = get(f"/models/{model['id']}")
     assert (found["live_version"], found["audit"]["asked_at"], found["status"]) == (1, None, "live")
-
-
-def test_models_that_cannot_be_tested(
-    gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]
-) -> None:
-    """A model without a version or lanes, or an unknown model, cannot be tested."""
-    dataset = new_dataset()
-    early = new_model(dataset["id"])
-    assert gateway.post(f"/v1/models/{early['id']}/audit").json()["code"] == "model_not_live"
-    bare = new_model(dataset["id"], audit={"lanes": 0})
-    work()
-    assert gateway.post(f"/v1/models/{bare['id']}/audit").json()["code"] == "precondition_failed"
-    assert gateway.post("/v1/models/mod_nobody/audit").json()["code"] == "model_unknown"
-
-
-def test_requests_come_before_canary_tests(
-    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
-) -> None:
-    """If a request and a canary test both wait, the request runs first."""
-    model = new_model(new_dataset()["id"], noise_scale=0.02)
-    assert work() == 1
-    _ask(gateway, model)
-    forget("p3")
-    assert work() == 2
-    assert [run["kind"] for run in get("/runs")["items"]] == ["audit", "unlearn", "learn"]
 
 
 @pytest.mark.soak
