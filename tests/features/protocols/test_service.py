@@ -137,7 +137,7 @@ def test_another_tenant_neither_sees_nor_removes_an_agent(installation: Installa
 
 
 def test_what_is_removed_is_gone(installation: Installation, one: Actor) -> None:
-    """Removing an agent revokes its key, and its signature is no longer accepted."""
+    """Removing an agent revokes its key, its signature is no longer accepted, and its id can be registered again."""
     row_id = register(installation, one)
     set_up(installation, message(installation))
     with installation.database.writing(by=one) as session:
@@ -146,6 +146,8 @@ def test_what_is_removed_is_gone(installation: Installation, one: Actor) -> None
         assert all(key.revoked_at for key in session.scalars(sa.select(ApiKey).where(ApiKey.name == "An agent")))
     with pytest.raises(MessageRefused):
         set_up(installation, message(installation))
+    register(installation, one)
+    set_up(installation, message(installation))
 
 
 def test_a_key_that_is_no_token_is_no_agents(installation: Installation, one: Actor) -> None:
