@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from app.installations import Installation
 from tests.conftest import npz, people
 from tests.stored import rows_of, slots_of
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -180,7 +181,7 @@ def test_a_request_before_the_rows_are_applied(
     assert get(f"/datasets/{dataset['id']}")["num_records"] == 18
 
 
-@pytest.mark.parametrize(
+@each(
     ("content", "filename"),
     [
         (people("a", x=np.ones((1, 4))), "p.npz"),

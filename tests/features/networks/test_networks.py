@@ -19,6 +19,7 @@ from lethe.features.networks.encoders import process
 from tests.conftest import FORM, npz
 from tests.features.networks import nets
 from tests.features.networks.nets import WEIGHTS, node, onnx_file
+from tests.tables import each
 
 
 def send(gateway: TestClient, content: bytes, name: str = "net.onnx", **form: str) -> Any:
@@ -98,7 +99,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each("case", REFUSED)
 def test_what_is_no_public_function_of_a_row_is_refused(gateway: TestClient, case: str) -> None:
     """A file with code, of unknown operators, with randomness, or truncated is refused in words, and nothing is
     stored."""
