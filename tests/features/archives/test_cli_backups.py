@@ -75,17 +75,6 @@ def test_tombstones_are_not_forgotten_by_mistake(made: Path, lethe: Lethe) -> No
     assert "IS BACK" in ended.out
 
 
-def test_what_cannot_be_restored_ends_in_one_line(made: Path, lethe: Lethe) -> None:
-    """A file that is not an archive, another key and a folder that is not empty are each named in one line."""
-    Path("noise").write_bytes(b"noise" * 100)
-    Path("other").write_text("ab" * 32)
-    for archive, key in (("noise", "key"), ("archive", "other"), ("archive", "nothing")):
-        refused(lethe("restore", archive, "--key-file", key, "--tombstones", made), "backup_refused")
-    Path("restored").mkdir()
-    Path("restored/something").touch()
-    refused(lethe("restore", "archive", "--key-file", "key", "--tombstones", made), "backup_refused")
-
-
 @pytest.mark.parametrize("place", [40, 0, -1])
 def test_a_damaged_page_of_the_vault_stops_backup_and_rotation(
     place: int, installation: Installation, lethe: Lethe, monkeypatch: pytest.MonkeyPatch

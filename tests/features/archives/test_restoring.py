@@ -396,7 +396,7 @@ def test_it_is_restored_where_nothing_is(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Restoring is refused over an installation, over part of one, or next to other tombstones."""
+    """Restoring is refused over an installation, over part of one, among other files, or next to other tombstones."""
     new_dataset()
     forget("p1")
     back_up()
@@ -416,6 +416,12 @@ def test_it_is_restored_where_nothing_is(
             restoring.restore(settings, archive, key_file=key_file, remembered_in=own, progress=quietly)
     with pytest.raises(BackupRefused, match="no key file"):
         restoring.restore(other, archive, key_file=archive.parent / "no", remembered_in=own, progress=quietly)
+    something = other.data_dir / "something"
+    something.parent.mkdir()
+    something.touch()
+    with pytest.raises(BackupRefused, match=f"{other.data_dir} is not empty"):
+        restore()
+    something.unlink()
     restore()
 
 
