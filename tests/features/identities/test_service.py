@@ -1,9 +1,5 @@
 """Resolution of requests by an identity map."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pytest
 import sqlalchemy as sa
 
@@ -12,21 +8,7 @@ from app.features.identities import service
 from app.installations import Installation
 from lethe.contract.tenants import Policy
 from tests.app.deletion.people import asked
-
-
-@contextmanager
-def counted(installation: Installation) -> Iterator[list[str]]:
-    """Collect the statements that the block sends to the database."""
-    statements: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        statements.append(statement)
-
-    sa.event.listen(installation.database.engine, "before_cursor_execute", note)
-    try:
-        yield statements
-    finally:
-        sa.event.remove(installation.database.engine, "before_cursor_execute", note)
+from tests.counted import statements_to
 
 
 @pytest.mark.parametrize("person", ["sub_1", "sub_stranger"])
@@ -41,7 +23,7 @@ def test_a_look_up_has_the_same_statements_for_everybody(
     with installation.database.reading() as session:
         drafts = [asked(person, Policy(), kind="email") for _ in range(number)]
         session.execute(sa.select(1))
-        with counted(installation) as statements:
+        with statements_to(installation.database.engine) as statements:
             resolved = service.resolve(session, drafts)
     assert len(statements) == 2
     assert {draft.identity_unknown for draft in resolved} == {person == "sub_stranger"}

@@ -14,6 +14,7 @@ from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
 from lethe.contract.sets import RejectionGround, RequestStatus
 from lethe.contract.tenants import Policy
+from tests.counted import statements_to
 from tests.features.webhooks import submitting
 from tests.features.webhooks.submitting import asked
 
@@ -158,16 +159,8 @@ def test_whoever_is_held_or_not_is_told_alike(installation: Installation, by: Ac
 def test_many_identities_take_no_longer_than_their_number(installation: Installation, by: Actor) -> None:
     """The status of a subject request is computed once in the transaction that makes it, not once per identity, so that
     one call cannot hold the write lock."""
-    statements: list[str] = []
-
-    def seen(*given: Any) -> None:
-        statements.append(given[2])
-
-    sa.event.listen(installation.database.engine, "before_cursor_execute", seen)
-    try:
+    with statements_to(installation.database.engine) as statements:
         submit(installation, by, "a", source="opendsr", callback_urls=URLS)
         one = len(statements)
         submit(installation, by, *(f"p{number}" for number in range(50)), source="opendsr", callback_urls=URLS)
-    finally:
-        sa.event.remove(installation.database.engine, "before_cursor_execute", seen)
     assert len(statements) - one <= one

@@ -128,7 +128,7 @@ def test_silent_receivers_of_a_tenant_keep_nobody_else_waiting(
     with servers.serving(servers.silent(stop), host="0.0.0.0") as silent, receiving() as receiver:
         requests = [
             {"subject_id": "nobody", "callback_url": f"http://127.0.0.{1 + number % 50}:{silent.port}/"}
-            for number in range(300)
+            for number in range(100)
         ]
         gateway.post("/v1/deletion-requests:batch", json={"requests": requests})
         wait_until(lambda: len(silent.calls) >= 16)

@@ -21,6 +21,7 @@ from app.unlearning import service as unlearning
 from lethe.contract.sets import RejectionGround
 from lethe.contract.tenants import Policy
 from lethe.features.webhooks.contract import DeliveryUnknown
+from tests.counted import statements_to
 from tests.features.webhooks.submitting import URL, asked, submit
 
 Deliveries = Callable[[], list[WebhookDelivery]]
@@ -66,20 +67,12 @@ def test_nothing_is_told_of_what_was_rolled_back(installation: Installation, by:
 
 def test_without_receivers_there_is_no_statement(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """A request without receivers causes no statement about deliveries."""
-    statements: list[str] = []
-
-    def seen(*given: Any) -> None:
-        statements.append(given[2])
-
-    sa.event.listen(installation.database.engine, "before_cursor_execute", seen)
-    try:
+    with statements_to(installation.database.engine) as statements:
         submit(installation, by, *(asked(installation, by, f"p{number}", callback_urls=()) for number in range(20)))
         assert len(statements) > 3
         assert not any("webhook_deliveries" in statement for statement in statements)
         submit(installation, by, *(asked(installation, by, f"q{number}") for number in range(20)))
         assert sum("webhook_deliveries" in statement for statement in statements) == 1
-    finally:
-        sa.event.remove(installation.database.engine, "before_cursor_execute", seen)
     assert len(deliveries()) == 40
 
 
