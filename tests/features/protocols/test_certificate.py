@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 from app.config import Settings
 from app.errors import SigningUnusable
 from app.features.protocols import opendsr
+from app.keys import read_or_create
 from tests.tables import each
 
 DOMAIN = "privacy.example.com"
@@ -55,26 +56,27 @@ def given(folder: Path, certificates: str | None, key: str | None) -> Settings:
     return settings
 
 
-@pytest.mark.parametrize("domain", [DOMAIN, "127.0.0.1"])
-def test_without_settings_one_is_made_once(tmp_path: Path, domain: str) -> None:
+def test_without_settings_one_is_made_once(tmp_path: Path) -> None:
     """The generated certificate is for the domain, can only sign, and is the same for every process; only the owner can
     read its key."""
-    settings = Settings(data_dir=tmp_path, host=domain)
-    signer = opendsr.signer(settings)
-    opendsr._signer.cache_clear()
-    assert opendsr.signer(settings).certificate == signer.certificate
-    made = x509.load_pem_x509_certificate(signer.certificate.encode())
-    [name] = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert str(name.value) == domain
-    usage = made.extensions.get_extension_for_class(x509.KeyUsage).value
-    assert usage.digital_signature
-    assert not usage.key_cert_sign
-    assert made.not_valid_after_utc > datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=3000)
+    for domain in (DOMAIN, "127.0.0.1"):
+        settings = Settings(data_dir=tmp_path, host=domain)
+        signer = opendsr.signer(settings)
+        opendsr._signer.cache_clear()
+        assert opendsr.signer(settings).certificate == signer.certificate
+        made = x509.load_pem_x509_certificate(signer.certificate.encode())
+        [name] = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert str(name.value) == domain
+        usage = made.extensions.get_extension_for_class(x509.KeyUsage).value
+        assert usage.digital_signature
+        assert not usage.key_cert_sign
+        assert made.not_valid_after_utc > datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=3000)
     assert stat.S_IMODE((tmp_path / "keys" / "opendsr.key").stat().st_mode) == 0o600
 
 
-def test_a_signature_verifies_under_the_certificate(tmp_path: Path) -> None:
+def test_a_signature_verifies_under_the_certificate(tmp_path: Path, signing_key: str) -> None:
     """The headers contain the domain, and an RSA signature over SHA-256 of exactly the body."""
+    read_or_create(tmp_path / "keys" / "opendsr.key", lambda: signing_key)
     signer = opendsr.signer(Settings(data_dir=tmp_path, host=DOMAIN))
     headers = signer.headers(b"body")
     assert headers["X-OpenDSR-Processor-Domain"] == DOMAIN

@@ -24,6 +24,7 @@ from lethe.contract.sets import Scope
 from tests.features.protocols.controllers import Controller, identity, refusal, request
 from tests.servers import Server, serving
 from tests.servers import status as answering
+from tests.tables import each
 
 pytestmark = pytest.mark.usefixtures("with_signing_key")
 KeyWith = Callable[..., dict[str, str]]
@@ -159,7 +160,7 @@ def test_a_tenant_states_the_identities_that_are_its_subject_ids(
     controller.asked(**asked)
 
 
-@pytest.mark.parametrize("clause", CLAUSES)
+@each("clause", CLAUSES)
 def test_conformance(controller: Controller, policy: Callable[..., None], clause: str) -> None:
     """Each clause of the specification that binds a processor holds."""
     policy(grace_seconds=3600)  # requests are pending so long
