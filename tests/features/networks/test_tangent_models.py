@@ -15,6 +15,7 @@ from lethe.features.networks.tangents.graph import Graph
 from lethe.features.networks.tangents.model import Tangent, scores
 from lethe.proof.network import Linearisation
 from tests.features.networks.networks import exported, perceptron
+from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -117,7 +118,7 @@ class Cosine(torch.nn.Module):
         return torch.cos(rows)[:, :3]
 
 
-@pytest.mark.parametrize(
+@each(
     ("made", "change", "field"),
     [
         (perceptron(FEATURES, 4), {}, "tangent.network_id"),

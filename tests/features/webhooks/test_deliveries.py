@@ -12,6 +12,7 @@ from app.installations import Installation
 from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
 from tests.features.together.test_authorisation import delivered
+from tests.tables import each
 
 Get = Callable[[str], Any]
 
@@ -68,9 +69,7 @@ def test_why_it_did_not_arrive_and_sending_all_again(
     assert officer.post("/admin/deliveries/send-again?status=pending").status_code == 422
 
 
-@pytest.mark.parametrize(
-    "code", ["timeout", "tls_failed", "redirected", "http_404", "http_418", "http_503", "internal_error", "new_one"]
-)
+@each("code", ["timeout", "tls_failed", "redirected", "http_404", "http_418", "http_503", "internal_error", "new_one"])
 def test_every_failure_is_in_words(code: str) -> None:
     """Every error code has a sentence about its meaning and one about what to do."""
     found = delivery_advice(code)
