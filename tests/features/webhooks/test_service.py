@@ -11,14 +11,14 @@ import sqlalchemy as sa
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor, now
 from app.db.tables import AuditEntry, DeletionRequest
-from app.deletion import completion
+from app.deletion import completion, history
 from app.deletion import service as deletion
 from app.features.webhooks import jobs, repository, service
 from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from lethe.contract.sets import RejectionGround
+from lethe.contract.sets import Outcome, RejectionGround
 from lethe.contract.tenants import Policy
 from lethe.features.webhooks.contract import DeliveryUnknown
 from tests.counted import statements_to
@@ -131,6 +131,23 @@ def test_a_discreet_end_is_due_when_it_is_reported(
     assert data.keys() == json.loads(accepted.letter.body)["data"].keys()
     assert "outcome" not in data
     assert "held" not in completed.letter.body
+
+
+def test_an_end_that_is_hidden_since_the_acceptance(
+    installation: Installation, by: Actor, deliveries: Deliveries
+) -> None:
+    """If the policy begins to hide ends after a discreet request was accepted, its completion is due at the deadline,
+    because an earlier delivery would reveal when the work ended."""
+    open_policy = Policy(grace_seconds=3600, report_seconds=0)
+    [accepted] = submit(installation, by, asked(installation, by, policy=open_policy, discreet=True))
+    with installation.database.writing(by=by) as session:
+        request = deletion.get(session, accepted.id)
+        hidden = Policy(report_seconds=3600)
+        change = completion.complete(request, policy=hidden, at=now(session), outcome=Outcome.NOTHING_HELD)
+        history.record(session, [change])
+    assert [event for event, _ in told(deliveries)] == ["accepted", "completed"]
+    completed = deliveries()[-1]
+    assert completed.created_at == completed.next_attempt_at == accepted.deadline
 
 
 def test_a_worker_that_died_is_nobody_elses_business(
