@@ -57,7 +57,7 @@ CALLED = sorted(OF_PROBES | {str(operation) for operation in OPERATIONS})
 
 on_every_run = hypothesis_settings(max_examples=2, derandomize=True, suppress_health_check=list(HealthCheck))
 at_length = hypothesis_settings(
-    max_examples=40, print_blob=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=15, print_blob=True, database=None, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -310,4 +310,4 @@ def test_links_lead_to_what_was_made(service: Service) -> None:
 def test_links_lead_to_what_was_made_while_work_is_done(served: Service) -> None:
     """Following the links of answers finds created objects and no deleted ones in a long series, while a worker changes
     objects."""
-    follow_links(served, rounds=15, steps=20)
+    follow_links(served, rounds=5, steps=20)
