@@ -5,6 +5,7 @@ Noise is drawn only here, and its key never leaves the process. `worker/isolated
 
 import contextlib
 import functools
+import importlib
 import json
 import mmap
 import time
@@ -39,6 +40,11 @@ def _runners() -> dict[str, Callable[..., chain.Ran]]:
 # Imported here, in the server that forks the processes of runs, so that no run has to import them.
 engines.installed()
 _runners()
+
+
+def warm() -> None:
+    """Import the module that torch imports at the first derivative of a network. It takes each process a second."""
+    importlib.import_module("torch._dynamo")
 
 
 def main(connection: Connection, rows: int) -> None:

@@ -125,7 +125,7 @@ def run(
         "threads": threads,
         "checkpoints": list(checkpoints.steps) if checkpoints else [],
     }
-    with _FORKER.start(rows.descriptor) as child:
+    with _FORKER.start(rows.descriptor, warm=network is not None) as child:
         # A process that has ended is reported by _answer().
         with contextlib.suppress(OSError):
             child.connection.send_bytes(json.dumps(request).encode())

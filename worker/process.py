@@ -31,6 +31,8 @@ from lethe import hardening
 _GONE_WITHIN = 10.0
 """Seconds to wait until a killed child is gone and the server reports it."""
 _MAX_DESCRIPTORS = 128
+_COLD, _WARM = b"!", b"w"
+"""Messages that request a child; the second makes the server call `warm` of its module before."""
 _NICENESS = 10
 """Niceness of children: a tenth of a core remains theirs where others use all of it."""
 
@@ -59,7 +61,8 @@ class Child:
 
 
 class Forker:
-    """Forker of children that run `main(connection, *descriptors)` of a module, from a separate server process."""
+    """Forker of children that run `main(connection, *descriptors)` of a module, from a separate server process. A
+    module may have a function `warm`, which the server calls once, before the first child that is started `warm`."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -77,28 +80,28 @@ class Forker:
                     if self._server == 0:
                         _be_the_server(theirs.fileno(), self._module)
 
-    def start(self, *descriptors: int) -> Child:
+    def start(self, *descriptors: int, warm: bool = False) -> Child:
         """Start a child with copies of these descriptors. A child that cannot run counts as ended."""
         mine, theirs = socket.socketpair()
         leash, leash_end = socket.socketpair()
         try:
             with theirs, leash_end, self._lock:
                 try:
-                    self._ask(theirs.fileno(), leash_end.fileno(), *descriptors)
+                    self._ask(theirs.fileno(), leash_end.fileno(), *descriptors, warm=warm)
                 # The server does not exist yet, or was killed.
                 except (BrokenPipeError, ConnectionResetError):
                     self._launch()
-                    self._ask(theirs.fileno(), leash_end.fileno(), *descriptors)
+                    self._ask(theirs.fileno(), leash_end.fileno(), *descriptors, warm=warm)
         except BaseException:
             mine.close()
             leash.close()
             raise
         return Child(Connection(mine.detach()), leash)
 
-    def _ask(self, *descriptors: int) -> None:
+    def _ask(self, *descriptors: int, warm: bool) -> None:
         if self._control is None:
             raise BrokenPipeError
-        socket.send_fds(self._control, [b"!"], descriptors)
+        socket.send_fds(self._control, [_WARM if warm else _COLD], descriptors)
 
     def _launch(self) -> None:
         with self._new_control() as theirs:
@@ -127,7 +130,7 @@ def _be_the_server(control: int, module: str) -> NoReturn:
             # These signals are for the worker, which then finishes its run.
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _serve(socket.socket(fileno=control), functools.cache(lambda: _main_of(module)))
+        _serve(socket.socket(fileno=control), functools.cache(functools.partial(_main_of, module)))
     # The server holds no record, so the traceback may be printed.
     except BaseException:  # noqa: BLE001
         sys.excepthook(*sys.exc_info())
@@ -135,14 +138,17 @@ def _be_the_server(control: int, module: str) -> NoReturn:
         os._exit(0)
 
 
-def _main_of(module: str) -> Callable[..., None]:
+def _main_of(module: str, message: bytes) -> Callable[..., None]:
     """Import what children run. Its objects are never collected, so that they stay memory that all children share."""
-    main: Callable[..., None] = importlib.import_module(module).main
+    loaded = importlib.import_module(module)
+    if message == _WARM:
+        loaded.warm()
     gc.freeze()
+    main: Callable[..., None] = loaded.main
     return main
 
 
-def _serve(control: socket.socket, main: Callable[[], Callable[..., None]]) -> None:
+def _serve(control: socket.socket, main: Callable[[bytes], Callable[..., None]]) -> None:
     # Process id by leash.
     children: dict[int, int] = {}
     events = select.poll()
@@ -163,7 +169,7 @@ def _serve(control: socket.socket, main: Callable[[], Callable[..., None]]) -> N
                 connection, leash, *others = descriptors
                 with contextlib.suppress(OSError):
                     children[leash] = _forked(
-                        main(), connection, others, not_for_it=[control.fileno(), leash, *children]
+                        main(message[0]), connection, others, not_for_it=[control.fileno(), leash, *children]
                     )
                     events.register(leash, select.POLLIN)
                 for mine in (connection, *others) if leash in children else descriptors:

@@ -7,6 +7,13 @@ import signal
 import socket
 from multiprocessing.connection import Connection
 
+WARMED = []
+"""An item for each call of `warm`."""
+
+
+def warm() -> None:
+    WARMED.append(os.getpid())
+
 
 def main(connection: Connection, *descriptors: int) -> None:
     match connection.recv():
@@ -14,6 +21,8 @@ def main(connection: Connection, *descriptors: int) -> None:
             core, dumpable = resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
             opened = sorted(int(descriptor) for descriptor in os.listdir("/dev/fd"))[:-1]
             connection.send((os.getpid(), os.getppid(), core, dumpable, len(opened)))
+        case "who warmed you":
+            connection.send(WARMED)
         case "read":
             with socket.socket(fileno=descriptors[0]) as given:
                 connection.send(given.recv(100))

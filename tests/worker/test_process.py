@@ -63,6 +63,18 @@ def test_a_child_gets_the_descriptors_that_are_passed(forker: Forker) -> None:
         assert _asked(child, "read") == b"hello"
 
 
+def test_the_server_warms_itself_once_for_all_children() -> None:
+    """What only some children need is imported by their server, once and only when the first of them starts."""
+    forker = Forker("tests.worker.child")
+    warmed = []
+    for warm in (False, True, True):
+        with forker.start(warm=warm) as child:
+            server = _asked(child, "say who you are")[1]
+        with forker.start() as child:
+            warmed.append(_asked(child, "who warmed you"))
+    assert warmed == [[], [server], [server]]
+
+
 def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
     """A child in an infinite loop, which ignores SIGTERM and SIGINT, is dead when its block has ended."""
     with forker.start() as child:
