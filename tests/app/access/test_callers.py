@@ -14,6 +14,7 @@ from app.db.tables import ApiKey
 from app.installations import Installation
 from lethe.contract.problems import Unauthenticated
 from lethe.contract.sets import Scope
+from tests.counted import statements_to
 
 Add = Callable[..., tuple[str, str]]
 
@@ -108,23 +109,22 @@ def test_uses_are_written_once_a_minute(installation: Installation, add: Add, us
     """Any number of uses of keys are one write, and cause no other within the minute."""
     keys = [add() for _ in range(3)]
     callers = Callers(installation.database, used=uses.note)
-    statements: list[str] = []
-    sa.event.listen(installation.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    with statements_to(installation.database.engine) as statements:
 
-    def changes() -> int:
-        return sum(statement.startswith("UPDATE") for statement in statements)
+        def changes() -> int:
+            return sum(statement.startswith("UPDATE") for statement in statements)
 
-    for key, _ in keys * 10:
-        callers.authenticate(key)
-    assert changes() == 0
-    uses.write()
-    assert changes() == 1
-    first = [_last_used(installation, key_id) for _, key_id in keys]
-    assert all(first)
-    for key, _ in keys * 10:
-        callers.authenticate(key)
-    uses.write()
-    assert changes() == 1
+        for key, _ in keys * 10:
+            callers.authenticate(key)
+        assert changes() == 0
+        uses.write()
+        assert changes() == 1
+        first = [_last_used(installation, key_id) for _, key_id in keys]
+        assert all(first)
+        for key, _ in keys * 10:
+            callers.authenticate(key)
+        uses.write()
+        assert changes() == 1
     assert [_last_used(installation, key_id) for _, key_id in keys] == first
     uses.close()
 

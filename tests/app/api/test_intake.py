@@ -16,6 +16,7 @@ from app.api import intake
 from app.db import Actor
 from app.db.tables import DeletionRequest, RequestEvent
 from app.installations import Installation
+from tests.counted import statements_to
 from tests.faults.processes import wait_until
 from tests.threads import num_waiting
 
@@ -87,14 +88,8 @@ def test_a_page_takes_as_many_statements_as_one_request(
         forget(f"p{number}")
     counts = []
     for limit in (1, 5):
-        statements: list[str] = []
-
-        def count(*given: Any, into: list[str] = statements) -> None:
-            into.append(given[2])
-
-        sa.event.listen(engine, "before_cursor_execute", count)
-        page = get(f"/deletion-requests?limit={limit}")["items"]
-        sa.event.remove(engine, "before_cursor_execute", count)
+        with statements_to(engine) as statements:
+            page = get(f"/deletion-requests?limit={limit}")["items"]
         assert [len(request["models"]) for request in page] == [1] * limit
         counts.append(
             len([statement for statement in statements if "deletion_requests" in statement or "models" in statement])

@@ -1,7 +1,6 @@
 """Claims by workers of several requests of one person."""
 
 import datetime
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,6 +14,7 @@ from app.installations import Installation
 from lethe.contract.tenants import Policy
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
+from tests.counted import statements_to
 
 POLICY = Policy(grace_seconds=3600)
 HALF = datetime.timedelta(minutes=30)
@@ -147,18 +147,10 @@ def test_one_person_takes_no_run_alone(installation: Installation, monkeypatch: 
         claims.confirm_erasures(session, dataset=dataset)
         for request_id in served:
             forget(session, request_id, "mdl_1")
-    lookups: list[str] = []
-
-    def count(*given: Any) -> None:
-        if given[2].count("UNION ALL") == 2:
-            lookups.append(given[2])
-
-    sa.event.listen(installation.database.engine, "before_cursor_execute", count)
-    with installation.database.writing() as session:
+    with statements_to(installation.database.engine) as statements, installation.database.writing() as session:
         claims.claim_erasures(session, dataset=session.get_one(Dataset, "ds_1"), limit=100)
         assert not repository.unconfirmed_erasures(session, dataset_id="ds_1")
-    sa.event.remove(installation.database.engine, "before_cursor_execute", count)
-    assert len(lookups) == 1
+    assert sum(statement.count("UNION ALL") == 2 for statement in statements) == 1
     with installation.database.reading() as session:
         ended = {one.id: (one.outcome, one.erased_by) for one in session.scalars(sa.select(DeletionRequest))}
     assert [ended[request_id] for request_id in asked if request_id in served] == [("forgotten", None)] * 3
