@@ -29,12 +29,12 @@ router = APIRouter(route_class=forms.SpooledRoute)
 
 
 @serves(router, contract.UPLOAD_TABLE)
-@uploads.takes(contract.TableIn)
+@uploads.takes(contract.TrainingTableIn)
 def create_training_table(
     call: Call,
     once: idempotency.Once,
     file: Annotated[UploadFile, File(description="Rows in a file: .csv, .parquet or .arrow.")],
-    form: contract.TableIn,
+    form: contract.TrainingTableIn,
 ) -> JSONResponse:
     with call.reading() as session:
         answer = idempotency.replay(session, once)

@@ -110,7 +110,7 @@ def register(
         Problem: any other problem of the calls.
     """
     model = client.models.get(model_id)
-    registry = _Registry(client, model, name=name, tracking_uri=tracking_uri, experiment=experiment)
+    registry = _RegisteredModel(client, model, name=name, tracking_uri=tracking_uri, experiment=experiment)
     destroyed: list[int] = []
     replaced_by: int | None = None
     try:
@@ -217,7 +217,7 @@ def _network(client: Client, sha256: str) -> tuple[NetworkOut, bytes]:
         raise NotServable(error.code, error.detail) from error
 
 
-class _Registry:
+class _RegisteredModel:
     """One model on an MLflow server.
 
     Each copy of weights has a run that is tagged before the weights are stored, so that an interrupted copy is found by

@@ -31,7 +31,7 @@ class TableFileIn(datasets.RowsIn):
     subject_kind: Name | None = optional("Kind of the identifiers in subject_column. Default: customer_id.")
 
 
-class TableIn(TableFileIn):
+class TrainingTableIn(TableFileIn):
     name: Name = Field(description="Name of the table, and of the dataset that records the people of its rows.")
 
 
