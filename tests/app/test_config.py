@@ -40,7 +40,7 @@ def test_a_url_of_two_lines_is_refused(monkeypatch: pytest.MonkeyPatch, broken: 
 
 
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
-def test_files_of_secrets_are_trimmed(installation: Installation, tmp_path: Path, surroundings: str) -> None:
+def test_secret_files_are_trimmed(installation: Installation, tmp_path: Path, surroundings: str) -> None:
     """A line break, byte order mark or pair of quotes around a key or secret in a file is stripped."""
     settings, admin_key = installation.settings, access.new_key()
     files = [settings.resolved_key_encryption_key_file(), settings.data_dir / "keys" / "subject.key"]

@@ -15,7 +15,7 @@ from tests.app.rows.at_rest import ROOM, batch_of
 from tests.stored import flipped
 
 
-def test_rows_in_another_order_are_damaged(store: RowStore, root: str, objects: ObjectStore) -> None:
+def test_reordered_blocks_are_damage(store: RowStore, root: str, objects: ObjectStore) -> None:
     """Blocks that are swapped, in the tree or in the store, are damage, as the root fixes the order of rows."""
     node = next(name for name in objects.names() if root in name)
     was = objects.get(node)
@@ -53,7 +53,7 @@ def _only(tmp_path: Path, objects: ObjectStore, what: str) -> str:
         ("manifest lost", DamageKind.MANIFEST_MISSING, None),
     ],
 )
-def test_damage_is_found_and_named(
+def test_damage_is_reported_on_every_open(
     store: RowStore, root: str, objects: ObjectStore, tmp_path: Path, what: str, kind: DamageKind, block: int | None
 ) -> None:
     """A flipped bit in a file that holds rows, or a lost file, is reported as damage on every attempt to open the
@@ -97,7 +97,7 @@ def test_a_block_of_another_count_is_damaged(store: RowStore, root: str, monkeyp
     assert (found.value.kind, found.value.block) == (DamageKind.BLOCK, 1)
 
 
-def test_a_root_that_is_none(store: RowStore, root: str) -> None:
+def test_an_invalid_root_is_damage(store: RowStore, root: str) -> None:
     """A database that names another root, or an invalid one, is damaged too."""
     for other in ("0" * 64, root[:-1] + ("0" if root[-1] != "0" else "1"), "no root", root[:-1]):
         with pytest.raises(DatasetDamaged) as found:
@@ -105,7 +105,7 @@ def test_a_root_that_is_none(store: RowStore, root: str) -> None:
         assert found.value.kind in (DamageKind.MANIFEST, DamageKind.MANIFEST_MISSING)
 
 
-def test_another_key_encryption_key_damages_nothing(
+def test_another_key_encryption_key_is_not_damage(
     store: RowStore, root: str, tmp_path: Path, key_encryption: KeyEncryptionFile
 ) -> None:
     """Rows do not open while the key-encryption key is missing or another one, and open again when it is back."""
@@ -119,7 +119,7 @@ def test_another_key_encryption_key_damages_nothing(
     store.check("ds_1", root)
 
 
-def test_a_folder_that_is_not_there_damages_nothing(tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
+def test_an_unreachable_store_is_not_damage(tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
     """A store that cannot be reached is not damage; a later check succeeds."""
     objects = FolderStore(tmp_path / "blocks")
     objects.check()
