@@ -65,7 +65,7 @@ def test_an_admin_key_that_no_call_can_carry_is_refused(installation: Installati
     """An admin key file that is empty, has two lines or is not ASCII stops the start with its path, not its content."""
     path = installation.settings.resolved_admin_key_file()
     path.write_bytes(content)
-    sentence = f"Expected one API key of visible ASCII characters in {path}; write it anew."
+    sentence = f"Expected one API key of visible ASCII characters in {path}; write it again."
     with pytest.raises(KeyUnreadable, match=re.escape(sentence)) as refused:
         installations.set_up(installation.settings)
     assert "two" not in str(refused.value)

@@ -65,7 +65,7 @@ def test_a_model_by_another_method_is_created(officer: Browser, new_dataset: Mak
     fields = {"name": "churn", "dataset_id": new_dataset(rows=200)["id"], "method": "objective_perturbation"}
     forecast = officer.post("/admin/models/new/preview", **fields).text
     assert "iterations to learn, at most" in forecast
-    assert "Each request is served by a version that is learned anew." in forecast
+    assert "Each request is served by a version that is learned from scratch." in forecast
     assert "does not have it" in officer.post("/admin/models/new", **fields, radius="3").text
     assert officer.post("/admin/models/new", **fields).status_code == 303
     assert get("/models")["items"][0]["method"] == "objective_perturbation"
