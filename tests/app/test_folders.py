@@ -107,7 +107,7 @@ def test_only_a_setgid_folder_keeps_its_group(volume: Path) -> None:
         assert (modes(volume)[volume], modes(volume)[file]) == kept
 
 
-def test_a_mounted_key_encryption_key_loses_access_by_others(volume: Path, settings: Settings) -> None:
+def test_a_mounted_key_encryption_key_is_closed_to_other_users(volume: Path, settings: Settings) -> None:
     """The key-encryption key of another folder is closed to others like those of the data folder."""
     key = volume / "kek"
     shutil.copy(settings.resolved_key_encryption_key_file(), key)

@@ -59,7 +59,7 @@ def test_base_images_are_pinned() -> None:
 
 
 @pytest.mark.parametrize("image", ["gateway", "worker"])
-def test_what_the_images_install_has_hashes(image: str) -> None:
+def test_installed_packages_have_hashes(image: str) -> None:
     """Every package that an image installs is pinned at the tested version with the hashes of its files; they include
     all dependencies of the project except torch."""
     tested = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
@@ -104,7 +104,7 @@ def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
 
 
-def test_the_build_context_is_what_is_copied() -> None:
+def test_the_build_context_contains_only_copied_files() -> None:
     """The .dockerignore file admits exactly what the Dockerfile copies."""
     copied = re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     ignored, *others = (ROOT / ".dockerignore").read_text().split()
@@ -120,7 +120,7 @@ def test_images_set_the_allocator_variables() -> None:
 
 
 @every_service
-def test_the_environment_holds_no_secret(name: str) -> None:
+def test_the_environment_contains_no_secret(name: str) -> None:
     """Passwords and keys are passed as files; a URL in the environment has no password."""
     for variable, value in SERVICES[name].get("environment", {}).items():
         assert variable.endswith("_FILE") or not re.search("PASSWORD|SECRET|KEY|TOKEN", variable)

@@ -83,8 +83,8 @@ def test_a_flipped_bit_does_not_count_as_absence(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A flipped bit is found and named. Until it is mended and rechecked no person is erased and no request is told
-    that nothing is held, even after a restart; then all requests are served."""
+    """A flipped bit is found and named. Until it is mended and rechecked no person is erased and no
+    request completes as nothing held, even after a restart; then all requests are served."""
     dataset_id = new_dataset(rows=30)["id"]
     slots = slots_of(installation, dataset_id, "p3", "p4")
     bit = Bit(installation, dataset_id, slots[0], column)

@@ -159,7 +159,7 @@ def test_a_damaged_addition_is_dropped(
 def test_another_root_in_the_database_stops_the_dataset(
     world: Callable[..., World], get: Get, work: Any, gateway: TestClient
 ) -> None:
-    """A database that names another root stops the dataset too."""
+    """A database that names another root of the rows stops the dataset."""
     made = world()
     with made.installation.database.writing() as session:
         dataset = session.get_one(Dataset, made.dataset)

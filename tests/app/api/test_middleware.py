@@ -69,8 +69,8 @@ PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-He
 
 @each("origin", ["https://privacy.example", "https://crm.example:8443"])
 def test_permitted_origins_may_call(open_to_pages: TestClient, origin: str) -> None:
-    """A page of a permitted origin may send all documented headers, and read the answer with its headers, refusals
-    too."""
+    """A page of a permitted origin may send all documented headers, and read every answer with its
+    headers, even a refusal."""
     answer = open_to_pages.options("/v1/accounting/preview", headers={"Origin": origin} | PREFLIGHT)
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == origin

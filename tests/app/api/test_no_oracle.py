@@ -55,7 +55,7 @@ def statements() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_held_and_unknown_people_get_alike_answers(
+def test_held_and_unknown_people_get_the_same_answers(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], name: str
 ) -> None:
     """A discreet call gets an answer of the same length and headers for a held person and a stranger, after the same

@@ -193,7 +193,7 @@ def test_readiness_sees_a_worker_by_its_sign_of_life(gateway: TestClient, settin
 def test_readiness_sees_a_worker_by_its_lease(
     gateway: TestClient, new_dataset: Make, new_model: Make, installation: Installation
 ) -> None:
-    """The lease of a current run is a sign of life too."""
+    """The lease of a current run counts as a sign of life of its worker."""
     new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         lease_seconds = installation.settings.lease_seconds

@@ -65,7 +65,7 @@ def test_an_admins_key_sees_all_requests(gateway: TestClient, refused: Refused) 
     refused(gateway.post("/v1/api-keys", json=asked), 422, "input_invalid")
 
 
-def test_an_app_does_not_see_requests_of_another(
+def test_an_app_does_not_see_requests_of_other_apps(
     gateway: TestClient, key: Callable[..., dict[str, Any]], refused: Refused
 ) -> None:
     """A key limited to its own requests cannot find another app's in lists, searches, exports, events, callbacks or by
@@ -103,7 +103,7 @@ def test_an_app_does_not_see_requests_of_another(
     assert set(made) <= {one["id"] for one in gateway.get(PLACE).json()["items"]}
 
 
-def test_certificates_of_others_are_unknown(
+def test_certificates_of_other_keys_are_unknown(
     gateway: TestClient,
     key: Callable[..., dict[str, Any]],
     refused: Refused,

@@ -51,7 +51,7 @@ def superseded(
         return session.scalars(sa.select(Version.id).where(Version.status == "retired")).one()
 
 
-def test_a_slow_store_holds_up_no_writer(installation: Installation, settings: Settings, superseded: str) -> None:
+def test_a_slow_store_does_not_block_writers(installation: Installation, settings: Settings, superseded: str) -> None:
     """Writers are not blocked while a slow store destroys weights; the database records it afterwards."""
     with locked(settings.data_dir / "weights" / "keys"):
         destroying = threading.Thread(target=periodic_jobs.destroy_retired, args=(installation,))

@@ -86,7 +86,7 @@ def test_damage_is_reported_on_every_open(
             store.edit("ds_1", root, null=[BLOCK_ROWS])
 
 
-def test_a_block_of_another_count_is_damaged(store: RowStore, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_with_another_row_count_is_damage(store: RowStore, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A block that opens but has another number of non-null rows than its root states is damage."""
     put = RowStore._put
     with monkeypatch.context() as patch:
@@ -98,7 +98,7 @@ def test_a_block_of_another_count_is_damaged(store: RowStore, root: str, monkeyp
 
 
 def test_an_invalid_root_is_damage(store: RowStore, root: str) -> None:
-    """A database that names another root, or an invalid one, is damaged too."""
+    """Rows whose database names another root, or an invalid one, are damaged."""
     for other in ("0" * 64, root[:-1] + ("0" if root[-1] != "0" else "1"), "no root", root[:-1]):
         with pytest.raises(DatasetDamaged) as found:
             store.check("ds_1", other)

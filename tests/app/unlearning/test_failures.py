@@ -83,7 +83,7 @@ def _confirm_by_an_erase_run(claim: Claim, installation: Installation) -> None:
         unlearning.finish(session, run_id=claimed.run_id)
 
 
-def test_a_model_that_never_learns_ends_failed(
+def test_a_model_that_never_learns_fails_after_three_attempts(
     claim: Claim, fail: Callable[[ClaimedRun | None], None], new_dataset: Make, new_model: Make, get: Get, gateway: Any
 ) -> None:
     """A first learning run that fails three times ends in `failed`, is not repeated, and can be requested again."""

@@ -210,7 +210,7 @@ def test_a_relearned_model_owes_certificates_again(
         assert (done["status"], [owed["status"] for owed in done["models"]]) == ("completed", ["completed"])
 
 
-def test_a_model_that_is_behind_states_it(
+def test_the_guarantee_of_a_lagging_model_counts_its_people(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """While rows are null and a model still carries them, its guarantee counts them; then it meets its target."""

@@ -129,7 +129,7 @@ def test_deleted_content_is_overwritten(tmp_path: Path, go: Callable[[FolderStor
     assert (tmp_path / "link").read_bytes() == bytes(7)
 
 
-def test_a_partial_file_goes_with_its_object(tmp_path: Path) -> None:
+def test_a_partial_file_is_deleted_with_its_object(tmp_path: Path) -> None:
     """A partial file left by a killed process is listed under its object's name only, and is deleted with it."""
     objects = FolderStore(tmp_path)
     objects.put("a.x", b"whole")

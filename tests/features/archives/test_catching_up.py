@@ -47,7 +47,7 @@ def test_catching_up_is_idempotent(installation: Installation, new_dataset: Make
 
 
 def test_withdrawn_requests_are_not_created(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """An unknown request that was withdrawn is not created; one that is open here is withdrawn."""
+    """An unknown request that was withdrawn is not created; one that is open in the database is withdrawn."""
     new_dataset()
     asked = forget("p1")
     known = _remembered(installation).to_json()

@@ -41,7 +41,7 @@ def things(archive: Path, key_file: Path) -> dict[str, bytes]:
         return found
 
 
-def test_an_archive_holds_everything_but_weights(
+def test_an_archive_contains_everything_except_weights(
     installation: Installation,
     archive: Path,
     key_file: Path,

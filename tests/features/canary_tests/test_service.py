@@ -106,7 +106,7 @@ def test_a_canary_test_gives_way_to_near_deadlines(
     ]
 
 
-def test_a_canary_test_holds_up_no_other_dataset(
+def test_a_canary_test_does_not_block_other_datasets(
     new_dataset: Make, new_model: Make, forget: Make, ask: Callable[..., None], claim: Claim, work: Callable[[], int]
 ) -> None:
     """Requests on other datasets are served while one dataset's model is tested."""

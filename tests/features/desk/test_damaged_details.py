@@ -58,8 +58,8 @@ def test_lists_mark_damaged_notes_and_files(gateway: TestClient, case: Case, ref
 def test_pages_mark_damaged_details(
     officer: Browser, gateway: TestClient, installation: Installation, case: Case
 ) -> None:
-    """The page of the case marks the damaged note and file, and the details if these are damaged too; the list of
-    requests is shown."""
+    """The page of the case marks the damaged note and file, and the details if they are damaged; the
+    list of requests is still shown."""
     page = officer.get(f"/admin/requests/{case.id}")
     assert (page.status_code, page.text.count("Damaged: ")) == (200, 2)
     assert "second.pdf" in page.text

@@ -31,7 +31,7 @@ def walked(officer: Browser, path: str) -> list[str]:
         path = html.unescape(onward[0])
 
 
-def test_the_most_urgent_come_first(officer: Browser, gateway: TestClient, forget: Make) -> None:
+def test_the_most_urgent_requests_come_first(officer: Browser, gateway: TestClient, forget: Make) -> None:
     """Overdue requests come first, then those whose clock runs, then paused ones, each by deadline; every request that
     awaits a decision is on exactly one page."""
     now = datetime.datetime.now(datetime.UTC)
@@ -65,7 +65,7 @@ def test_queues_are_filtered_by_assignee(officer: Browser, gateway: TestClient, 
 
 
 @each(("inbox", "leads"), [("unassigned", "/admin?queue=unassigned&case="), ("x", "/admin/requests/")])
-def test_forms_lead_back(officer: Browser, forget: Make, inbox: str, leads: str) -> None:
+def test_forms_redirect_to_the_queue_or_the_case(officer: Browser, forget: Make, inbox: str, leads: str) -> None:
     """A form about a case that was sent from the inbox leads back to its queue; any other leads to the page of the
     case."""
     made = forget("p1", identity_verified=False)["id"]

@@ -73,7 +73,7 @@ def test_a_chosen_language_takes_precedence(officer: Browser) -> None:
 
 
 def test_a_language_is_chosen_before_a_login(browser: Browser) -> None:
-    """The login page offers the languages too."""
+    """The login page offers a choice of language."""
     [token] = re.findall(r'value="([0-9a-f]{64})" name="csrf"', browser.get("/admin/login").text)
     assert browser.post("/admin/language", csrf=token, language="de", next="/admin/login").status_code == 303
     assert "Passwort" in browser.get("/admin/login").text

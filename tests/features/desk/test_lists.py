@@ -156,7 +156,7 @@ def walk(officer: Browser, what: str, query: str, total: str | None) -> None:
 def test_the_lists_of_a_model_are_paginated(
     officer: Browser, installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """The versions, copies, ledger and rehearsals of a model are paged forward and back too."""
+    """The versions, copies, ledger and rehearsals of a model are paged forward and back."""
     model_id = new_model(new_dataset()["id"])["id"]
     work()
     with installation.database.writing() as session:
@@ -217,7 +217,7 @@ def test_filters_keep_the_page_size(officer: Browser, what: str) -> None:
     assert '<input type="hidden" name="size" value="100">' in form
 
 
-def test_a_live_list_stays_on_its_page(officer: Browser, fill: Fill) -> None:
+def test_a_live_list_refreshes_its_own_page(officer: Browser, fill: Fill) -> None:
     """An open page refreshes itself with the same page of the list, including its link back."""
     fill("runs")
     [onward] = re.findall(r'rel="next" href="([^"]+)"', officer.get("/admin/runs?size=25").text)
@@ -226,7 +226,7 @@ def test_a_live_list_stays_on_its_page(officer: Browser, fill: Fill) -> None:
     assert 'rel="prev" href="/admin/runs?size=25"' in officer.get(html.unescape(live)).text
 
 
-def test_lifting_leads_to_the_whole_list(officer: Browser, gateway: TestClient) -> None:
+def test_the_pager_after_lifting_covers_the_whole_list(officer: Browser, gateway: TestClient) -> None:
     """After a search or a lifting, which no address contains, the pager leads to pages of the whole list."""
     bodies = [{"subject_id": f"q{number}"} for number in range(60)]
     gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()

@@ -177,7 +177,7 @@ def test_a_limited_key_counts_only_its_own_requests(stored: Installation) -> Non
     assert [one.received for one in found.weeks] == [0] * (WEEKS - 1) + [60]
 
 
-def test_no_completion_has_no_median(installation: Installation) -> None:
+def test_the_median_is_none_without_completions(installation: Installation) -> None:
     """The summary has no completion times if no request was completed."""
     with installation.database.reading(by=OFFICER) as session:
         found = summary.of_requests(session, view=View(discreet=False, at=AT), zone="UTC")

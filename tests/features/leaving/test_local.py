@@ -103,7 +103,7 @@ def test_a_malformed_survey_is_refused(odds: int, sent: list[int], confidence: f
 
 
 @given(st.integers(1, 10**6), st.integers(2, 1000), shares)
-def test_one_bit_is_the_estimator_of_duchi_and_others(n: int, odds: int, mean: float) -> None:
+def test_one_bit_matches_the_estimator_of_duchi(n: int, odds: int, mean: float) -> None:
     """The one-bit error is that of an estimator on [-1, 1] whose bit stands for +-(e^eps + 1)/(e^eps - 1): its square
     minus the square of the mean."""
     sent, centred = (odds + 1) / (odds - 1), 2 * mean - 1

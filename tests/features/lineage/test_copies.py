@@ -68,7 +68,7 @@ def copies_in(statement: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_a_copy_that_is_out_is_the_headline_until_it_is_destroyed(
+def test_an_outstanding_copy_is_the_headline_until_it_is_destroyed(
     gateway: TestClient,
     model: dict[str, Any],
     place: str,

@@ -167,7 +167,7 @@ def test_a_refused_download_is_not_an_export(
     assert entry["actor"] == export["api_key_id"]
 
 
-def test_the_lineage_of_others_is_unknown(
+def test_the_lineage_of_another_tenant_is_unknown(
     gateway: TestClient, installation: Installation, live: dict[str, Any], forget: Make, work: Work, refused: Refused
 ) -> None:
     """Another tenant's admin gets 404 for requests and models, and an empty lineage for a person."""

@@ -193,7 +193,7 @@ def test_long_lists_are_truncated_and_counted(installation: Installation, by: Ac
     assert found.copies_outside[0].id == "exp_1008"
 
 
-def test_another_tenants_rows_are_nowhere(installation: Installation, by: Actor) -> None:
+def test_another_tenants_rows_are_not_found(installation: Installation, by: Actor) -> None:
     """Another tenant's lineage has no datasets or models, whatever identifier it uses."""
     with installation.database.writing(by=by) as session:
         hold(session, ["sub_there"])

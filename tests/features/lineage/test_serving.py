@@ -82,7 +82,7 @@ def test_a_version_is_served_until_the_first_deadline(
     assert (found.version, found.reason, found.certified) == (2, None, True)
 
 
-def test_a_model_that_lags_is_owed_until_it_catches_up(
+def test_a_lagging_model_is_not_served_past_the_deadline(
     installation: Installation, ask: Ask, forget: Make, new_model: Make, model: dict[str, Any], work: Work
 ) -> None:
     """A model that lags behind another of its dataset may not be served past the deadline, even if the rows are null;

@@ -148,8 +148,8 @@ def test_the_process_of_a_network_is_sandboxed() -> None:
 
 
 def test_a_network_is_not_run_without_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the sandbox cannot be set up, here because the process already has a second thread, the network is not run and
-    the error names the reason."""
+    """If the sandbox cannot be set up, for example because the process already has a second thread, the network is
+    not run and the error names the reason."""
     (tmp_path / "sitecustomize.py").write_text(
         "import threading, time; threading.Thread(target=time.sleep, args=[60], daemon=True).start()"
     )

@@ -137,7 +137,7 @@ def test_nothing_published_costs_nothing():
 
 
 @pytest.mark.parametrize("objective", [one for one in Objective if not one.is_logistic])
-def test_losses_without_a_proof_are_refused_by_name(objective):
+def test_losses_without_a_proof_are_refused(objective):
     """Only logistic losses have the vertices argument and a curvature that cancels."""
     classes = 1 if objective.is_regression else 2
     with pytest.raises(PreconditionError, match=f"loss_proved.*not proved for {objective}"):

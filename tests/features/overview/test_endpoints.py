@@ -101,7 +101,7 @@ def test_requests_are_sorted_in_either_direction(
 def test_models_and_runs_are_sorted_in_either_direction(
     live: dict[str, Any], new_model: Forget, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """Models, including those in danger, and runs are listed in either direction too."""
+    """Models, including those in danger, and runs are listed newest or oldest first."""
     new_model(live["dataset_id"])
     work()
     for path in ("/models?", "/runs?", "/models?danger=waiting&"):

@@ -87,7 +87,9 @@ def later(secret: str) -> str:
     return pyotp.TOTP(secret).at(datetime.datetime.now() + datetime.timedelta(seconds=30))  # noqa: DTZ005  pyotp wants local time
 
 
-def test_a_person_decides_by_name(officer: Browser, gateway: TestClient, forget: Callable[..., Any], get: Get) -> None:
+def test_an_invited_user_decides_by_name(
+    officer: Browser, gateway: TestClient, forget: Callable[..., Any], get: Get
+) -> None:
     """An invited user chooses a password, enrols an app, logs in with a code and approves a request: events and audit
     log record the name next to the id, even after the user is disabled, which logs them out."""
     request = forget("p1", identity_verified=False)["id"]

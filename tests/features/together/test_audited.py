@@ -415,7 +415,7 @@ def there(gateway: TestClient, installation: Installation, new_dataset: Make, ne
 
 
 def test_every_route_that_changes_something_is_called() -> None:
-    """Every route that is not a GET is called here, or is known to change nothing or nothing about a person."""
+    """Every route that is not a GET is called by these tests, or changes nothing about a person."""
     changing = {route for route in NEEDS if not route.startswith("GET")}
     assert changing == CALLS.keys() | CHANGE_NOTHING | ADD_TO_A_COUNTER | {
         route for route in LOOKS if route.startswith("POST")

@@ -255,7 +255,7 @@ def test_every_code_is_returned_by_a_real_call(world: World, code: str) -> None:
 
 
 def test_every_condition_is_covered() -> None:
-    """Every condition is caused by a call of this file, or has a reason why it is never seen."""
+    """Every condition is caused by a call of these tests, or has a reason why it is never seen."""
     assert REACHED.keys() | NEVER_SEEN.keys() == {condition.code for condition in conditions()}
     assert not REACHED.keys() & NEVER_SEEN.keys()
 

@@ -138,7 +138,7 @@ def test_an_agent_is_notified_with_the_reason(installation: Installation, by: Ac
     assert len([row for row, _ in told(installation) if row.request_id == ids[1]]) == 1
 
 
-def test_held_and_unknown_people_get_alike_callbacks(installation: Installation, by: Actor) -> None:
+def test_held_and_unknown_people_get_the_same_callbacks(installation: Installation, by: Actor) -> None:
     """If nothing is held the request completes at once, but no callback says so before it is reported."""
     policy = Policy(report_seconds=3600)
     for source, extra in (("opendsr", {}), ("drp", {"agent_id": "A", "identity": "verified"}), ("list", {})):

@@ -93,7 +93,7 @@ def test_public_addresses_may_be_called(address: str) -> None:
 @example(address=IPv4Address("192.88.99.1"))
 @example(address=IPv6Address("2001:1::1"))
 def test_addresses_private_to_python_are_not_public(address: IPv4Address | IPv6Address) -> None:
-    """An address that Python's registry calls private, reserved, local or multicast is not public here either."""
+    """An address that Python's registry calls private, reserved, local or multicast is not a public receiver."""
     inner = address.is_private or address.is_reserved or address.is_link_local or address.is_loopback
     if inner or address.is_multicast or address.is_unspecified or not address.is_global:
         assert not receiver.is_public(address)

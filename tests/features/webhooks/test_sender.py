@@ -222,7 +222,7 @@ def test_a_receiver_on_ipv6_is_called() -> None:
     assert server.calls[0].headers["host"] == f"[::1]:{server.port}"
 
 
-def test_no_outcome_or_log_line_holds_the_url(caplog: pytest.LogCaptureFixture) -> None:
+def test_results_and_logs_do_not_contain_the_url(caplog: pytest.LogCaptureFixture) -> None:
     """Neither results nor log lines, including those of libraries, reveal the URL."""
     secret = "s3cr3t-of-the-receiver"
     caplog.set_level(logging.INFO)
@@ -499,7 +499,7 @@ def test_a_slow_handshake_times_out(trusting: ssl.SSLContext) -> None:
 def test_a_dripping_receiver_over_tls_is_cut_off(
     authority: trustme.CA, trusting: ssl.SSLContext, stop: threading.Event
 ) -> None:
-    """The deadline holds under TLS too, where one read takes several reads of the socket."""
+    """The deadline holds under TLS, where one read takes several reads of the socket."""
     answer = servers.dripping(b"HTTP/1.1 200 OK\r\nX-Slow: ", stop=stop)
     with serving(answer, tls=certified(authority, NAME)) as server:
         begun = time.monotonic()

@@ -371,6 +371,6 @@ def test_a_vector_with_nan_is_named_by_its_place() -> None:
 
 
 @given(st.lists(st.text("0123456789+-.eE_nN aAiIfF١", max_size=6) | st.floats().map(repr), max_size=4))
-def test_texts_are_parsed_alike_in_columns_and_alone(texts: list[str]) -> None:
+def test_texts_are_parsed_the_same_in_columns_and_alone(texts: list[str]) -> None:
     """A text in a column is parsed as the same number as on its own."""
     np.testing.assert_array_equal(values.numbers(texts), [values.number(text) for text in texts])

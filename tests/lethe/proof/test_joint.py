@@ -80,7 +80,7 @@ def test_versions_are_counted_once() -> None:
     assert by_notion(joint.of(made))[Notion.ADAPTIVE] == methods.adaptive_mu([own, third, own])
 
 
-def test_no_models_have_no_guarantee() -> None:
+def test_an_empty_set_of_models_has_no_guarantee() -> None:
     """The joint guarantee of no models raises DomainError, rather than be 0."""
     with pytest.raises(DomainError):
         joint.of({})

@@ -173,7 +173,7 @@ def test_only_the_last_iterate_is_returned(
 def test_a_failing_step_leaves_nothing_behind(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """If a later step fails, the iterate before it is overwritten too."""
+    """If a step fails, the iterate before it is overwritten."""
     features, labels = random_rows(40, 5)
     noise = replayable_noise(1)
     draw = noise.normal

@@ -127,7 +127,7 @@ def test_metrics_leave_out_null_rows(random_rows: Rows) -> None:
     assert of_target(parameters, kept, RANGE)["evaluated_on"] == 60
 
 
-def test_no_rows_have_no_metrics() -> None:
+def test_metrics_of_null_rows_are_empty() -> None:
     """If only null rows are left, they count as 0 rows, without accuracy or error."""
     nobody = [(np.zeros((5, 3), np.float32), np.zeros(5, np.int32))]
     assert of_classes(np.zeros((1, 3)), nobody, 2) == {"evaluated_on": 0}

@@ -50,7 +50,7 @@ def test_second_moment_is_the_largest_eigenvalue(shape: tuple[int, int]) -> None
     assert exact <= largest(rows) <= exact * (1 + 1e-8)
 
 
-def test_a_batch_that_exceeds_it_is_refused() -> None:
+def test_a_batch_that_exceeds_the_bound_is_refused() -> None:
     """A batch of three whose rows point one way ends the run before any of its steps is kept; the run completes without
     a bound or with one that holds."""
     features = spread()

@@ -32,7 +32,7 @@ def test_the_median_reveals_the_record_as_stated() -> None:
 
 
 def test_the_sum_reveals_the_record() -> None:
-    """The attacker of equations 7 and 8 is always right."""
+    """The attacker of equations 7 and 8 of the paper recognises the deleted record in every game."""
     assert advantage(flawed.total(np.random.default_rng(2), trials=100)) == 1.0
 
 
@@ -79,7 +79,7 @@ def test_games_run_what_is_certified(name: str) -> None:
     assert [True, *here] == [number < certified.deleted_before for number in range(len(versions))]
 
 
-def test_adaptive_counts_every_version_with_the_person_in_it() -> None:
+def test_adaptive_counts_every_version_with_the_person() -> None:
     """The certificate of the copying requester composes the first version and the three short runs after it."""
     at = ours.setting()
     first, later = (

@@ -40,9 +40,7 @@ def test_public_state_keeps_only_published_weights(problem: Problem) -> None:
 
 
 @pytest.mark.parametrize("make", [descent.negative_gradient, descent.pseudo_label])
-def test_fine_tuning_moves_away_from_the_record_and_stays_near(
-    problem: Problem, make: Callable[[Setting], descent.FineTuning]
-) -> None:
+def test_fine_tuning_stays_near_the_fit(problem: Problem, make: Callable[[Setting], descent.FineTuning]) -> None:
     """A few steps change the fit by no more than a record can, and leave it different from a refit."""
     rival, rows = make(problem.setting), problem.train.copy()
     before = rival.learn(rows)
