@@ -123,7 +123,7 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
         path = settings.resolved_admin_key_file()
         admin_key = read_or_create(path, access.new_key)
         if not re.fullmatch("[!-~]+", admin_key):
-            raise KeyUnreadable(f"Expected one API key of visible ASCII characters in {path}; write it anew.")
+            raise KeyUnreadable(f"Expected one API key of visible ASCII characters in {path}; write it again.")
         with database.writing() as session:
             by = access.ensure_default_tenant(session)
         with database.writing(by=by) as session:

@@ -20,8 +20,8 @@ from zoneinfo import ZoneInfo
 ROOT = Path(__file__).parents[1]
 _SERVED = (
     *("-m", "not gpu and not soak and not service and not browser and not postgres and not rabbitmq and not redis"),
-    *("--deselect", "tests/app/test_telemetry.py::test_signs_of_life"),
-    *("--deselect", "tests/app/vault/test_store.py::test_groups_are_listed_alone"),
+    *("--deselect", "tests/app/test_telemetry.py::test_only_recent_signs_of_life_count"),
+    *("--deselect", "tests/app/vault/test_store.py::test_a_group_lists_only_its_names"),
 )
 """Arguments of pytest that select what libfaketime can serve."""
 _HOUR = datetime.timedelta(hours=1)

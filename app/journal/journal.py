@@ -62,7 +62,7 @@ class JournalLine:
 
     Kind `begun`: the file `file` was written from the database as of `at`. Kind `restored`: the database was restored
     up to this event. Kind `dropped`: events before `at` are removed, which were `count` lines of the file `file`; the
-    last of them had the hash `until` (None if the remaining lines were chained anew), and `heads` were the newest heads
+    last of them had the hash `until` (None if the remaining lines were rechained), and `heads` were the newest heads
     of their chains. `retired` is the id of a model or dataset."""
 
     kind: Literal["begun", "request", "published", "retired", "signed", "restored", "dropped"]

@@ -233,8 +233,8 @@ def estimate(session: Session, *, model_ids: Iterable[str], max_requests: int) -
 
 
 def next_run(session: Session, model: Model, *, max_requests: int) -> tuple[planner.Plan, int]:
-    """Return the plan of a run of the model that started now and served up to `max_requests` waiting requests, and the
-    number of records that it would forget."""
+    """Return the plan of a run of the model that would start now and serve up to `max_requests` waiting requests, and
+    the number of records to forget."""
     records = deletion_repository.count_waiting(session, dataset_id=model.dataset_id, at_most=max_requests)
     records += accounting_repository.records_waiting_for(session, model)
     return plan_next(session, model, records=records), records

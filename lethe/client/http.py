@@ -63,7 +63,7 @@ class Calls:
     def _prepared(
         self, operation: Operation[..., Any], ids: tuple[str | int, ...], arguments: BaseModel | None, options: Options
     ) -> tuple[dict[str, Any], Patience]:
-        """Return the httpx arguments of an attempt, and the patience with the call."""
+        """Return the httpx arguments of an attempt, and the `Patience` with the call."""
         headers = dict(options.headers or {})
         if operation.keyed:
             headers["Idempotency-Key"] = options.idempotency_key or secrets.token_hex(16)

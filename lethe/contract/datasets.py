@@ -65,7 +65,7 @@ class DatasetOut(Answer):
 
 
 class NewDatasetOut(DatasetOut):
-    num_suppressed: int = Field(description="Number of rows left out, of people who asked to be forgotten.")
+    num_suppressed: int = Field(description="Number of rows left out because the people asked to be forgotten.")
     warnings: list[str] = Field(
         description="Subject IDs that requests may not find, and causes of avoidable model error, each with its "
         "remedy. Shown once."

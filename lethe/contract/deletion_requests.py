@@ -173,8 +173,8 @@ class RequestEventOut(Answer):
     at: datetime.datetime = Field(description="Time of the event.")
     status: sets.RequestStatus = Field(description="Status of the request after the event.")
     kind: sets.EventKind = Field(
-        description="Kind of the event, mostly the new status. nothing_held: completed, as nothing is held; "
-        "handed_back: accepted again, because its run did not succeed."
+        description="Kind of the event, usually the new status. nothing_held: completed because nothing is held; "
+        "handed_back: accepted again because its run did not succeed."
     )
     detail: str | None = Field(description="Sentence about the event; null if its kind is self-explanatory.")
     actor: str = Field(description="ID of the person or API key that acted; `lethe` for the service.")

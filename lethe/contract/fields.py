@@ -138,7 +138,7 @@ def optional(description: str) -> Any:
 class Body(BaseModel):
     """JSON of a request, strictly typed: "1" and true are not numbers. Unknown fields are refused.
 
-    Patterns use Python's engine: the other one retains stack contents of its first use, which may be callers' words.
+    Patterns use Python's engine: the other one retains stack contents of its first use, which may be callers' texts.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, regex_engine="python-re")

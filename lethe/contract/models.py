@@ -116,7 +116,7 @@ class BatchingIn(Body):
         "Number of waiting requests that starts a run. Default: only max_wait_seconds starts it."
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
-        default=0, description="Maximum seconds to wait for other requests; never into the last week before it is due."
+        default=0, description="Maximum seconds for which a request waits for others; ends a week before its deadline."
     )
 
 
@@ -158,7 +158,7 @@ class ModelIn(Body):
     method: Annotated[str, Field(pattern="^[a-z_]{1,40}$"), WHOLE] = Field(
         default="langevin",
         description="How the model learns and forgets. langevin: noisy gradient steps from the live version; "
-        "objective_perturbation: each version is learned anew with fresh noise. Refused if it is not installed.",
+        "objective_perturbation: each version is learned from scratch with new noise. Refused if not installed.",
     )
     mechanism: Literal["langevin"] | None = optional("Earlier name of `method` langevin.")
     loss_width: Positive | None = optional(
@@ -217,7 +217,7 @@ class AuditingOut(Answer):
 class WaitOut(Answer):
     """Requests that wait for the same reason."""
 
-    reason: WaitReason = Field(description="Reason for which the requests wait.")
+    reason: WaitReason = Field(description="Reason why the requests wait.")
     requests: int = Field(description="Number of requests that wait for this reason.")
     until: datetime.datetime | None = Field(description="Latest time at which the wait ends; null if unknown.")
 

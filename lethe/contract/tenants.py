@@ -66,7 +66,7 @@ class Policy(_Frozen):
     )
     retain_details_days: Annotated[int, Field(ge=0, le=3650)] = Field(
         default=30,
-        description="Days for which the words of callers and officers about a request are kept after its end.",
+        description="Days for which texts of callers and officers about a request are kept after its end.",
     )
     retain_requests_days: Annotated[int, Field(ge=0, le=36500)] | None = optional(
         "Days for which the person of a request is kept after its end, and refused in uploads; null: for good."

@@ -196,7 +196,7 @@ class Schema:
         return unit_rows(features)
 
     def encode_labelled(self, columns: Mapping[str, values.Values], lines: Sequence[int]) -> Labelled:
-        """Encode the records at these lines of a file."""
+        """Encode the records of a file, given their line numbers."""
         faults = values.Faults.in_file(lines)
         features, num_unknown = self._features(columns, faults)
         labels = self._labels(columns[self.label], faults)

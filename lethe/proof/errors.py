@@ -36,7 +36,7 @@ class InfeasibleError(PrivacyError):
 
 
 def require_finite(**values: float) -> None:
-    """Check that each value is a finite number and no bool."""
+    """Check that each value is a finite number and not a bool."""
     for name, value in values.items():
         # Comparing with the largest float also refuses integers that overflow a float, where math.isfinite would raise.
         if isinstance(value, bool) or not abs(value) <= sys.float_info.max:

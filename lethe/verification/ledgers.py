@@ -290,7 +290,7 @@ class _History:
     chain: Chain
 
     def followed(self, version: int, run: Run) -> "_History":
-        """Return the history with one more run, without the runs that the writer of the ledger drops from it."""
+        """Return the history with one more run, without the runs that the writer of the ledger drops."""
         runs, steps_before, mechanism = (*self.runs, (version, run)), self.steps_before, self.chain.mechanism
         method = methods.of(mechanism)
         dropped = len(runs) - len(method.recent(mechanism, reversed(runs)))

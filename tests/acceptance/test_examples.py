@@ -46,7 +46,7 @@ def tenant(started: Service, tmp_path: Path) -> Tenant:
     return Tenant(address=started.address, key_file=key_file)
 
 
-def test_a_regression_forgets(tenant: Tenant) -> None:
+def test_regression_example_prints_its_page(tenant: Tenant) -> None:
     """The diabetes example prints what its page does, apart from the noise in what is learned: R^2 is 0.35 with a
     standard deviation of 0.03, so that chance puts it seven deviations lower once in 10^11 runs."""
     printed = run(tenant, "diabetes", "regression.py")
@@ -56,7 +56,7 @@ def test_a_regression_forgets(tenant: Tenant) -> None:
     assert REGRESSED.sub(r"\1 \4", printed) == REGRESSED.sub(r"\1 \4", stated("diabetes"))
 
 
-def test_embeddings_text_and_several_labels_forget(tenant: Tenant) -> None:
+def test_embeddings_text_and_label_examples_learn_and_forget(tenant: Tenant) -> None:
     """Digits by embeddings, languages by free text, and people with several labels, are learned without a warning, to
     within twenty points of scikit-learn (with so few people epsilon 1 costs ten), and each forgets a person with a
     certificate that verifies."""
@@ -71,7 +71,7 @@ def test_embeddings_text_and_several_labels_forget(tenant: Tenant) -> None:
         assert re.search(r"^completed: epsilon = [01]\.\d+ of [a-z]+-0042 is left, verified", done.stdout, re.MULTILINE)
 
 
-def test_counts_forget(tenant: Tenant) -> None:
+def test_count_examples_learn_and_forget(tenant: Tenant) -> None:
     """Visits to a doctor are learned to within two fifths of what scikit-learn gains over the mean (a tenth of it, by
     most runs), a person is forgotten with a certificate that verifies, and ill people have the higher rate."""
     environment = tenant.environment()
@@ -85,7 +85,7 @@ def test_counts_forget(tenant: Tenant) -> None:
     assert 1 < well < ill < 30
 
 
-def test_a_network_of_opacus_is_bounded_by_its_ledger(tenant: Tenant) -> None:
+def test_opacus_network_stays_within_its_ledger(tenant: Tenant) -> None:
     """Opacus trains the digits; epsilon of one row agrees with Opacus's own to a twentieth, requests are bounded until
     one has to wait, and a retraining completes it, with a bundle that verifies."""
     environment = tenant.environment()
@@ -102,7 +102,7 @@ def test_a_network_of_opacus_is_bounded_by_its_ledger(tenant: Tenant) -> None:
     assert all(float(share) > 70 for share in re.findall(r"([\d.]+)% right", done.stdout))
 
 
-def test_one_request_by_email_reaches_everything(tenant: Tenant) -> None:
+def test_one_email_request_reaches_every_system(tenant: Tenant) -> None:
     """One request by e-mail reaches a linear model that knows the person by e-mail, boosted trees by phone number, a
     pipeline that lives elsewhere and a recommender by customer number; `lethe certificate verify` finds a grade for
     each in one bundle, and the weakest is its headline. No other person leaves the pipeline."""
@@ -125,7 +125,7 @@ def test_one_request_by_email_reaches_everything(tenant: Tenant) -> None:
     )
 
 
-def test_a_model_on_a_frozen_encoder_forgets(tenant: Tenant) -> None:
+def test_frozen_encoder_example_prints_its_page(tenant: Tenant) -> None:
     """The example of images prints what its page does, apart from the noise in what is learned and the last bits of the
     encoder's cosines: 93 % of 449 images are recognised, with a standard deviation of a point."""
     printed = run(tenant, "images", "forget.py")

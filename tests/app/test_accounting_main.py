@@ -30,7 +30,7 @@ def alone(settings: Settings, admin_key: str) -> Iterator[TestClient]:
         yield client
 
 
-def test_it_says_what_the_gateway_says(
+def test_answers_equal_those_of_the_gateway(
     alone: TestClient, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """Every accounting endpoint gives the same answer from the service alone as from the gateway."""
@@ -54,7 +54,7 @@ def test_it_says_what_the_gateway_says(
     assert answers[0] == answers[1]
 
 
-def test_it_has_no_secret_key(
+def test_the_service_needs_only_the_public_key(
     settings: Settings,
     gateway: TestClient,
     new_dataset: Make,
@@ -97,7 +97,9 @@ def test_it_has_no_secret_key(
         pass
 
 
-def test_a_reset_is_priced(gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]) -> None:
+def test_the_account_prices_a_reset(
+    gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
     """The account contains the number of steps after which no start matters any more; one step fewer would miss the
     target."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
@@ -112,14 +114,14 @@ def test_a_reset_is_priced(gateway: TestClient, new_dataset: Make, new_model: Ma
     assert accountant.reset_mu(mechanism, steps=reset["steps"] - 1) > target
 
 
-def test_it_does_nothing_else(alone: TestClient) -> None:
+def test_other_endpoints_are_not_served(alone: TestClient) -> None:
     """Requests, models and datasets are not served, and a call without a key is refused."""
     assert alone.post("/v1/deletion-requests", json={"subject_id": "p"}).status_code == 404
     assert alone.get("/v1/models").status_code == 404
     assert alone.get("/v1/accounting/bounds", headers={"Authorization": "none"}).status_code == 401
 
 
-def test_the_database_refuses_to_change(settings: Settings) -> None:
+def test_the_database_refuses_writes(settings: Settings) -> None:
     """The database, not the code, refuses writes of the accounting service."""
     with installations.opened(settings, read_only=True) as installation:
         with pytest.raises(sa.exc.DBAPIError, match=r"read-?only"), installation.database.writing() as session:

@@ -7,7 +7,7 @@ import pytest
 from tests.command_line import Lethe, refused
 
 
-def test_a_ledger_is_verified_elsewhere(
+def test_a_ledger_verifies_beside_and_without_the_service(
     certified: Path, live: Lethe, lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger of a learned model and a completed request verifies with the hash of its head, beside the service and,
@@ -32,7 +32,9 @@ def test_a_ledger_is_verified_elsewhere(
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_ledger_of_no_installation(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+def test_a_ledger_without_an_installation_is_refused(
+    lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
     """Verifying the ledger without a data folder, or with an empty one, fails with a one-line error."""
     if there:
         (tmp_path / "data").mkdir()
@@ -42,7 +44,7 @@ def test_ledger_of_no_installation(lethe: Lethe, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("command", [("up",), ("serve",), ("migrate",), ("ledger", "verify")])
 @pytest.mark.parametrize(("name", "value"), [("PORT", "http"), ("LOG_LEVEL", "loud"), ("LEASE_SECONDS", "0")])
-def test_settings_that_make_no_sense(
+def test_bad_settings_are_refused_in_one_line(
     lethe: Lethe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...], name: str, value: str
 ) -> None:
     """A bad setting is named in one line by every command, and nothing is started or created."""

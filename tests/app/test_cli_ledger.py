@@ -154,7 +154,7 @@ def removed(story: Story, *, everything: bool) -> None:
 
 @pytest.mark.parametrize("everything", [False, True])
 @pytest.mark.parametrize("attack", [rewritten, cut, removed])
-def test_who_writes_the_database_alone_is_found_out(
+def test_a_rewritten_database_is_detected(
     story: Story, lethe: Lethe, attack: Callable[..., None], everything: bool
 ) -> None:
     """A rewritten count, a removed last version and a removed model are each found, even if every hash was recomputed
@@ -170,7 +170,7 @@ def test_who_writes_the_database_alone_is_found_out(
     assert ended.code == 0, "what was exported before stays what it was"
 
 
-def test_nothing_of_a_tampered_ledger_is_handed_out(story: Story, gateway: TestClient) -> None:
+def test_a_tampered_ledger_is_not_exported(story: Story, gateway: TestClient) -> None:
     """The head and the export are refused if the last link is not the signed one; the verdict names the fault."""
     cut(story, everything=False)
     rewritten(story, everything=False)
@@ -182,13 +182,13 @@ def test_nothing_of_a_tampered_ledger_is_handed_out(story: Story, gateway: TestC
     assert verdict["fault"]
 
 
-def test_certificates_are_held_against_the_ledger(story: Story, lethe: Lethe) -> None:
+def test_changed_certificates_are_reported(story: Story, lethe: Lethe) -> None:
     """A certificate that was changed, or that names another entry than the stored one, is reported by name."""
     story.tamper("UPDATE certificates SET jws = substr(jws, 1, length(jws) - 4) || 'AAAA'")
     assert "Certificate crt_" in corrupt(lethe)
 
 
-def test_lines_of_an_export_that_are_none(story: Story, lethe: Lethe) -> None:
+def test_invalid_export_lines_are_refused(story: Story, lethe: Lethe) -> None:
     """An export with truncated, repeated, changed, contradictory or added lines is refused, and the error names the
     line if it can."""
     lines = story.export.read_text().splitlines(keepends=True)
@@ -215,7 +215,7 @@ def test_lines_of_an_export_that_are_none(story: Story, lethe: Lethe) -> None:
         corrupt(lethe, story.export)
 
 
-def test_heads_that_do_not_fit_an_export(story: Story, lethe: Lethe, gateway: TestClient, tmp_path: Path) -> None:
+def test_mismatched_heads_are_refused(story: Story, lethe: Lethe, gateway: TestClient, tmp_path: Path) -> None:
     """A key of another issuer, an export of another tenant, a newer head and a file without a head cause different
     errors."""
     jwks = tmp_path / "stranger.json"

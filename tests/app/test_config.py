@@ -40,7 +40,7 @@ def test_a_url_of_two_lines_is_refused(monkeypatch: pytest.MonkeyPatch, broken: 
 
 
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
-def test_files_of_secrets_are_trimmed(installation: Installation, tmp_path: Path, surroundings: str) -> None:
+def test_secret_files_are_trimmed(installation: Installation, tmp_path: Path, surroundings: str) -> None:
     """A line break, byte order mark or pair of quotes around a key or secret in a file is stripped."""
     settings, admin_key = installation.settings, access.new_key()
     files = [settings.resolved_key_encryption_key_file(), settings.data_dir / "keys" / "subject.key"]
@@ -65,7 +65,7 @@ def test_an_admin_key_that_no_call_can_carry_is_refused(installation: Installati
     """An admin key file that is empty, has two lines or is not ASCII stops the start with its path, not its content."""
     path = installation.settings.resolved_admin_key_file()
     path.write_bytes(content)
-    sentence = f"Expected one API key of visible ASCII characters in {path}; write it anew."
+    sentence = f"Expected one API key of visible ASCII characters in {path}; write it again."
     with pytest.raises(KeyUnreadable, match=re.escape(sentence)) as refused:
         installations.set_up(installation.settings)
     assert "two" not in str(refused.value)

@@ -26,12 +26,12 @@ def _waited(descriptor: int, *, seconds: float) -> float:
     return time.monotonic() - started
 
 
-def test_without_a_broker_the_bell_is_a_pipe(tmp_path: Path) -> None:
+def test_the_notifier_is_a_pipe_without_a_broker(tmp_path: Path) -> None:
     """The notifier is a pipe in the data folder if no broker is set."""
     assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path)).notifier, PipeNotifier)
 
 
-def test_a_ring_wakes_a_waiting_listener(tmp_path: Path, listener: int) -> None:
+def test_a_notification_wakes_a_waiting_listener(tmp_path: Path, listener: int) -> None:
     """A waiting listener is woken by a notification from another process."""
     ringing = threading.Timer(0.1, PipeNotifier(tmp_path).wake)
     ringing.start()
@@ -39,13 +39,13 @@ def test_a_ring_wakes_a_waiting_listener(tmp_path: Path, listener: int) -> None:
     ringing.join()
 
 
-def test_ring_before_the_wait_is_heard(tmp_path: Path, listener: int) -> None:
+def test_a_notification_before_the_wait_is_not_lost(tmp_path: Path, listener: int) -> None:
     """A notification while the listener is busy ends its next wait at once."""
     PipeNotifier(tmp_path).wake()
     assert _waited(listener, seconds=30) < 10
 
 
-def test_many_rings_count_as_one(tmp_path: Path, listener: int) -> None:
+def test_many_notifications_end_one_wait(tmp_path: Path, listener: int) -> None:
     """Any number of notifications, even more than the pipe holds, end only one wait."""
     notifier = PipeNotifier(tmp_path)
     for _ in range(1000):
@@ -56,12 +56,12 @@ def test_many_rings_count_as_one(tmp_path: Path, listener: int) -> None:
         notifier.wake()
 
 
-def test_silence_ends_the_wait_too(listener: int) -> None:
+def test_a_wait_times_out(listener: int) -> None:
     """A wait without a notification ends after its timeout."""
     assert 0.2 <= _waited(listener, seconds=0.2) < 10
 
 
-def test_ringing_without_a_listener(tmp_path: Path) -> None:
+def test_notifying_without_a_listener_succeeds(tmp_path: Path) -> None:
     """A notification does not fail before there is a listener, after it has exited, or without a data folder."""
     notifier = PipeNotifier(tmp_path)
     notifier.wake()
@@ -70,7 +70,7 @@ def test_ringing_without_a_listener(tmp_path: Path) -> None:
     PipeNotifier(tmp_path / "missing").wake()
 
 
-def test_rings_are_heard_at_ticks(tmp_path: Path, listener: int) -> None:
+def test_notifications_are_delayed_to_ticks(tmp_path: Path, listener: int) -> None:
     """Notifications at any time wake the listener once, and only after the next multiple of the interval on the
     clock."""
     notifier = AtTicks(PipeNotifier(tmp_path), seconds=0.5)

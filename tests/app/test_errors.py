@@ -32,7 +32,7 @@ def test_codes_are_the_names_of_their_conditions() -> None:
 
 
 @each("condition", conditions())
-def test_a_condition_carries_what_is_said_about_it(condition: type[Problem]) -> None:
+def test_a_condition_has_a_detail_and_places(condition: type[Problem]) -> None:
     """A condition has a detail for people and the places of the faults; its line is the code followed by both."""
     faults = [FieldError("a.b", "expected a number")]
     if condition is errors.AuditFailed:

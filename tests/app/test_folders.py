@@ -56,7 +56,7 @@ def volume() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_another_user_of_the_group_goes_on(volume: Path) -> None:
+def test_another_user_of_the_group_can_continue(volume: Path) -> None:
     """An installation on a volume of the group is set up by one user and opened by another, and the group keeps its
     access."""
     settings = Settings(data_dir=volume)
@@ -92,7 +92,7 @@ def test_a_key_of_root_is_readable_by_the_group(volume: Path, group: int, mode: 
     assert key.stat().st_mode & 0o777 == mode
 
 
-def test_only_a_folder_that_passes_its_group_on_is_of_the_group(volume: Path) -> None:
+def test_only_a_setgid_folder_keeps_its_group(volume: Path) -> None:
     """The owner's folder and its files keep the group's access if the folder has setgid, and lose it otherwise; others
     lose theirs in any case, and setgid stays."""
     file = volume / "lethe.db"
@@ -107,7 +107,7 @@ def test_only_a_folder_that_passes_its_group_on_is_of_the_group(volume: Path) ->
         assert (modes(volume)[volume], modes(volume)[file]) == kept
 
 
-def test_a_mounted_key_encryption_key_is_closed_to_others(volume: Path, settings: Settings) -> None:
+def test_a_mounted_key_encryption_key_is_closed_to_other_users(volume: Path, settings: Settings) -> None:
     """The key-encryption key of another folder is closed to others like those of the data folder."""
     key = volume / "kek"
     shutil.copy(settings.resolved_key_encryption_key_file(), key)

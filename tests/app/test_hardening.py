@@ -69,7 +69,7 @@ def _run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_program_starts_itself_again_once_to_overwrite_what_it_frees() -> None:
+def test_a_program_re_executes_itself_once() -> None:
     """The process re-executes itself once, with the same arguments, to overwrite freed memory, write no core file and
     not be dumpable."""
     first, second, last = _run("-c", BEGIN, "one", "two words").stdout.splitlines()
@@ -79,7 +79,7 @@ def test_a_program_starts_itself_again_once_to_overwrite_what_it_frees() -> None
 
 
 @pytest.mark.slow
-def test_what_else_is_set_of_the_allocator_stays() -> None:
+def test_other_allocator_settings_are_kept() -> None:
     """The user's own glibc tunables are kept in addition to ours; another allocator of Python is not."""
     program = BEGIN + "print(os.environ['GLIBC_TUNABLES'])"
     given = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2:glibc.malloc.perturb=0", "PYTHONMALLOC": "pymalloc"}
@@ -95,14 +95,14 @@ def test_an_allocator_that_leaves_the_last_bytes_is_replaced() -> None:
     assert (first.split()[1], second.split()[1]) == ("False", "True")
 
 
-def test_an_allocator_that_cannot_be_told_is_reported() -> None:
+def test_an_unusable_allocator_is_reported() -> None:
     """A program that still does not overwrite freed memory after re-executing itself reports this and continues."""
     done = _run("-E", "-c", f"import sys; sys.path.insert(0, {str(Path(hardening.__file__).parents[1])!r})\n" + BEGIN)
     assert [line.split()[-1] for line in done.stdout.splitlines()] == ["False", "False", "0"]
     assert done.stderr.count("memory.freed_not_overwritten") == 1
 
 
-def test_memory_is_locked_where_that_is_allowed() -> None:
+def test_memory_is_locked_where_permitted() -> None:
     """A process that may lock memory locks all of it; the memory of rows is excluded from core dumps too."""
     if resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY and os.getuid() != 0:
         pytest.skip("this process may not lock its memory")
@@ -111,7 +111,7 @@ def test_memory_is_locked_where_that_is_allowed() -> None:
     assert int(kilobytes) > 1000
 
 
-def test_memory_is_not_locked_up_to_a_limit() -> None:
+def test_memory_is_not_locked_with_a_limit() -> None:
     """A process with a low limit for locked memory locks nothing, so that it cannot reach the limit while it works."""
     assert _run("-c", LOCK_UP_TO_A_LIMIT + LOCKED).stdout == "False\n0\n"
 
@@ -121,7 +121,7 @@ def test_small_arrays_are_overwritten() -> None:
     assert _run("-c", SMALL_ARRAYS).stdout == "7\n0\n"
 
 
-def test_what_has_moved_to_grow_is_overwritten() -> None:
+def test_moved_memory_is_overwritten() -> None:
     """The old memory of an object that grew and moved is overwritten; `pymalloc_debug` would overwrite only its two
     ends."""
     assert _run("-c", GROWN, **hardening.OVERWRITING).stdout == "True 0\n"

@@ -57,7 +57,9 @@ def keys_in_force(installation: Installation) -> int:
 
 
 @pytest.mark.parametrize("is_there", [False, True])
-def test_an_empty_data_folder_is_nobodys(installation: Installation, tmp_path: Path, is_there: bool) -> None:
+def test_an_empty_data_folder_with_an_existing_database_is_refused(
+    installation: Installation, tmp_path: Path, is_there: bool
+) -> None:
     """Starting on an existing database with an empty data folder is refused, and no file is created."""
     before, other = keys_in_force(installation), elsewhere(installation.settings, tmp_path / "other")
     if is_there:
@@ -69,7 +71,7 @@ def test_an_empty_data_folder_is_nobodys(installation: Installation, tmp_path: P
     assert keys_in_force(installation) == before
 
 
-def test_keys_of_another_installation(installation: Installation, tmp_path: Path) -> None:
+def test_the_data_folder_of_another_installation_is_refused(installation: Installation, tmp_path: Path) -> None:
     """The data folder of another installation is refused, and the database is not changed."""
     own = Settings(data_dir=tmp_path / "own")
     installations.set_up(own)
@@ -81,7 +83,7 @@ def test_keys_of_another_installation(installation: Installation, tmp_path: Path
     assert keys_in_force(installation) == before
 
 
-def test_an_empty_database_beside_a_full_data_folder(settings: Settings, new_url: str) -> None:
+def test_an_empty_database_with_an_existing_data_folder_is_refused(settings: Settings, new_url: str) -> None:
     """A data folder that belongs to an installation is refused with an empty database, in which no person would be
     held."""
     with pytest.raises(InstallationMismatch, match="empty"):
@@ -100,7 +102,9 @@ def test_an_empty_database_beside_a_full_data_folder(settings: Settings, new_url
         pytest.param(CELERY_WORKER, id="celery", marks=pytest.mark.soak),
     ],
 )
-def test_commands_end_in_one_sentence(installation: Installation, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_commands_fail_with_a_one_line_error(
+    installation: Installation, tmp_path: Path, command: tuple[str, ...]
+) -> None:
     """Commands exit with code 1 and name the key that does not match the database, in one line."""
     shutil.copytree(installation.settings.data_dir / "keys", tmp_path / "other" / "keys")
     Changed(tmp_path / "other" / "keys" / "subject.key")
@@ -114,7 +118,7 @@ def test_commands_end_in_one_sentence(installation: Installation, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_one_changed_character_at_start(settings: Settings, name: str) -> None:
+def test_a_changed_key_is_refused_at_start(settings: Settings, name: str) -> None:
     """No process starts with a key in which a character changed, and the key is named."""
     changed = Changed(settings.data_dir / "keys" / name)
     with pytest.raises(InstallationMismatch, match=name):
@@ -127,7 +131,7 @@ def test_one_changed_character_at_start(settings: Settings, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_one_changed_character_while_it_runs(
+def test_a_changed_key_stops_the_running_service(
     settings: Settings,
     gateway: TestClient,
     installation: Installation,
@@ -160,7 +164,7 @@ def test_one_changed_character_while_it_runs(
         assert session.scalar(sa.select(sa.func.count()).select_from(DeletionRequest)) == 1
 
 
-def test_a_database_of_somebody_else_while_it_runs(installation: Installation, gateway: TestClient) -> None:
+def test_a_replaced_database_is_noticed(installation: Installation, gateway: TestClient) -> None:
     """A database that was replaced with another installation's is noticed within a second."""
     with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE installation_identity SET id = 'ins_other'"))
@@ -169,9 +173,7 @@ def test_a_database_of_somebody_else_while_it_runs(installation: Installation, g
         pass
 
 
-def test_people_that_were_stored_under_another_key(
-    installation: Installation, gateway: TestClient, new_dataset: Make
-) -> None:
+def test_references_under_another_key_raise(installation: Installation, gateway: TestClient, new_dataset: Make) -> None:
     """A dataset whose references were made with another key raises InstallationMismatch, rather than count as not
     holding a person."""
     dataset_id = new_dataset()["id"]
@@ -189,7 +191,7 @@ def _renewed(installation: Installation) -> Callable[[], None]:
     return installations._guard(installation.settings, installation.database, installation.keys).check
 
 
-def test_a_second_start_writes_no_mark(settings: Settings) -> None:
+def test_a_marked_place_is_not_marked_again(settings: Settings) -> None:
     """A place that is marked is not marked again, so that a kill at that moment leaves no partial file."""
     unfinished = settings.data_dir / ".unfinished"
     before = unfinished.stat().st_mtime_ns
@@ -199,7 +201,7 @@ def test_a_second_start_writes_no_mark(settings: Settings) -> None:
 
 
 @pytest.mark.parametrize("owner", [None, "ins_other"])
-def test_a_data_folder_that_is_not_the_databases(
+def test_a_mismatched_data_folder_refuses_calls(
     settings: Settings, gateway: TestClient, new_dataset: Make, owner: str | None
 ) -> None:
     """If the data folder is not marked as the database's and must hold rows, all calls are refused."""
@@ -214,7 +216,7 @@ def test_a_data_folder_that_is_not_the_databases(
     assert gateway.get("/readyz").status_code == 200
 
 
-def test_a_store_of_another_installation(settings: Settings, tmp_path: Path) -> None:
+def test_the_store_of_another_installation_is_refused(settings: Settings, tmp_path: Path) -> None:
     """A folder of rows and weights that another installation uses is refused."""
     store = str(tmp_path / "store")
     installations.set_up(settings.model_copy(update={"store_url": store}))
@@ -262,7 +264,7 @@ _STEPS = (_prepare, _accept, _begin, _rewrap, _rewrap_rest, _end)
 
 
 @pytest.mark.parametrize("done", range(len(_STEPS) + 1))
-def test_a_rotation_cut_off_anywhere(
+def test_an_interrupted_rotation_can_be_completed(
     settings: Settings, gateway: TestClient, installation: Installation, forget: Make, done: int
 ) -> None:
     """The service runs and starts wherever a change of the key-encryption key was interrupted; running the change again
@@ -283,7 +285,7 @@ def test_a_rotation_cut_off_anywhere(
     assert {path.name for path in (settings.data_dir / "keys").iterdir()} == {*KEYS, "admin.key"}
 
 
-def test_everything_is_for_its_owner_only(tmp_path: Path) -> None:
+def test_files_are_private_to_the_owner(tmp_path: Path) -> None:
     """All files and folders are created with mode 0600 or 0700, even with umask 0 in a data folder that others could
     enter."""
     settings = Settings(data_dir=tmp_path / "deep" / "data", store_url=str(tmp_path / "far" / "store"))
@@ -307,7 +309,7 @@ def installation_main(settings: Settings) -> Any:
     return create_app(settings)
 
 
-def test_what_was_opened_to_others_is_closed(settings: Settings, capfd: pytest.CaptureFixture[str]) -> None:
+def test_opened_files_are_closed_at_start(settings: Settings, capfd: pytest.CaptureFixture[str]) -> None:
     """A data folder, a database and keys that others could read are closed to them at the next start, with a log
     message."""
     opened = [settings.data_dir, settings.data_dir / "keys", settings.data_dir / "keys" / "subject.key"]
@@ -321,7 +323,7 @@ def test_what_was_opened_to_others_is_closed(settings: Settings, capfd: pytest.C
     assert (said.out + said.err).count("installation.closed_to_others") == len(opened)
 
 
-def test_a_database_of_another_version(installation: Installation) -> None:
+def test_a_database_with_an_unknown_schema_is_refused(installation: Installation) -> None:
     """A database with an unknown schema version is refused with a message, and stays unchanged."""
     with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999' WHERE version_num LIKE 'core%'"))
@@ -373,7 +375,7 @@ def test_a_database_without_its_identity_is_refused(installation: Installation) 
 
 
 @pytest.mark.soak
-def test_no_command_takes_a_database_of_another_version(installation: Installation, tmp_path: Path) -> None:
+def test_commands_refuse_a_database_with_an_unknown_schema(installation: Installation, tmp_path: Path) -> None:
     """Every command that opens a database with an unknown schema version exits at once with a one-line error."""
     with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999' WHERE version_num LIKE 'core%'"))

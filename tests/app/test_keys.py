@@ -16,7 +16,7 @@ def keys(tmp_path: Path) -> Keys:
     return Keys(tmp_path / "keys").create()
 
 
-def test_keys_are_made_once_and_stay(keys: Keys, tmp_path: Path) -> None:
+def test_keys_are_created_once(keys: Keys, tmp_path: Path) -> None:
     """A folder of keys gives the same keys to every process that opens it, and no two folders share keys."""
 
     def used(opened: Keys) -> tuple[object, ...]:
@@ -47,7 +47,7 @@ def test_a_missing_key_is_not_created(keys: Keys, tmp_path: Path, name: str, con
     assert path.exists() is (content is not None)
 
 
-def test_a_check_value_tells_keys_apart(keys: Keys, tmp_path: Path) -> None:
+def test_check_values_differ_by_key_and_installation(keys: Keys, tmp_path: Path) -> None:
     """A key has one check value per installation, whichever process opens it; no two keys or installations share
     one."""
     names = list(keys.paths())
@@ -73,7 +73,7 @@ def test_a_reference_is_a_keyed_hash(keys: Keys, tmp_path: Path) -> None:
 
 
 @given(one=st.lists(st.binary(max_size=4), max_size=4), other=st.lists(st.binary(max_size=4), max_size=4))
-def test_fingerprints_tell_parts_apart(set_up_once: Path, one: list[bytes], other: list[bytes]) -> None:
+def test_fingerprints_separate_parts(set_up_once: Path, one: list[bytes], other: list[bytes]) -> None:
     """Only equal lists of parts have equal fingerprints: the boundaries between parts count."""
     keys = Keys(set_up_once / "keys")
     assert (keys.fingerprint(*one) == keys.fingerprint(*other)) == (one == other)
@@ -88,7 +88,7 @@ def test_processes_that_race_get_one_key(tmp_path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["a.key"]
 
 
-def test_a_key_that_cannot_be_made_leaves_none(tmp_path: Path) -> None:
+def test_a_failed_creation_leaves_no_key(tmp_path: Path) -> None:
     """If the creation of a key fails, nothing is left that could be mistaken for a key."""
 
     def fail() -> str:
@@ -122,7 +122,7 @@ def test_a_wrapped_key_is_unwrapped(key_encryption: KeyEncryptionFile, tmp_path:
     assert (tmp_path / "keys" / "kek").stat().st_mode & 0o777 == 0o600
 
 
-def test_creating_it_again_changes_nothing(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
+def test_creating_the_key_encryption_key_again_is_a_no_op(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
     """The key-encryption key is created once, even during a rotation."""
     wrapped = key_encryption.wrap(DATA_KEY, "ver_1")
     key_encryption.create()

@@ -70,7 +70,7 @@ def test_a_wake_calls_at_once(calls: Calls, seconds: float | None) -> None:
             wait_until(lambda count=count: calls.count == count)
 
 
-def test_a_wake_before_the_start_is_heard(calls: Calls) -> None:
+def test_a_wake_before_the_start_is_not_lost(calls: Calls) -> None:
     """A thread that was woken before its start calls the function at once."""
     periodic = Periodic("early", calls, seconds=HOURS)
     periodic.wake()
@@ -104,7 +104,7 @@ def test_a_stop_waits_for_the_call_in_progress(calls: Calls) -> None:
     assert (stopping.is_alive(), calls.count, named("busy")) == (False, 1, [])
 
 
-def test_the_function_may_stop_its_thread() -> None:
+def test_a_function_can_stop_its_own_thread() -> None:
     """A function that stops its own thread is not called again."""
     counted: list[int] = []
 

@@ -22,7 +22,7 @@ def keys(tmp_path: Path) -> Keys:
     return Keys(tmp_path / "keys").create()
 
 
-def test_what_is_signed_verifies_with_what_is_published(keys: Keys) -> None:
+def test_signed_payloads_verify_with_the_published_key(keys: Keys) -> None:
     """A payload is read back from its JWS with the published key, and the header names its type."""
     [public] = signing.public_keys(keys)["keys"]
     assert "d" not in public

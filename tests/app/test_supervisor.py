@@ -47,7 +47,7 @@ def taken_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-def test_serves_and_replaces_a_worker_until_sigterm(tmp_path: Path) -> None:
+def test_up_replaces_a_killed_worker_until_sigterm(tmp_path: Path) -> None:
     """`lethe up` prints its address, answers there, replaces a worker that was killed, and exits with code 0 on
     SIGTERM, after its worker. Its data folder is closed to other users."""
     data = tmp_path / "data"
@@ -71,7 +71,7 @@ def test_serves_and_replaces_a_worker_until_sigterm(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_serves_again_from_its_data_folder(tmp_path: Path) -> None:
+def test_up_restarts_on_its_data_folder(tmp_path: Path) -> None:
     """`lethe up` with two workers, the second for deletions only, is not disturbed by a second `lethe up` and exits
     with code 0 on Ctrl-C, after both workers. Started again on its data folder it has the same keys, and on SIGTERM
     during a run it lets the worker publish the run first."""
@@ -121,7 +121,7 @@ def test_one_process_per_data_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["up", pytest.param("serve", marks=pytest.mark.soak)])
-def test_port_in_use(command: str, tmp_path: Path, taken_port: int) -> None:
+def test_a_port_in_use_is_reported(command: str, tmp_path: Path, taken_port: int) -> None:
     """A port in use is reported with the settings to change, in one line and with exit code 1."""
     done = _run(command, tmp_path / "data", port=str(taken_port))
     refusal = (

@@ -56,7 +56,7 @@ def parsed(log: Path) -> list[dict[str, Any]]:
 # --- logs ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_libraries_say(lines: Callable[[], list[dict[str, Any]]]) -> None:
+def test_library_messages_are_logged_without_arguments(lines: Callable[[], list[dict[str, Any]]]) -> None:
     """The log keeps of a library's line its logger, its place and its message template without the arguments."""
     library = logging.getLogger("library.part")
     library.info("Connected to %s", SUBJECT)
@@ -72,7 +72,7 @@ def test_what_libraries_say(lines: Callable[[], list[dict[str, Any]]]) -> None:
     assert "message" not in third
 
 
-def test_what_libraries_say_of_errors(lines: Callable[[], list[dict[str, Any]]]) -> None:
+def test_exceptions_of_libraries_are_logged_by_class(lines: Callable[[], list[dict[str, Any]]]) -> None:
     """The log keeps of an exception only its class and its places."""
     try:
         raise ValueError(SUBJECT)
@@ -84,7 +84,7 @@ def test_what_libraries_say_of_errors(lines: Callable[[], list[dict[str, Any]]])
     assert SUBJECT not in json.dumps(line)
 
 
-def test_a_line_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log line and its end are one write, so that two processes with one log never interleave within a line."""
     writes: list[str] = []
 
@@ -101,7 +101,7 @@ def test_a_line_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(write.endswith("\n") for write in writes)
 
 
-def test_libraries_are_quiet_unless_asked(lines: Callable[[], list[dict[str, Any]]]) -> None:
+def test_libraries_log_only_warnings(lines: Callable[[], list[dict[str, Any]]]) -> None:
     """Libraries log only warnings at the usual level."""
     telemetry.configure("info")
     logging.getLogger("library").info("Connected")
@@ -118,7 +118,7 @@ DEFECTS = {
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
-def test_defects_are_lines_too(defect: str) -> None:
+def test_uncaught_errors_are_one_line(defect: str) -> None:
     """An error that ends a process or thread, or a warning, is logged as one line without its text."""
     program = f"from app import telemetry\ntelemetry.configure('info')\nsecret = {SUBJECT!r}\n{DEFECTS[defect]}"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -152,7 +152,7 @@ def provoke(client: httpx.Client, dataset_id: str, model_id: str) -> None:
 
 
 @pytest.mark.service
-def test_no_line_names_anybody(tmp_path: Path) -> None:
+def test_logs_contain_no_personal_data(tmp_path: Path) -> None:
     """The debug logs of gateway and worker are JSON and contain neither a person's id nor a value, note, path or query
     of theirs, from upload to certificate, including refusals and a broken database."""
     data = tmp_path / "data"
@@ -190,7 +190,7 @@ def test_no_line_names_anybody(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.redis
-def test_celery_logs_the_same_way(settings: Settings, tmp_path: Path) -> None:
+def test_celery_logs_json(settings: Settings, tmp_path: Path) -> None:
     """A Celery worker and its beat log only JSON, and give signs of life."""
     broker = processes.Redis(tmp_path)
     command = [sys.executable, "-m", "celery", "-A", "worker.celery_app", "worker", "--pool", "solo", "--beat"]
@@ -215,7 +215,7 @@ def test_celery_logs_the_same_way(settings: Settings, tmp_path: Path) -> None:
 # --- signs of life ---------------------------------------------------------------------------------------------------
 
 
-def test_signs_of_life(tmp_path: Path) -> None:
+def test_only_recent_signs_of_life_count(tmp_path: Path) -> None:
     """A worker that gives signs of life is seen; one that has just begun, or has ended long ago, is not."""
     assert not heartbeat.this_host_is_alive(tmp_path)
     with heartbeat.Heartbeat(tmp_path, seconds=60):
@@ -229,7 +229,7 @@ def test_signs_of_life(tmp_path: Path) -> None:
 
 
 @pytest.mark.service
-def test_health_of_a_worker(tmp_path: Path) -> None:
+def test_health_command_reports_a_live_worker(tmp_path: Path) -> None:
     """`lethe health worker` exits with 0 while a worker of this host gives signs of life, and with 1 otherwise."""
 
     def healthy() -> int:
@@ -245,7 +245,7 @@ def test_health_of_a_worker(tmp_path: Path) -> None:
 # --- traces ----------------------------------------------------------------------------------------------------------
 
 
-def test_no_traces_unless_asked_for(settings: Settings) -> None:
+def test_tracing_is_off_by_default(settings: Settings) -> None:
     """Tracing is off by default, and its packages are not even imported."""
     program = (
         "import sys\nfrom app import tracing\nassert tracing.configure(None, service='s')\n"

@@ -25,7 +25,7 @@ def test_tenants_are_served_round_robin() -> None:
     assert order == ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]
 
 
-def test_whoever_asks_during_a_turn_comes_next() -> None:
+def test_a_caller_during_a_turn_is_served_before_the_next() -> None:
     """A caller who arrives while a tenant is served goes before that tenant's next call."""
     turns = Turns()
     first, second = turns.ask("a"), turns.ask("a")
@@ -34,7 +34,7 @@ def test_whoever_asks_during_a_turn_comes_next() -> None:
     assert (second.done(), other.done()) == (False, True)
 
 
-def test_a_tenant_leaves_turns_to_others() -> None:
+def test_a_tenant_leaves_places_to_others() -> None:
     """A tenant at its maximum leaves the remaining places to others, who begin at once."""
     turns = Turns(3, of_one=2)
     asked = {name: turns.ask(name[0]) for name in ("a1", "a2", "a3", "b1", "b2")}
@@ -45,7 +45,7 @@ def test_a_tenant_leaves_turns_to_others() -> None:
     assert begun(asked) == ["a1", "a2", "a3", "b1", "b2"]
 
 
-def test_a_turn_that_nobody_waits_for_any_more_is_left_out() -> None:
+def test_a_cancelled_turn_is_skipped() -> None:
     """A caller that gives up or waits too long leaves the queue without delaying others; a timeout is reported."""
     turns = Turns()
     first, second, third = (turns.ask("a") for _ in range(3))
@@ -60,7 +60,7 @@ def test_a_turn_that_nobody_waits_for_any_more_is_left_out() -> None:
         assert num_waiting(turns) == 0
 
 
-def test_turns_given_up_are_forgotten() -> None:
+def test_cancelled_turns_leave_nothing_behind() -> None:
     """Tenants that give up at once, while all places are taken, leave nothing behind."""
     turns = Turns()
     with turns.taken("a"):
@@ -85,7 +85,7 @@ def test_a_thread_cannot_wait_for_its_own_turn() -> None:
         pass
 
 
-def test_no_more_than_allowed_are_at_work() -> None:
+def test_limits_on_concurrent_turns_are_kept() -> None:
     """No more threads than allowed work at a time, no tenant has more than its share, and all threads get to work."""
     turns, lock = Turns(2, of_one=1), threading.Lock()
     at_work: list[str] = []

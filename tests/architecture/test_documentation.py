@@ -98,7 +98,7 @@ def house() -> Iterator[str]:
             yield from names
 
 
-def test_the_map_of_the_house_is_complete() -> None:
+def test_the_map_of_packages_is_complete() -> None:
     """CONTRIBUTING.md names each package of the core, each feature once for all trees, and nothing that does not
     exist."""
     named = set(house()) - {"features/"}
@@ -112,7 +112,7 @@ def commands(text: str) -> set[str]:
     return set(re.findall(r"\./dev ([a-z]+)", text))
 
 
-def test_every_command_of_dev_is_explained() -> None:
+def test_every_dev_command_is_documented() -> None:
     """CONTRIBUTING.md has a row for each command of ./dev, and pages name no other."""
     there = set(re.findall(r"^    ([a-z]+)\)", (ROOT / "dev").read_text(), re.MULTILINE))
     assert set(re.findall(r"^\| `\./dev ([a-z]+)", CONTRIBUTING, re.MULTILINE)) == there
@@ -123,14 +123,14 @@ def test_every_command_of_dev_is_explained() -> None:
 @pytest.mark.parametrize(
     "page", sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")]), ids=lambda page: str(page.relative_to(ROOT))
 )
-def test_pages_name_modules_that_are_there(page: Path) -> None:
+def test_pages_name_existing_modules(page: Path) -> None:
     """Each module path that a page names in backticks exists, except the placeholder path."""
     named = set(PATH.findall(page.read_text())) - {"app/x/y.py", "tests/app/x/test_y.py"}
     missing = [path for path in sorted(named) if not (ROOT / path).exists()]
     assert [path for path in missing if HAS_FEATURES or "/features/" not in path] == []
 
 
-def test_the_lines_of_each_room_are_about_those_on_the_page() -> None:
+def test_stated_line_counts_are_current() -> None:
     """docs/architecture.md states the lines of each package of the core and of each feature to within a fifth."""
     page = (DOCS / "architecture.md").read_text()
     stated = dict(re.findall(r"^\| `([\w/]+)` \| ([\d,]+) \|", page, re.MULTILINE))
@@ -143,7 +143,7 @@ def test_the_lines_of_each_room_are_about_those_on_the_page() -> None:
         assert abs(int(stated[room].replace(",", "")) - lines) <= lines / 5, (room, lines)
 
 
-def test_the_page_of_guarantees_has_every_limit_of_a_certificate() -> None:
+def test_guarantees_page_quotes_every_limit() -> None:
     """docs/guarantees.md quotes each sentence of LIMITS, so no certificate has a limit that the page does not name."""
     page = " ".join((DOCS / "guarantees.md").read_text().split())
     assert [limit for limit in LIMITS if limit not in page] == []

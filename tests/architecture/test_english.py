@@ -117,7 +117,7 @@ def by_path(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def test_retired_words_stay_away() -> None:
+def test_retired_words_are_not_used() -> None:
     """Names, comments and docstrings avoid retired words, and every exception is still needed."""
     found = [
         (by_path(path), line, one)

@@ -26,7 +26,7 @@ def anchors(page: Path) -> list[str]:
 
 
 @each("page", PAGES)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_resolve(page: Path) -> None:
     """Each link to a file of ours names an existing file, and an existing heading in it."""
     for link in LINK.findall(re.sub(r"`[^`\n]*`", "", prose(page))):
         if re.match(r"[a-z]+:", link):
@@ -37,7 +37,7 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
-def test_programs_name_pages_that_are_there() -> None:
+def test_programs_name_existing_pages() -> None:
     """A page that a program's text or comment names exists."""
     named = {name for source in SOURCES for name in re.findall(r"\bdocs/[\w/-]+\.md\b", source.read_text())}
     assert named

@@ -43,7 +43,7 @@ def test_engines_begin_transactions_in_two_places() -> None:
     assert callers("begin") <= {"app/db/session.py", "app/db/migrate.py"}
 
 
-def test_nothing_is_signed_that_was_not_verified() -> None:
+def test_statements_are_verified_before_signing() -> None:
     """Only one place signs with signing.jwk, and it verifies first."""
     assert callers("serialize_compact") == {"app/signing.py"}
 
@@ -66,7 +66,7 @@ def test_statuses_are_named_by_the_contract() -> None:
     assert {one for path in ours for one in facts(path).compared if one[0].endswith(named)} == set()
 
 
-def test_json_of_people_is_not_made_or_read_where_it_stays() -> None:
+def test_personal_json_bypasses_pydantic_caches() -> None:
     """JSON about people is neither written nor read by pydantic, which keeps strings in memory that nothing overwrites,
     except by models that bypass its cache (`protocols.parsing.ProtocolMessage`)."""
     assert {path for path in callers("model_dump_json") if path.startswith("app/")} == set()
@@ -74,7 +74,7 @@ def test_json_of_people_is_not_made_or_read_where_it_stays() -> None:
     assert {path for path in callers("model_validate_json") if path.startswith("app/")} <= reads
 
 
-def test_nothing_reads_the_environment_but_the_settings() -> None:
+def test_only_settings_read_the_environment() -> None:
     """Only the settings read the environment, except for variables of the memory allocator and the clients' address of
     the gateway."""
     reads = {str(path.relative_to(ROOT)) for path in SOURCES if "os.environ" in path.read_text()}
@@ -150,7 +150,7 @@ def test_every_route_declares_its_problems(gateway: TestClient) -> None:
         assert needed <= statuses, operation
 
 
-def test_every_test_says_what_it_shows() -> None:
+def test_every_test_has_a_docstring() -> None:
     """Each test has a docstring of one sentence about the behaviour."""
     for path in (ROOT / "tests").rglob("test_*.py"):
         for node in statements(ast.parse(path.read_text())):

@@ -59,7 +59,7 @@ def test_base_images_are_pinned() -> None:
 
 
 @pytest.mark.parametrize("image", ["gateway", "worker"])
-def test_what_the_images_install_has_hashes(image: str) -> None:
+def test_installed_packages_have_hashes(image: str) -> None:
     """Every package that an image installs is pinned at the tested version with the hashes of its files; they include
     all dependencies of the project except torch."""
     tested = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
@@ -104,7 +104,7 @@ def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
 
 
-def test_what_is_copied_is_sent_to_the_engine() -> None:
+def test_the_build_context_contains_only_copied_files() -> None:
     """The .dockerignore file admits exactly what the Dockerfile copies."""
     copied = re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     ignored, *others = (ROOT / ".dockerignore").read_text().split()
@@ -113,14 +113,14 @@ def test_what_is_copied_is_sent_to_the_engine() -> None:
     assert sent == {Path(source).parts[0] for sources in copied for source in sources.split()}
 
 
-def test_programs_need_not_start_twice() -> None:
+def test_images_set_the_allocator_variables() -> None:
     """The images set the allocator variables for which our programs would otherwise re-execute themselves."""
     text = (ROOT / "Dockerfile").read_text()
     assert all(f"    {name}={value}" in text for name, value in hardening.OVERWRITING.items())
 
 
 @every_service
-def test_the_environment_holds_no_secret(name: str) -> None:
+def test_the_environment_contains_no_secret(name: str) -> None:
     """Passwords and keys are passed as files; a URL in the environment has no password."""
     for variable, value in SERVICES[name].get("environment", {}).items():
         assert variable.endswith("_FILE") or not re.search("PASSWORD|SECRET|KEY|TOKEN", variable)
@@ -128,13 +128,13 @@ def test_the_environment_holds_no_secret(name: str) -> None:
 
 
 @every_service
-def test_settings_exist(name: str) -> None:
+def test_environment_variables_are_settings(name: str) -> None:
     """Every variable that begins with LETHE_ is a setting."""
     given = {variable for variable in SERVICES[name].get("environment", {}) if variable.startswith("LETHE_")}
     assert given <= {f"LETHE_{field.upper()}" for field in Settings.model_fields}
 
 
-def test_only_the_loopback_is_listened_on() -> None:
+def test_only_the_edge_is_published() -> None:
     """Only the edge is published, on this machine; services behind gateway and accounting have no outgoing network."""
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert published.keys() == {"edge"}
@@ -145,7 +145,7 @@ def test_only_the_loopback_is_listened_on() -> None:
     assert all("networks" in service or service["network_mode"] == "none" for service in SERVICES.values())
 
 
-def test_the_edge_alone_is_believed() -> None:
+def test_only_the_edge_is_a_trusted_proxy() -> None:
     """Gateway and accounting trust client addresses only from the edge's fixed address."""
     edge = ipaddress.ip_address(_filled_in(SERVICES["edge"]["networks"]["edge"]["ipv4_address"]))
     [config] = COMPOSE["networks"]["edge"]["ipam"]["config"]
@@ -162,7 +162,7 @@ def _filled_in(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", LASTING)
-def test_lasting_services_are_watched(name: str) -> None:
+def test_services_restart_and_have_health_checks(name: str) -> None:
     """Each lasting service restarts when it dies, has a health check, and gets time to stop."""
     service = SERVICES[name]
     assert service["restart"] == "unless-stopped"
@@ -188,7 +188,7 @@ def test_migrations_come_first(name: str) -> None:
     assert {SERVICES[before]["restart"] for before in ONCE} == {"no"}
 
 
-def test_broker_asks_for_a_password(tmp_path: Path) -> None:
+def test_the_broker_requires_a_password(tmp_path: Path) -> None:
     """Redis requires a password that is generated once; only services that use the broker get its URL in a file."""
     for folder in ("database", "lethe", "accounting", "redis", "sweeper"):
         (tmp_path / folder).mkdir()
@@ -206,7 +206,7 @@ def test_broker_asks_for_a_password(tmp_path: Path) -> None:
         assert (tmp_path / folder / "lethe_broker_url").read_text() == f"redis://:{password}@redis:6379/0"
 
 
-def test_worker_is_watched_by_its_own_signs_of_life(tmp_path: Path) -> None:
+def test_a_worker_is_checked_by_its_own_sign_of_life(tmp_path: Path) -> None:
     """A worker is healthy as long as its own host's sign of life is less than a minute old; the broker is not
     queried."""
     kind, asked = SERVICES["worker"]["healthcheck"]["test"]
@@ -268,7 +268,7 @@ def test_compose_understands_the_files(files: list[str]) -> None:
     [ROOT / "Dockerfile", *sorted((ROOT / "tests" / "deploy" / "standins").glob("*/Dockerfile"))],
     ids=lambda file: str(file.relative_to(ROOT)),
 )
-def test_hadolint_has_nothing_to_say(file: Path) -> None:
+def test_hadolint_accepts_the_dockerfiles(file: Path) -> None:
     """hadolint accepts the Dockerfiles, including their RUN lines."""
     hadolint = Path(sys.executable).with_name("hadolint")
     lint = str(hadolint) if hadolint.exists() else shutil.which("hadolint")

@@ -117,7 +117,7 @@ def environment(tmp_path: Path, wheels: dict[str, Path]) -> Callable[..., Path]:
     return made
 
 
-def test_neither_takes_a_name_that_others_use(wheels: dict[str, Path]) -> None:
+def test_distributions_have_no_generic_package_names(wheels: dict[str, Path]) -> None:
     """The top-level packages of the distributions are `lethe` and `lethe_server`, never `app`, `worker` or
     `migrations`."""
     tops = {name: {one.split("/")[0] for one in zipfile.ZipFile(wheel).namelist()} for name, wheel in wheels.items()}
@@ -126,7 +126,7 @@ def test_neither_takes_a_name_that_others_use(wheels: dict[str, Path]) -> None:
 
 
 @pytest.mark.soak
-def test_a_customer_with_an_app_of_their_own(
+def test_the_sdk_works_beside_a_package_app(
     tmp_path: Path, environment: Callable[..., Path], settings: Settings, admin_key: str
 ) -> None:
     """The SDK, in an empty environment next to a package `app`, makes a whole request and verifies its certificate and
@@ -162,7 +162,7 @@ def test_a_customer_with_an_app_of_their_own(
 
 
 @pytest.mark.soak
-def test_the_sdk_alone_says_what_is_missing(environment: Callable[..., Path]) -> None:
+def test_the_sdk_names_its_missing_extra(environment: Callable[..., Path]) -> None:
     """The SDK without the extra names the package to install when numbers are recomputed; the command line does so in
     one line."""
     python = environment()
@@ -176,7 +176,7 @@ def test_the_sdk_alone_says_what_is_missing(environment: Callable[..., Path]) ->
     assert done.stderr == "error: typer is not installed; run: pip install 'lethe-sdk[cli]'\n"
 
 
-def test_the_installed_server_is_found_by_its_own_processes(tmp_path: Path, wheels: dict[str, Path]) -> None:
+def test_installed_processes_import_the_server(tmp_path: Path, wheels: dict[str, Path]) -> None:
     """The commands of an installed server, and the processes they start, import its folders as `app` and `worker`."""
     with zipfile.ZipFile(wheels["lethe_server"]) as archive:
         archive.extractall(tmp_path)

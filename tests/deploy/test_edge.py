@@ -235,7 +235,7 @@ def test_the_address_of_a_client_is_passed_on(gateway: str, edge: Start) -> None
     assert proxy.get("/v1/models", source="127.0.0.3", Authorization="Bearer no").status_code == 401
 
 
-def test_nobody_else_is_believed(settings: Settings) -> None:
+def test_untrusted_proxies_are_ignored(settings: Settings) -> None:
     """A gateway without trusted proxies counts by the address of the connection, even on the loopback."""
     with processes.gateway(settings.model_copy(update={"failed_calls_per_minute": 5})) as (_, address):
         headers = [{"Authorization": "Bearer no", "X-Forwarded-For": f"10.0.0.{n}"} for n in range(6)]
@@ -243,7 +243,7 @@ def test_nobody_else_is_believed(settings: Settings) -> None:
     assert codes == [401] * 5 + [429]
 
 
-def test_a_gateway_that_is_away(edge: Start) -> None:
+def test_an_unreachable_gateway_is_a_problem_response(edge: Start) -> None:
     """The answer is a problem that asks to repeat the call, and the edge's log contains no subject id even at debug
     level."""
     proxy = edge(f"127.0.0.1:{free_port()}", {"\tlog {\n": "\tdebug\n\tlog {\n"})
@@ -257,7 +257,7 @@ def test_a_gateway_that_is_away(edge: Start) -> None:
     assert "somebody" not in log
 
 
-def test_https_by_the_name_of_the_host(gateway: str, edge: Start) -> None:
+def test_https_is_served_if_a_domain_is_set(gateway: str, edge: Start) -> None:
     """The edge serves HTTPS if DOMAIN is set, which the gateway recognizes; monitoring stays on the loopback."""
     port = free_port()
     # No certificate of the test gets into the trust store of this machine, and port 80 stays free.

@@ -43,14 +43,14 @@ def pages_gone(file: Path) -> None:
         pages.write(b"\xff" * (file.stat().st_size - 8192))
 
 
-def test_nothing_starts(damaged: Settings) -> None:
+def test_a_flipped_owner_stops_every_start(damaged: Settings) -> None:
     """A flipped bit in the owner of a row is found at every start."""
     for _ in range(2):
         with pytest.raises(DatabaseDamaged):
             installations.set_up(damaged)
 
 
-def test_it_is_not_written_anew(damaged: Settings) -> None:
+def test_a_damaged_file_is_not_vacuumed(damaged: Settings) -> None:
     """A damaged page is found before the file is vacuumed, and the file is left as it is."""
     database = sqlite3.connect(damaged.data_dir / "lethe.db")
     database.execute("PRAGMA user_version=0")
@@ -61,7 +61,7 @@ def test_it_is_not_written_anew(damaged: Settings) -> None:
     assert (damaged.data_dir / "lethe.db").read_bytes() == before
 
 
-def test_from_then_on_nobody_is_answered(damaged: Settings, admin_key: str) -> None:
+def test_damage_refuses_all_further_calls(damaged: Settings, admin_key: str) -> None:
     """A gateway and a worker find the damage, and from then on refuse all calls and runs."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     with installations.opened(damaged) as installation, pytest.raises(DatabaseDamaged):
@@ -74,7 +74,7 @@ def test_from_then_on_nobody_is_answered(damaged: Settings, admin_key: str) -> N
         assert not runner.run_next(installation, worker="test")
 
 
-def test_a_page_that_cannot_be(settings: Settings, installation: Installation, admin_key: str) -> None:
+def test_reading_a_damaged_page_is_a_503(settings: Settings, installation: Installation, admin_key: str) -> None:
     """A read of a damaged database page returns 503 and not 500, and so does every later call."""
     installation.database.scrub()
     installation.database.close()

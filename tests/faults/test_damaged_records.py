@@ -72,7 +72,7 @@ def _ref(installation: Installation, subject_id: str) -> str:
 
 @pytest.mark.parametrize("found_by", ["recheck", "chore"])
 @pytest.mark.parametrize("column", ["subject_ref", "slot", "check_value"])
-def test_a_flipped_bit_is_no_absence(
+def test_a_flipped_bit_does_not_count_as_absence(
     column: str,
     found_by: str,
     installation: Installation,
@@ -83,8 +83,8 @@ def test_a_flipped_bit_is_no_absence(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A flipped bit is found and named. Until it is mended and rechecked no person is erased and no request is told
-    that nothing is held, even after a restart; then all requests are served."""
+    """A flipped bit is found and named. Until it is mended and rechecked no person is erased and no
+    request completes as nothing held, even after a restart; then all requests are served."""
     dataset_id = new_dataset(rows=30)["id"]
     slots = slots_of(installation, dataset_id, "p3", "p4")
     bit = Bit(installation, dataset_id, slots[0], column)
@@ -121,7 +121,7 @@ def test_a_flipped_bit_is_no_absence(
     assert not rows_of(installation, dataset_id).features[slots].any()
 
 
-def test_a_reference_that_is_no_text_any_more(
+def test_an_undecodable_reference_is_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, get: Get
 ) -> None:
     """A flipped bit that makes the reference invalid UTF-8 is found like any other."""
@@ -136,7 +136,7 @@ def test_a_reference_that_is_no_text_any_more(
 
 
 @pytest.mark.parametrize("column", ["slot", "check_value"])
-def test_a_run_verifies_whom_it_erases(
+def test_a_run_verifies_records_to_erase(
     column: str, installation: Installation, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A record to be erased that was changed stops the dataset, and no row is touched."""
@@ -153,7 +153,7 @@ def test_a_run_verifies_whom_it_erases(
     bit.mend()
 
 
-def test_a_run_verifies_where_rows_are_to_go(
+def test_a_run_verifies_reserved_slots(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """An addition whose slot is not the reserved one stops the dataset before anything is written."""
@@ -169,7 +169,7 @@ def test_a_run_verifies_where_rows_are_to_go(
     assert (rows_of(installation, dataset_id).features == before.features).all()
 
 
-def test_a_request_from_before_the_damage_was_found(
+def test_an_earlier_request_does_not_complete_during_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, work: Callable[[], int]
 ) -> None:
     """A request from before the damage was found does not complete with nothing held at the end of its grace period;
@@ -196,7 +196,7 @@ def test_a_request_from_before_the_damage_was_found(
     assert not rows_of(installation, dataset_id).features[slot].any()
 
 
-def test_a_request_is_not_done_while_another_dataset_may_hold_them(
+def test_a_request_waits_for_damaged_datasets(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A person erased from a sound dataset does not count as forgotten until a damaged dataset is mended, and is then
@@ -221,7 +221,7 @@ def test_a_request_is_not_done_while_another_dataset_may_hold_them(
     assert not rows_of(installation, damaged).features[slot].any()
 
 
-def test_no_absence_is_signed_meanwhile(
+def test_no_absence_is_signed_during_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
     """A request that completed with nothing held has no signed statement while damage puts that in doubt."""
@@ -236,7 +236,9 @@ def test_no_absence_is_signed_meanwhile(
     assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None
 
 
-def test_an_app_sees_the_same_of_everybody(installation: Installation, gateway: TestClient, new_dataset: Make) -> None:
+def test_an_app_sees_no_difference_during_damage(
+    installation: Installation, gateway: TestClient, new_dataset: Make
+) -> None:
     """While records are damaged, a key that may not know who is held sees no difference between a held person and a
     stranger."""
     dataset_id = new_dataset(rows=30)["id"]
@@ -261,7 +263,7 @@ def _differs_anyhow(name: str) -> bool:
     return name == "id" or name.endswith("_at") or name in {"clock", "subject_ref"}
 
 
-def test_who_consented_since_is_not_erased(
+def test_rows_added_by_consent_are_not_erased(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
     """Rows that were added by a consent after the request are not erased when the request is looked up again."""

@@ -95,7 +95,7 @@ FILES_OF_ADDITIONS: dict[str, tuple[str, Callable[[World], Path]]] = {
 
 @pytest.mark.parametrize("place", at_length([0, 20, 60], besides=[20]))
 @pytest.mark.parametrize("what", FILES)
-def test_rows_at_rest(
+def test_damaged_rows_stop_the_dataset(
     what: str, place: int, world: Callable[..., World], settings: Settings, gateway: TestClient, get: Get, work: Any
 ) -> None:
     """The first run stops and names the damage; no later run begins, even after restarts, and a recheck finds it again.
@@ -131,7 +131,7 @@ def test_rows_at_rest(
 
 @pytest.mark.parametrize("place", at_length([0, 20, 60], besides=[20]))
 @pytest.mark.parametrize("what", FILES_OF_ADDITIONS)
-def test_an_addition_at_rest(
+def test_a_damaged_addition_is_dropped(
     what: str, place: int, world: Callable[..., World], gateway: TestClient, get: Get, work: Any
 ) -> None:
     """A flipped bit in a waiting addition drops that addition and delays no erasure: neither a sweep nor a recheck that
@@ -156,8 +156,10 @@ def test_an_addition_at_rest(
     assert_all_done_once(made.installation)
 
 
-def test_a_root_in_the_database(world: Callable[..., World], get: Get, work: Any, gateway: TestClient) -> None:
-    """A database that names another root stops the dataset too."""
+def test_another_root_in_the_database_stops_the_dataset(
+    world: Callable[..., World], get: Get, work: Any, gateway: TestClient
+) -> None:
+    """A database that names another root of the rows stops the dataset."""
     made = world()
     with made.installation.database.writing() as session:
         dataset = session.get_one(Dataset, made.dataset)
@@ -175,7 +177,9 @@ def test_a_root_in_the_database(world: Callable[..., World], get: Get, work: Any
 
 
 @pytest.mark.parametrize("place", [0, 40])
-def test_the_key_encryption_key(place: int, world: Callable[..., World], get: Get, work: Any) -> None:
+def test_a_changed_key_encryption_key_stops_all_work(
+    place: int, world: Callable[..., World], get: Get, work: Any
+) -> None:
     """A changed key-encryption key stops every attempt to work; nothing is damaged once it is put back."""
     made = world()
     kek = made.installation.settings.resolved_key_encryption_key_file()
@@ -194,7 +198,9 @@ def test_the_key_encryption_key(place: int, world: Callable[..., World], get: Ge
 
 @pytest.mark.parametrize("place", [0, 20, 60])
 @pytest.mark.parametrize("pattern", ["{}.sealed", "keys/{}.key"])
-def test_weights(pattern: str, place: int, world: Callable[..., World], get: Get, work: Any) -> None:
+def test_damaged_weights_are_relearned(
+    pattern: str, place: int, world: Callable[..., World], get: Get, work: Any
+) -> None:
     """Live weights that do not open are not continued: the run reports it, and the model relearns."""
     made = world()
     file = made.weights(pattern)
@@ -219,7 +225,7 @@ HOPS: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("hop", HOPS)
 @pytest.mark.parametrize("pattern", ["{}.*.sealed", "keys/{}.*.key", "{}.*.node"])
-def test_rows_between_the_commits_of_a_run(
+def test_rows_changed_during_a_run_are_noticed(
     hop: str, pattern: str, world: Callable[..., World], settings: Settings, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that change while a run works are found by it or its successor, and no version is published."""
@@ -248,7 +254,7 @@ def test_rows_between_the_commits_of_a_run(
         assert get(f"/deletion-requests/{made.request}")["status"] == "accepted"
 
 
-def test_an_older_copy_put_back_brings_nobody_back(world: Callable[..., World], get: Get, work: Any) -> None:
+def test_an_older_copy_beside_the_rows_is_swept(world: Callable[..., World], get: Get, work: Any) -> None:
     """Blocks, keys and manifests of an older copy next to the recorded ones are never read, and are swept."""
     made = world()
     older = {file: file.read_bytes() for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)}

@@ -63,7 +63,7 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
     return model
 
 
-def test_the_run_waits_for_room(
+def test_a_run_is_repeated_when_there_is_room(
     settings: Settings, small_disk: Path, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
     """A run that cannot write its weights fails, publishes nothing and leaves nothing; the next run with enough room
@@ -85,7 +85,7 @@ def test_the_run_waits_for_room(
     assert_all_done_once(installation)
 
 
-def test_erasing_waits_for_room(
+def test_an_erasure_is_repeated_when_there_is_room(
     small_disk: Path, installation: Installation, live: dict[str, Any], forget: Make, work: Any
 ) -> None:
     """On a full disk a person's rows cannot be sealed again: they stay, the person does not count as erased, and both
@@ -106,7 +106,7 @@ def test_erasing_waits_for_room(
     wait_until(erased)
 
 
-def test_a_model_that_is_learned_again_when_there_is_room(
+def test_a_first_run_is_repeated_when_there_is_room(
     small_disk: Path, installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Any
 ) -> None:
     """A first run that found the disk full once or twice succeeds when there is room."""
@@ -153,7 +153,7 @@ def at_large() -> Settings:
     return Settings()
 
 
-def test_calls_are_told_to_come_back(full: tuple[Settings, Path]) -> None:
+def test_calls_on_a_full_disk_return_503(full: tuple[Settings, Path]) -> None:
     """On a full disk requests and uploads return 503 with Retry-After, and readiness fails; repeated later, each is
     done once, and nothing else was stored."""
     settings, ballast = full

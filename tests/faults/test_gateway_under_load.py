@@ -26,7 +26,9 @@ def upload(client: httpx.Client) -> None:
 
 @pytest.mark.soak
 @on_both
-def test_killed_under_load(settings: Settings, installation: Installation, admin_key: str) -> None:
+def test_a_gateway_killed_under_load_loses_no_request(
+    settings: Settings, installation: Installation, admin_key: str
+) -> None:
     """Every answered request is stored completely after kill -9, and nothing is stored partly."""
     answered: list[str] = []
     enough = threading.Event()
@@ -70,7 +72,9 @@ def test_killed_under_load(settings: Settings, installation: Installation, admin
 
 @pytest.mark.soak
 @on_both
-def test_killed_in_a_batch(settings: Settings, installation: Installation, admin_key: str) -> None:
+def test_a_batch_interrupted_by_a_kill_can_be_repeated(
+    settings: Settings, installation: Installation, admin_key: str
+) -> None:
     """A batch that kill -9 interrupted continues when it is sent again, with one request per person."""
     once = {"Authorization": f"Bearer {admin_key}", "Idempotency-Key": "batch"}
     batch = {"requests": [{"subject_id": f"p{number}", "external_id": str(number)} for number in range(5000)]}
@@ -94,7 +98,7 @@ def test_killed_in_a_batch(settings: Settings, installation: Installation, admin
 
 
 @on_both
-def test_more_calls_than_it_can_take(settings: Settings, installation: Installation, admin_key: str) -> None:
+def test_excess_calls_are_refused_at_once(settings: Settings, installation: Installation, admin_key: str) -> None:
     """While the database is blocked, calls beyond a limit are refused at once; the others are served later."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     limits = httpx.Limits(max_connections=None)

@@ -20,7 +20,7 @@ Get = Callable[[str], Any]
 @pytest.mark.parametrize(
     "hop", ["old rows destroyed", pytest.param("publication not committed", marks=pytest.mark.soak)]
 )
-def test_killed_while_learning_stands_still(
+def test_a_death_during_suspended_learning_loses_neither_run(
     hop: str,
     settings: Settings,
     installation: Installation,

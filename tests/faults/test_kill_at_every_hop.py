@@ -118,7 +118,7 @@ def _another_completes(settings: Settings, get: Get, request: dict[str, Any]) ->
 @pytest.mark.parametrize(
     "victims", at_length([("worker",), ("run",), ("worker", "run"), ("server",)], besides=[("worker",), ("run",)])
 )
-def test_killed_in_the_middle_of_a_chain(
+def test_kill_within_a_chain_leaves_no_process(
     victims: tuple[str, ...],
     settings: Settings,
     installation: Installation,
@@ -173,7 +173,7 @@ def _files(settings: Settings) -> Counter[Path]:
 
 
 @pytest.mark.soak
-def test_a_worker_that_is_killed_again_and_again(
+def test_repeated_deaths_end_in_one_version(
     settings: Settings,
     installation: Installation,
     new_dataset: Make,
@@ -196,7 +196,7 @@ def test_a_worker_that_is_killed_again_and_again(
     assert runs == [("published", 0), ("abandoned", 1), ("abandoned", 0), ("published", 0)]
 
 
-def test_requests_that_come_while_a_worker_is_dead(
+def test_requests_while_no_worker_runs_complete(
     settings: Settings,
     installation: Installation,
     new_dataset: Make,
@@ -223,7 +223,7 @@ def test_requests_that_come_while_a_worker_is_dead(
     assert get(f"/datasets/{dataset['id']}")["num_records"] == 58
 
 
-def test_gateway_killed_while_it_accepts(
+def test_gateway_killed_while_accepting_loses_no_request(
     settings: Settings,
     installation: Installation,
     admin_key: str,
@@ -290,7 +290,7 @@ def test_gateway_killed_while_it_accepts(
 
 
 @pytest.mark.soak
-def test_everything_killed_and_started_again(tmp_path: Path, upload: bytes) -> None:
+def test_up_killed_and_restarted_completes_the_request(tmp_path: Path, upload: bytes) -> None:
     """`lethe up` killed with -9 during a run takes its worker along; restarted, it completes the request."""
     data = tmp_path / "data"
     with processes.forked_up(data, lease_seconds="600") as up, _client(up, data) as client:
@@ -307,7 +307,7 @@ def test_everything_killed_and_started_again(tmp_path: Path, upload: bytes) -> N
 
 
 @pytest.mark.soak
-def test_child_killed_under_lethe_up(tmp_path: Path, upload: bytes) -> None:
+def test_up_restarts_a_killed_worker(tmp_path: Path, upload: bytes) -> None:
     """A worker killed with -9 during a run is restarted at once, and its run is taken back long before the lease is
     over."""
     data = tmp_path / "data"
@@ -329,7 +329,7 @@ def test_child_killed_under_lethe_up(tmp_path: Path, upload: bytes) -> None:
 
 
 @pytest.mark.soak
-def test_uploads_of_a_killed_gateway_are_wiped(tmp_path: Path) -> None:
+def test_up_wipes_uploads_of_a_killed_gateway(tmp_path: Path) -> None:
     """Files of an upload that a kill -9 interrupted are removed when `lethe up` starts again."""
     data = tmp_path / "data"
     big = b"x,y\n" + b"0.5,a\n0.25,b\n" * 500_000

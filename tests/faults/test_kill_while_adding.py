@@ -87,7 +87,7 @@ def test_worker_killed_while_adding(
     "hop", ["claimed", "about to edit", "rows written beside", "about to destroy the batch", "confirmed"]
 )
 @pytest.mark.soak
-def test_a_worker_sleeps_while_it_adds(
+def test_a_worker_that_slept_writes_nothing(
     hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get, work: Callable[[], int]
 ) -> None:
     """A worker that wakes after another has written and erased writes none of its pending changes."""

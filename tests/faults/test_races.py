@@ -49,7 +49,7 @@ def _assert_one_run_per_dataset_at_a_time(installation: Installation) -> None:
         assert all(one.finished_at and one.finished_at <= other.started_at for one, other in pairwise(line))
 
 
-def test_workers_race_to_claim(settings: Settings, two_by_two: list[dict[str, Any]], forget: Make) -> None:
+def test_concurrent_claims_have_one_winner(settings: Settings, two_by_two: list[dict[str, Any]], forget: Make) -> None:
     """If eight workers claim at the same moment, each due dataset goes to one worker and the others get nothing."""
     forget("p3")
     together = threading.Barrier(8)
@@ -158,7 +158,7 @@ def _versions(installation: Installation) -> list[tuple[str, str]]:
         return [(version.id, version.weights_sha256) for version in session.scalars(sa.select(Version))]
 
 
-def test_a_late_worker_that_nobody_replaced_goes_on(
+def test_a_late_worker_without_a_successor_publishes(
     settings: Settings,
     installation: Installation,
     new_dataset: Make,
@@ -224,7 +224,7 @@ def test_heartbeat_keeps_a_long_run(
     assert (newest["worker"], newest["status"]) == ("long", "published")
 
 
-def test_a_lost_bell_delays_no_longer_than_a_poll(
+def test_work_is_found_by_polling(
     settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
     """A worker finds its work by polling if no notification can reach it."""
@@ -240,7 +240,7 @@ def test_a_lost_bell_delays_no_longer_than_a_poll(
 
 
 @pytest.mark.soak
-def test_a_bell_rung_too_often_changes_nothing(
+def test_spurious_notifications_change_nothing(
     settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
     """A worker that only works when woken does each run once, however often, early or late it is notified."""

@@ -18,7 +18,7 @@ KILLS, REQUESTS = 20, 30
 
 
 @pytest.mark.soak
-def test_worker_killed_at_random(
+def test_random_kills_lose_no_request(
     settings: Settings,
     installation: Installation,
     new_dataset: Callable[..., dict[str, Any]],

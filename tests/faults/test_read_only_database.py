@@ -39,7 +39,7 @@ def read_only(settings: Settings, postgres: Server) -> Switch:
     return switch
 
 
-def test_the_gateway_says_when_to_come_back(
+def test_writes_to_a_read_only_database_return_503(
     gateway: TestClient,
     read_only: Switch,
     installation: Installation,
@@ -66,7 +66,7 @@ def test_the_gateway_says_when_to_come_back(
     assert_all_done_once(installation)
 
 
-def test_nobody_looks_unseen(gateway: TestClient, read_only: Switch, new_dataset: Make) -> None:
+def test_unrecorded_lookups_are_refused(gateway: TestClient, read_only: Switch, new_dataset: Make) -> None:
     """A look-up of people that cannot be recorded is refused with 503, and reveals nothing."""
     dataset_id = new_dataset()["id"]
     gateway.post("/v1/deletion-requests", json={"subject_id": "p3"})
@@ -84,7 +84,7 @@ def test_nobody_looks_unseen(gateway: TestClient, read_only: Switch, new_dataset
     assert [look().status_code for look in looks] == [200, 200, 200]
 
 
-def test_the_accounting_service_does_not_notice(
+def test_accounting_answers_from_a_read_only_database(
     settings: Settings, admin_key: str, read_only: Switch, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
     """The accounting service answers from a read-only database as from any other."""
@@ -99,7 +99,7 @@ def test_the_accounting_service_does_not_notice(
 
 
 @pytest.mark.parametrize("hop", ["claimed", "mid-chain", "weights put"])
-def test_the_worker_outlives_it(
+def test_a_worker_survives_a_read_only_database(
     hop: str,
     settings: Settings,
     read_only: Switch,

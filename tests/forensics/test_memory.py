@@ -71,7 +71,7 @@ def _free(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.parametrize("hardened", [False, True])
-def test_what_a_process_holds_is_found(hardened: bool) -> None:
+def test_memory_in_use_is_searched(hardened: bool) -> None:
     """The search finds every occurrence and place of what a process holds, hardened or not, and nothing else."""
     with _victim(hardened=hardened) as (process, needle):
         needles = {"whole": needle, "end": needle[-20:], "nowhere": needle[::-1]}
@@ -83,21 +83,21 @@ def test_what_a_process_holds_is_found(hardened: bool) -> None:
         assert all(hit.around[8:-8].endswith(needle[-20:]) for hit in hits if hit.name == "whole")
 
 
-def test_what_a_process_has_freed_is_found() -> None:
+def test_freed_memory_is_searched() -> None:
     """The search finds content that a process that is not hardened has freed."""
     with _victim(hardened=False) as (process, needle):
         _free(process)
         assert memory.search(process.pid, {"start": needle[16:40]})["start"] > 10
 
 
-def test_what_a_hardened_process_has_freed_is_not_there() -> None:
+def test_hardened_processes_overwrite_freed_memory() -> None:
     """The search finds nothing that a hardened process has freed, not a single number."""
     with _victim(hardened=True) as (process, needle):
         _free(process)
         assert memory.search(process.pid, {f"at {at}": needle[at : at + 8] for at in range(0, 57)}) == {}
 
 
-def test_a_needle_at_any_place_of_a_page_is_found() -> None:
+def test_a_needle_across_pages_is_found_once() -> None:
     """A needle is found once even across the borders of pages and of the pieces that are read at once."""
     program = """
 import mmap, os

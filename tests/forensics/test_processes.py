@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.soak
-def test_no_process_remembers_who_was_forgotten(tmp_path: Path) -> None:
+def test_no_process_holds_a_forgotten_person(tmp_path: Path) -> None:
     """Seconds after a request completes neither gateway, worker nor fork server has a byte of the person."""
     forgotten = person.new()
     table = person.among_others(forgotten)

@@ -71,7 +71,7 @@ def _zipped(content: bytes) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WRITTEN)
-def test_text_is_found(tmp_path: Path, way: str) -> None:
+def test_text_is_found_in_any_encoding(tmp_path: Path, way: str) -> None:
     """Every text of the person is found in any encoding, also in the middle of other content."""
     before, *after = SURROUNDINGS
     for name, text in SOMEBODY.texts().items():
@@ -92,7 +92,7 @@ def _kept_by_python(text: str) -> bytes:
 
 
 @pytest.mark.parametrize("way", IN_MEMORY)
-def test_text_is_found_where_nothing_is_unpacked(way: str) -> None:
+def test_text_is_found_without_unpacking(way: str) -> None:
     """In memory, which is searched without unpacking, every text of the person is found in the encodings that occur
     there."""
     for name, text in SOMEBODY.texts().items():
@@ -143,7 +143,7 @@ def test_label_pattern_is_found(tmp_path: Path, kind: type) -> None:
 
 
 @pytest.mark.parametrize("hashed", ["sha256", "sha1", "md5"])
-def test_hash_without_a_key_is_found(tmp_path: Path, hashed: str) -> None:
+def test_an_unkeyed_hash_is_found(tmp_path: Path, hashed: str) -> None:
     """An unkeyed hash, which would confirm a guess, is found in bytes, hex and base64."""
     digest = hashlib.new(hashed, SOMEBODY.subject_id.encode()).digest()
     for written in (digest, digest.hex().encode(), base64.b64encode(digest)):
@@ -175,14 +175,14 @@ def test_upload_is_found(tmp_path: Path, kind: str) -> None:
     assert not _found(tmp_path, UPLOADS[kind](person.among_others(person.new())), patterns)
 
 
-def test_names_of_files_are_searched(tmp_path: Path) -> None:
+def test_file_names_are_searched(tmp_path: Path) -> None:
     """A person's id is found in the name of a file."""
     (tmp_path / SOMEBODY.note).touch()
     assert search.folders([tmp_path], Finder(forms.of_text("note", SOMEBODY.note)))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what is open is found by /proc")
-def test_files_without_a_name_are_searched(tmp_path: Path) -> None:
+def test_deleted_open_files_are_searched(tmp_path: Path) -> None:
     """Content is found in a file that a process has deleted but still holds open."""
     finder = Finder(forms.of_text("note", SOMEBODY.note))
     with tempfile.TemporaryFile(dir=tmp_path) as file:
@@ -192,14 +192,14 @@ def test_files_without_a_name_are_searched(tmp_path: Path) -> None:
         assert search.held_open(os.getpid(), finder)
 
 
-def test_compressed_text_of_redis_is_found(tmp_path: Path) -> None:
+def test_compressed_redis_text_is_found(tmp_path: Path) -> None:
     """Text that a compressed string of a Redis dump contains as back references is found after unpacking."""
     packed = bytes.fromhex("02414243e00300")  # ABC, then 12 bytes of what was three... before
     dump = b"REDIS0009\xfa" + b"\xc3" + bytes([len(packed) + 0]) + bytes([15]) + packed + b"\xff"
     assert (b"ABC" + b"CCCCCCCCCCCC") in [inside for _, inside in unpacked(dump)]
 
 
-def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
+def test_unrelated_data_has_no_findings(tmp_path: Path) -> None:
     """No person is found in other people's data, in noise, or in data that looks similar."""
     finder = Finder(SOMEBODY.patterns())
     for content in (os.urandom(2**22), person.among_others(person.new()).csv(), bytes(2**20), *SURROUNDINGS):
@@ -207,13 +207,13 @@ def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
         assert search.folders([tmp_path], finder) == {}
 
 
-def test_patterns_must_be_long_enough() -> None:
+def test_short_patterns_are_refused() -> None:
     """Patterns so short that they would be found anywhere are refused."""
     with pytest.raises(ValueError, match="7 bytes or more"):
         Finder({"short": b"abc"})
 
 
-def test_every_place_is_found() -> None:
+def test_every_position_is_searched() -> None:
     """A pattern is found at every position, even at the edges of the searched blocks and across them."""
     pattern = secrets.token_bytes(16)
     for at in (0, 1, 2**22 - 17, 2**22 - 8, 2**22 - 2, 2**22 - 1, 2**22, 2**22 + 3):
@@ -222,7 +222,7 @@ def test_every_place_is_found() -> None:
     assert Finder({"it": pattern}).found(pattern * 3) == {"it": 3}
 
 
-def test_a_place_that_does_not_exist_is_not_clean(tmp_path: Path) -> None:
+def test_a_missing_folder_is_not_clean(tmp_path: Path) -> None:
     """A search of a folder that does not exist fails, instead of finding nothing in it."""
     with pytest.raises(AssertionError, match="moved"):
         search.folders([tmp_path / "moved"], Finder(SOMEBODY.patterns()))

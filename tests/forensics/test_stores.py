@@ -54,7 +54,7 @@ def test_sqlite_is_searched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM things", "UPDATE things SET said = NULL, content = NULL"])
-def test_what_sqlite_deleted_is_found(tmp_path: Path, change: str) -> None:
+def test_deleted_sqlite_content_is_found(tmp_path: Path, change: str) -> None:
     """Content that SQLite deleted without secure_delete is in no table but found in the file; with it, only the log has
     it."""
     for secure, left in (("off", {"a.db"}), ("on", set())):
@@ -125,7 +125,7 @@ def test_postgres_is_searched(postgres: servers.Postgres, connection: psycopg.Co
 
 
 @pytest.mark.postgres
-def test_what_the_planner_samples_is_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
+def test_planner_statistics_are_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
     """PostgreSQL's planner statistics of a column are searched, even if the table is empty."""
     connection.execute("CREATE TABLE things (thing text)")
     for _ in range(9):
@@ -139,7 +139,7 @@ def test_what_the_planner_samples_is_searched(postgres: servers.Postgres, connec
 
 
 @pytest.mark.postgres
-def test_images_of_pages_are_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
+def test_page_images_are_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
     """A person on a page image in the write-ahead log, which is compressed, is found there."""
     connection.execute("CREATE TABLE things (id int PRIMARY KEY, thing text)")
     connection.execute("INSERT INTO things SELECT n, 'so it goes' FROM generate_series(1, 50) n")

@@ -71,7 +71,7 @@ def test_a_whole_file_verifies_with_its_joint_guarantee(proofs: Proofs) -> None:
     assert proofs.verify(proofs.first | {"joint": None}).joint == verified.joint
 
 
-def test_other_files(proofs: Proofs) -> None:
+def test_other_kinds_of_files_verify(proofs: Proofs) -> None:
     """A bare JWS, a single certificate and a statement of absence verify."""
     (certificate, _) = proofs.first["certificates"]
     for text in (certificate["jws"], f"{certificate['jws']}\n", json.dumps(certificate)):
@@ -82,7 +82,7 @@ def test_other_files(proofs: Proofs) -> None:
     assert proofs.verify(proofs.absence).joint is None
 
 
-def test_json_that_another_program_rewrote(proofs: Proofs) -> None:
+def test_rewritten_json_verifies(proofs: Proofs) -> None:
     """A program that writes 0.0 as 0 changes no number of the joint guarantee."""
     joint = proofs.first["joint"]
     rewritten = [
@@ -92,7 +92,7 @@ def test_json_that_another_program_rewrote(proofs: Proofs) -> None:
     assert proofs.verify(proofs.first | {"joint": joint | {"guarantees": rewritten}}).joint is not None
 
 
-def test_a_certificate_left_out_is_missed(proofs: Proofs) -> None:
+def test_a_missing_certificate_is_noticed(proofs: Proofs) -> None:
     """A joint guarantee of more models than the file has certificates of is refused, however large it is."""
     kept, left_out = proofs.first["certificates"]
     detail = proofs.refusal(certificates=[kept])
@@ -142,7 +142,7 @@ def test_a_statement_of_another_request_is_refused(proofs: Proofs) -> None:
     assert proofs.verify({"certificates": proofs.first["certificates"]}).joint is not None
 
 
-def test_a_part_that_stands_twice_is_refused(proofs: Proofs) -> None:
+def test_a_repeated_part_is_refused(proofs: Proofs) -> None:
     """Each model has one certificate in a file, and a statement of absence is the only one."""
     one, two = proofs.first["certificates"]
     assert one["model_id"] in proofs.refusal(certificates=[one, two, one])
@@ -156,7 +156,7 @@ def test_a_part_that_stands_twice_is_refused(proofs: Proofs) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("id", "crt_1"), ("model_id", "mdl_1"), ("version", 99), ("statement", {}), ("request_id", "")]
 )
-def test_what_stands_beside_a_jws_is_compared_with_it(proofs: Proofs, name: str, value: Any) -> None:
+def test_fields_next_to_a_jws_must_match_it(proofs: Proofs, name: str, value: Any) -> None:
     """A field next to a JWS is refused if it differs from the signed one."""
     one, two = proofs.first["certificates"]
     assert "beside the JWS is not" in proofs.refusal(certificates=[one | {name: value}, two])

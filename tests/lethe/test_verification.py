@@ -35,7 +35,7 @@ def jwks(gateway: TestClient) -> Any:
     return gateway.get("/.well-known/jwks.json").json()
 
 
-def test_a_certificate_is_verified_here(certificate: Any, jwks: Any, gateway: TestClient) -> None:
+def test_a_certificate_is_verified_offline(certificate: Any, jwks: Any, gateway: TestClient) -> None:
     """The verdict with the issuer's keys is the gateway's: the same guarantees, recomputed, and the same statement. A
     client with the keys makes no call: its gateway need not exist, and cannot answer instead."""
     verdict = verification.verify(certificate["jws"], jwks)

@@ -49,7 +49,9 @@ def at_once(gateways: list[httpx.Client], call: Callable[[httpx.Client, int], ht
         return list(threads.map(one, range(CALLS)))
 
 
-def test_one_key_is_one_call(gateways: list[httpx.Client], installation: Installation) -> None:
+def test_concurrent_calls_with_one_key_have_one_effect(
+    gateways: list[httpx.Client], installation: Installation
+) -> None:
     """The same call to two gateways at once, with one Idempotency-Key, has one effect and one answer: an upload is one
     dataset with the rows of one on disk, and a request is one request. If different calls with one key run at once, one
     succeeds and the others are conflicts."""
@@ -84,7 +86,7 @@ def test_one_key_is_one_call(gateways: list[httpx.Client], installation: Install
     assert num_requests() == 2
 
 
-def test_the_same_person_asked_for_many_times(
+def test_concurrent_requests_for_one_person_all_complete(
     gateways: list[httpx.Client],
     installation: Installation,
     new_dataset: Make,

@@ -59,7 +59,7 @@ def test_another_host_takes_over(
     assert_all_done_once(installation)
 
 
-def test_a_host_that_falls_silent_in_its_turn(
+def test_a_silent_host_blocks_others_only_briefly(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get
 ) -> None:
     """A worker that stops in the middle of a transaction blocks others no longer than the server allows."""
@@ -124,7 +124,7 @@ def claim(installation: Installation, *, lease_seconds: float) -> ClaimedRun | N
 
 @WITH_LIBFAKETIME
 @CLOCKS
-def test_a_skewed_host_takes_over(
+def test_a_host_with_a_skewed_clock_respects_leases(
     settings: Settings, installation: Installation, request_made: dict[str, Any], clock: str
 ) -> None:
     """A worker on a host whose clock is hours off takes no run with a valid lease, and takes over one whose lease is
@@ -148,7 +148,7 @@ def test_a_skewed_host_takes_over(
 @pytest.mark.soak
 @WITH_LIBFAKETIME
 @CLOCKS
-def test_a_skewed_host_forgets(
+def test_a_host_with_a_skewed_clock_completes_requests(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get, clock: str
 ) -> None:
     """A worker whose host's clock is hours off completes a request, with the times of the database."""

@@ -55,7 +55,7 @@ def pooled(behind: Server, *, ignoring: str) -> Iterator[int]:
             process.wait()
 
 
-def test_a_pooler_may_not_drop_the_time_outs() -> None:
+def test_a_pooler_that_drops_timeouts_is_refused() -> None:
     """A pooler that silently drops the options of a connection stops the start with a message; once the role has the
     time-outs it is used, but never by a reader whose role could write."""
     with server.running() as behind, behind.database() as name:

@@ -43,7 +43,7 @@ def url(settings: Settings, role: str) -> str:
     return settings.database_url.get_secret_value().replace("postgres@", "an%20auditor's@")
 
 
-def test_the_accounting_service_needs_no_more(
+def test_the_reader_role_is_sufficient(
     settings: Settings,
     url: str,
     admin_key: str,
@@ -83,7 +83,7 @@ def test_the_accounting_service_needs_no_more(
 
 
 @each("table", [*Table.metadata.tables, "alembic_version"])
-def test_it_changes_nothing(url: str, table: str) -> None:
+def test_the_reader_role_cannot_write(url: str, table: str) -> None:
     """The server refuses every way to change any table, whatever options the connection sets."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET default_transaction_read_only = off")
@@ -97,7 +97,7 @@ def test_it_changes_nothing(url: str, table: str) -> None:
                 connection.execute(update)
 
 
-def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
+def test_the_reader_role_reads_only_what_it_needs(url: str) -> None:
     """The reader role can neither create anything nor read tables that the accounting service does not need, such as
     stored idempotent answers."""
     with psycopg.connect(url, autocommit=True) as connection:
@@ -133,7 +133,7 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
                 connection.execute(sql.SQL("SELECT 1 FROM {}").format(sql.Identifier(table)))
 
 
-def test_granting_again_takes_away_the_rest(postgres: Server, settings: Settings, role: str, url: str) -> None:
+def test_granting_again_revokes_other_grants(postgres: Server, settings: Settings, role: str, url: str) -> None:
     """Granting to the role again revokes everything else that it was granted meanwhile."""
     assert settings.database_url
     database = settings.database_url.get_secret_value().rsplit("/", 1)[1]
@@ -148,13 +148,13 @@ def test_granting_again_takes_away_the_rest(postgres: Server, settings: Settings
                 connection.execute(sql.SQL(statement))
 
 
-def test_a_role_that_is_not_there(settings: Settings) -> None:
+def test_granting_to_a_missing_role_is_refused(settings: Settings) -> None:
     """Granting to a missing role is refused with the statement that creates it."""
     with pytest.raises(InputInvalid, match="CREATE ROLE"):
         installations.set_up(settings, reader_role="nobody_at_all")
 
 
-def test_sqlite_has_no_roles(set_up_once: Any) -> None:
+def test_a_reader_role_on_sqlite_is_refused(set_up_once: Any) -> None:
     """A reader role on SQLite is refused with a hint at what is read-only there."""
     with pytest.raises(InputInvalid, match="read-only"):
         installations.set_up(Settings(data_dir=set_up_once), reader_role="anybody")

@@ -54,7 +54,7 @@ def settings(mortal: Server, tmp_path: Path) -> Iterator[Settings]:
             mortal.start()
 
 
-def test_a_gateway_without_its_database(gateway: TestClient, mortal: Server) -> None:
+def test_a_gateway_survives_an_outage_of_its_database(gateway: TestClient, mortal: Server) -> None:
     """While the database is away the gateway returns 503 with the time of a retry; when it is back, the gateway works
     again."""
     assert gateway.get("/v1/models").status_code == 200
@@ -84,7 +84,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patience")
-def test_a_short_restart_is_waited_for(gateway: TestClient, mortal: Server) -> None:
+def test_a_call_during_a_short_restart_is_answered(gateway: TestClient, mortal: Server) -> None:
     """A call during a restart of the server takes longer, and is answered."""
     assert gateway.get("/v1/models").status_code == 200
     mortal.stop()
@@ -96,7 +96,7 @@ def test_a_short_restart_is_waited_for(gateway: TestClient, mortal: Server) -> N
         assert waiting.result().status_code == 200
 
 
-def test_a_gateway_starts_before_its_database(settings: Settings, admin_key: str, mortal: Server) -> None:
+def test_a_gateway_may_start_before_its_database(settings: Settings, admin_key: str, mortal: Server) -> None:
     """A gateway that is started first reports that the database is away until it starts."""
     mortal.stop()
     with TestClient(create_app(settings), raise_server_exceptions=False) as gateway:
@@ -119,7 +119,7 @@ def test_setting_up_waits_for_the_database(settings: Settings, mortal: Server) -
         assert migrating.wait(120) == 0
 
 
-def test_a_server_that_crashes_under_load(
+def test_a_crash_under_load_loses_no_request(
     settings: Settings,
     admin_key: str,
     mortal: Server,
@@ -172,7 +172,7 @@ def test_a_server_that_crashes_under_load(
     assert_all_done_once(installation)
 
 
-def test_a_run_outlives_a_restart(
+def test_a_run_survives_a_restart(
     settings: Settings,
     mortal: Server,
     installation: Installation,
@@ -199,7 +199,7 @@ def test_a_run_outlives_a_restart(
         assert set(session.scalars(sa.select(Run.status))) == {"published"}
 
 
-def test_an_idle_worker_outlives_a_restart(
+def test_an_idle_worker_survives_a_restart(
     settings: Settings, mortal: Server, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
     """A worker that polls during a restart of the server finds later work."""
@@ -215,9 +215,7 @@ def test_an_idle_worker_outlives_a_restart(
 
 
 @pytest.mark.soak
-def test_lethe_up_outlives_an_outage(
-    settings: Settings, mortal: Server, installation: Installation, admin_key: str
-) -> None:
+def test_up_survives_an_outage(settings: Settings, mortal: Server, installation: Installation, admin_key: str) -> None:
     """`lethe up` on PostgreSQL answers 503 during a long outage, and its worker works when the server is back."""
     assert settings.database_url
     environment = {"database_url": settings.database_url.get_secret_value(), "poll_seconds": "0.1"}

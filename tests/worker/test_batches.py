@@ -54,7 +54,7 @@ def _body(entry: Any) -> Any:
 
 
 @pytest.mark.parametrize(("lanes", "code"), [(0, "run_differs_from_plan"), (256, "audit_failed")])
-def test_a_run_that_begins_at_another_batch_publishes_nothing(
+def test_a_run_that_starts_at_another_batch_publishes_nothing(
     lanes: int,
     code: str,
     installation: Installation,

@@ -56,7 +56,7 @@ def _read_next(installation: Installation, model_id: str) -> set[int]:
 
 
 @pytest.mark.parametrize("damaged", ["elsewhere", "edited", "read"])
-def test_what_a_run_does_not_touch_may_be_damaged(
+def test_damage_outside_a_run_does_not_stop_it(
     damaged: str, live: dict[str, Any], installation: Installation, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """If a block is damaged that a run edits or that its steps read, nothing is erased; damage elsewhere does not stop
@@ -81,7 +81,7 @@ def test_what_a_run_does_not_touch_may_be_damaged(
         assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
 
 
-def test_what_is_left_is_looked_for_after_a_run_was_cut_off(
+def test_leftovers_of_an_interrupted_run_are_destroyed(
     live: dict[str, Any],
     installation: Installation,
     forget: Make,

@@ -64,7 +64,7 @@ def rows() -> Iterator[OpenedRows]:
         yield rows
 
 
-def test_a_run_says_what_ran(rows: OpenedRows) -> None:
+def test_a_run_returns_iterate_counts_and_mechanism(rows: OpenedRows) -> None:
     """A run returns a new iterate, the steps and records that it counted, and the mechanism that it used."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
     found = [
@@ -79,7 +79,7 @@ def test_a_run_says_what_ran(rows: OpenedRows) -> None:
 
 
 @pytest.mark.slow
-def test_runs_go_on_side_by_side(rows: OpenedRows) -> None:
+def test_concurrent_runs_are_independent(rows: OpenedRows) -> None:
     """Concurrent runs have separate processes and do not disturb each other."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
 
@@ -92,7 +92,7 @@ def test_runs_go_on_side_by_side(rows: OpenedRows) -> None:
     assert _processes_of_runs() == []
 
 
-def test_a_run_tells_its_progress_and_stops_when_told(rows: OpenedRows) -> None:
+def test_a_run_reports_progress_and_can_be_stopped(rows: OpenedRows) -> None:
     """A run reports a growing count of steps; an exception in the callback ends the run and its process."""
     counts: list[int] = []
 
@@ -159,7 +159,7 @@ def _files(installation: Installation) -> set[Path]:
     return {path for path in installation.settings.data_dir.rglob("*") if not path.name.startswith("lethe.db")}
 
 
-def test_a_failed_run_is_gone_before_it_is_tried_again(
+def test_a_failed_run_leaves_nothing_before_its_repetition(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A run whose process was killed is handed back without any of its processes or files left, and is then

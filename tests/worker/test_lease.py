@@ -43,7 +43,7 @@ def test_a_lost_lease_stops_the_chain(installation: Installation, new_dataset: M
     assert _newest_run(get)["status"] == "abandoned"
 
 
-def test_a_run_that_stands_still_is_let_go(installation: Installation, new_dataset: Make, new_model: Make) -> None:
+def test_a_stalled_run_is_abandoned(installation: Installation, new_dataset: Make, new_model: Make) -> None:
     """A run without progress for too long is abandoned by its worker, so that its lease runs out; one with progress is
     kept."""
     new_model(new_dataset()["id"])

@@ -45,7 +45,7 @@ def _gone(pid: int) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
-def test_a_child_is_hardened_and_alone(forker: Forker) -> None:
+def test_a_child_is_hardened_and_isolated(forker: Forker) -> None:
     """A child is hardened and has only its connection open."""
     with forker.start() as one, forker.start() as other:
         pid, server, core, dumpable, opened = _asked(one, "say who you are")
@@ -63,7 +63,7 @@ def test_a_child_gets_the_descriptors_that_are_passed(forker: Forker) -> None:
         assert _asked(child, "read") == b"hello"
 
 
-def test_the_server_warms_itself_once_for_all_children() -> None:
+def test_the_server_imports_libraries_once_for_all_children() -> None:
     """What only some children need is imported by their server, once and only when the first of them starts."""
     forker = Forker("tests.worker.child")
     warmed = []
@@ -85,7 +85,7 @@ def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
     assert time.monotonic() - started < 10
 
 
-def test_a_child_that_nobody_listens_to(forker: Forker) -> None:
+def test_an_unread_child_is_not_waited_for(forker: Forker) -> None:
     """A child that is still sending is not waited for."""
     with forker.start() as child:
         child.connection.send("say much")
@@ -103,7 +103,7 @@ def test_a_killed_child_ends_its_connection(forker: Forker) -> None:
             child.connection.recv()
 
 
-def test_a_killed_server_takes_its_children_along_and_is_replaced(forker: Forker) -> None:
+def test_a_killed_server_ends_its_children_and_is_replaced(forker: Forker) -> None:
     """No child outlives the server that forked it; the next child comes from a new server."""
     with forker.start() as child:
         pid, server = _asked(child, "work without end")

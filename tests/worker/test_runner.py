@@ -30,12 +30,12 @@ def _newest_run(get: Get) -> Any:
     return get("/runs")["items"][0]
 
 
-def test_nothing_to_do(installation: Installation) -> None:
+def test_no_run_is_executed_if_nothing_is_due(installation: Installation) -> None:
     """If nothing is due, no run is executed."""
     assert runner.run_next(installation, worker="w") is False
 
 
-def test_weights_are_what_was_published(
+def test_weights_match_the_published_version(
     gateway: TestClient, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
     """A run leaves one sealed version: the parameters that the gateway serves, with the recorded digest."""
@@ -48,7 +48,7 @@ def test_weights_are_what_was_published(
     assert_all_done_once(installation)
 
 
-def test_accuracy_is_measured_on_other_people(
+def test_accuracy_is_measured_on_evaluation_data(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A model reports its accuracy on its evaluation dataset, and no accuracy without such a dataset."""

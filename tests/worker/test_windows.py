@@ -53,7 +53,9 @@ def data() -> tuple[Any, Any]:
 
 @each("num_blocks_at_once", [2, 3, 4, 100])
 @each(("batches", "first_step", "steps"), [(20, 0, 60), (20, 17, 5), (7, 3, 1), (300, 299, 700)])
-def test_windows_cover_what_is_read(num_blocks_at_once: int, batches: int, first_step: int, steps: int) -> None:
+def test_windows_cover_the_blocks_of_their_steps(
+    num_blocks_at_once: int, batches: int, first_step: int, steps: int
+) -> None:
     """Windows are consecutive to the last step, hold exactly the blocks that their steps read, fit, and are as long as
     possible."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, first_step=first_step, steps=steps)
@@ -96,7 +98,7 @@ def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
     assert batches > 1 or at_most == SHAPE.num_bytes
 
 
-def test_a_run_through_windows_is_the_run(data: tuple[Any, Any]) -> None:
+def test_a_run_through_windows_takes_the_same_steps(data: tuple[Any, Any]) -> None:
     """A run of several passes through windows of three blocks takes the same steps, to the bit, opens each block once
     per pass, and counts the rows of each."""
     settings = {
@@ -139,7 +141,7 @@ def _run(rows: OpenedRows, **told: Any) -> isolated.IsolatedResult:
     return isolated.run(mechanism(), rows=rows, **settings, **told)
 
 
-def test_a_process_asks_for_what_it_needs(data: tuple[Any, Any]) -> None:
+def test_a_process_requests_the_blocks_it_needs(data: tuple[Any, Any]) -> None:
     """A run's process gets the blocks of its next steps, and counts what it got; a run of one step gets the blocks of
     one batch."""
     with held_in_memory(*data) as rows:

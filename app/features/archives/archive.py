@@ -154,7 +154,7 @@ class Writer:
         self._append(content)
 
     def tallies(self) -> dict[str, Any]:
-        """Return the tallies of all things written so far."""
+        """Return the tallies of everything written so far."""
         return self._tallies.as_json()
 
     def close(self) -> None:
@@ -200,7 +200,7 @@ class Reader:
             self._tallies.count(piece.thing, piece.content)
 
     def tallies(self) -> dict[str, Any]:
-        """Return the tallies of all things whose pieces were read and processed so far."""
+        """Return the tallies of everything whose pieces were read and processed so far."""
         return self._tallies.as_json()
 
     def _read(self, size: int) -> bytes:

@@ -45,7 +45,7 @@ def restore(
         typer.Option(min=0, help="Without tombstones: how many versions of any model were published since, at most"),
     ] = None,
 ) -> None:
-    """Restore a backup into an empty installation, and forget everyone again who has asked since the backup."""
+    """Restore a backup into an empty installation, and again forget everyone who has asked since the backup."""
     from app.features.archives import restoring
 
     if no_tombstones == (tombstones is not None):

@@ -23,7 +23,7 @@ _MAX_FORM_BYTES = 16 * 1024
 
 
 async def form_of(request: Request, settings: Settings) -> FormData:
-    """Read a form of a page before a login. Raises `UploadTooLarge` and `FormRefused`."""
+    """Read the form of a page that precedes a login. Raises `UploadTooLarge` and `FormRefused`."""
     length = request.headers.get("content-length", "")
     if not length.isdigit() or int(length) > _MAX_FORM_BYTES:
         raise UploadTooLarge(languages.gettext("This form is longer than any key or password."))

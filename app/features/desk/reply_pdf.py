@@ -69,7 +69,7 @@ class Document(fpdf.FPDF):
 
 @contextmanager
 def opened_for(reply: Reply, folder: Path, *, title: str) -> Iterator[Document]:
-    """Yield an empty document in the language of a reply; until the block ends its font is in files below `folder`."""
+    """Yield an empty document in the language of a reply, whose font is in files below `folder` during the block."""
     with tempfile.TemporaryDirectory(dir=folder) as fonts:
         document = Document(title=title, language=reply.language.value, numbered=reply.wording.numbered, on=reply.on)
         for style, name in _FONTS.items():

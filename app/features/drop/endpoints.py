@@ -44,9 +44,7 @@ def load_drop_lines(call: Call, body: contract.LinesIn) -> contract.LinesLoadedO
         # The contract has the list either in the name of the file or in the line.
         [ref] = _refs(call, standard.DropList(drop_list or line.list_type or ""), [line.hash])
         if lines.setdefault(line.id, ref) != ref:
-            raise InputInvalid(
-                "Nothing was loaded: an ID of DROP means one line.", [FieldError(line.id, "is repeated")]
-            )
+            raise InputInvalid("Nothing was loaded: a DROP ID means one line.", [FieldError(line.id, "is repeated")])
     with call.writing() as session:
         if drop_list is None:
             loaded, irrevocable = len(lines), service.remove(session, body.file, lines)

@@ -8,7 +8,7 @@ from app.operations.periodic_jobs import AT_ONCE, PeriodicJob, in_batches
 
 
 def match_drop(installation: Installation) -> None:
-    """Make the deletion requests of lines of DROP that match one person."""
+    """Create the deletion requests of DROP lines that match one person."""
     with installation.database.reading() as session:
         tenant_ids = service.tenants_to_match(session)
     for tenant_id in tenant_ids:

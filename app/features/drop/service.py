@@ -1,4 +1,4 @@
-"""California's delete list: lines of DROP, the people whom they match, and the answers.
+"""California's delete list: DROP lines, the people whom they match, and the answers.
 
 A line matches the people for whom one of its list's hashes is stored. Matching is a periodic job, so a person who is
 loaded after the line is found as well. A line without a match is answered as not found only if all hashes under which
@@ -114,7 +114,7 @@ def _present(session: Session, lines: Mapping[str, str]) -> dict[str, DropLine]:
         }
     if wrong := [line_id for line_id, line in present.items() if line.hash_ref != lines[line_id]]:
         faults = [FieldError(line_id, "came earlier with another hash") for line_id in sorted(wrong)[:MAX_LISTED]]
-        raise InputInvalid("Nothing was loaded: an ID of DROP means one line.", faults)
+        raise InputInvalid("Nothing was loaded: a DROP ID means one line.", faults)
     return present
 
 

@@ -9,7 +9,7 @@ from app.db.tables import Owned, Table
 
 
 class DropFile(Owned, Table):
-    """File of DROP. `num_lines`: number of its lines; null until its last call."""
+    """DROP file. `num_lines`: number of its lines; null until its last call."""
 
     __tablename__ = "drop_files"
     tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
@@ -19,7 +19,7 @@ class DropFile(Owned, Table):
 
 
 class DropLine(Owned, Table):
-    """Line of DROP. `line_id`: its permanent ID. `file`: the last file that brought it; null if it was removed before
+    """DROP line. `line_id`: its permanent ID. `file`: the last file that brought it; null if it was removed before
     any did. `hash_ref`: keyed hash of its hash and list. `request_id`: request created for it. `opted_out_at`: time at
     which all of its people were reported as opted out. `removed_at`: time at which DROP withdrew it."""
 

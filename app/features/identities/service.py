@@ -338,7 +338,7 @@ def recheck(session: Session, *, after: str, limit: int) -> str | None:
 
 
 def _go_on(session: Session, request: DeletionRequest, resolution: _Resolution) -> None:
-    """Let a request go on whose identity has become known: out of review, unless something else keeps it there."""
+    """Resume a request whose identity has become known: it leaves review unless something else keeps it there."""
     at = now(session)
     is_to_accept = (request.resolution or {}).get("accept", False)
     request.resolution, request.unknown_at = resolution.stored, None

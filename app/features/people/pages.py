@@ -332,7 +332,7 @@ def list_people(context: TheContext, place: ThePlace, done: Literal["", "disable
 
 @router.post("/people")
 def invite_person(context: TheContext, form: Form) -> Response:
-    """Invite a person, and show the invitation this once."""
+    """Invite a person, and show the invitation once."""
     try:
         body = checked(contract.UserIn, name=text(form, "name"), email=text(form, "email"), role=text(form, "role"))
         user = context.ask(endpoints.create_user, body=body)
@@ -360,7 +360,7 @@ def change_person(context: TheContext, form: Form, user_id: str) -> Response:
 
 @router.post("/people/{user_id}/invite")
 def invite_again(context: TheContext, user_id: str) -> Response:
-    """Invite a person again who has lost their credentials."""
+    """Invite again a person who has lost their credentials."""
     try:
         return _invitation_page(context, context.ask(endpoints.invite_user, user_id=user_id))
     except Problem as error:

@@ -164,8 +164,8 @@ def check(envelope: Envelope, *, agent_id: str, business_id: str | None, at: dat
 
 
 def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "customer_id"] | None) -> Subject:
-    """Return the person of a request. Raises `InputInvalid` for a right other than deletion, or a missing claim;
-    neither depends on stored data."""
+    """Return the person of a request. Raises `InputInvalid` for a right other than deletion, or a missing claim,
+    independently of stored data."""
     if exercise.exercise != "deletion":
         wrong = FieldError("exercise", "expected 'deletion'")
         raise InputInvalid("Unsupported rights action: this service only deletes.", [wrong])

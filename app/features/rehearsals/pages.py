@@ -60,7 +60,7 @@ def list_rehearsals(context: TheContext, model_id: str, place: ThePlace) -> Resp
 
 @router.post("/models/{model_id}/rehearsals")
 def rehearse(context: TheContext, model_id: str, form: Form) -> Response:
-    """Ask for a rehearsal. If it is refused, show the list again with the error."""
+    """Request a rehearsal. If it is refused, show the list again with the error."""
     context.require(rehearsals.rehearse)
     may_read = context.may(rehearsals.list_rehearsals)
     try:

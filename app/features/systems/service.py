@@ -73,7 +73,7 @@ def set_details(row: Any, changes: dict[str, Any]) -> None:
 
 
 def retire(session: Session, row: Any, *, action: str = "system.retired") -> None:
-    """Let a row of a register concern no more requests. Repeating the call is a no-op."""
+    """Retire a row of a register, which then concerns no new requests. Repeating the call is a no-op."""
     if row.retired_at is None:
         row.retired_at = now(session)
         audit.record(session, action, row.id)

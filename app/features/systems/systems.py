@@ -84,7 +84,7 @@ class RegisteredSystem:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemKind:
     """Kind of systems (the socket `KINDS`). `systems` returns the systems of the session's tenant; `lines` returns one
-    line per system that a request asks, as in `bundle.line`."""
+    line per system that a request concerns, as in `bundle.line`."""
 
     name: str
     systems: Callable[[Session], list[RegisteredSystem]]
@@ -166,7 +166,7 @@ def _models(session: Session) -> list[RegisteredSystem]:
 
 
 def _lines_of_models(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
-    """Return a line per model that the request asks, and one for rows that no certificate covers."""
+    """Return a line per model that the request concerns, and one for rows that no certificate covers."""
     request = proof.request
     demands = deletion_repository.request_models(session, request_id=request.id)
     models = {
@@ -199,7 +199,7 @@ def _lines_of_models(session: Session, proof: RequestProof) -> list[dict[str, An
 
 
 def _line_of_rows(session: Session, proof: RequestProof, certified: set[str]) -> dict[str, Any] | None:
-    """Return the line of rows in datasets without a certificate, or of a request without rows; None for no such."""
+    """Return the line of rows in datasets without a certificate, or of a request without rows; otherwise None."""
     request, system = proof.request, {"id": "rows", "kind": "rows", "name": "Rows in Lethe"}
     erasures = deletion_repository.by_request(session, Erasure, [request.id]).get(request.id, [])
     if erasures and all(erasure.dataset_id in certified for erasure in erasures):

@@ -164,7 +164,7 @@ def as_vectors(drawn: npt.NDArray[np.uint16], subjects: list[str]) -> bytes:
 
 
 def present(blocks: Iterable[Block]) -> set[bytes]:
-    """Return the tokens in the blocks of a dataset. Rows are scaled, and their bias, which was 1, tells the scale."""
+    """Return the tokens in the blocks of a dataset. Rows are scaled, and their bias, which was 1, gives the scale."""
     tokens_present: set[bytes] = set()
     for block in blocks:
         rows = block.features[block.features.any(axis=1)].astype(np.float64)
@@ -215,7 +215,7 @@ def for_trainer(table: pa.Table, *, group_ids: bool) -> pa.Table:
 
 
 def split(table: pa.Table, *, holdout: float) -> tuple[pa.Table, pa.Table]:
-    """Return the rows to train on, and those of the holdout: a share of the people, drawn anew from the system's
+    """Return the rows to train on, and those of the holdout: a share of the people, drawn each time from the system's
     randomness, at least one person in each part that can have one. Without a holdout it is empty."""
     people = table.column(GROUP).unique().to_pylist()
     number = min(max(1, round(holdout * len(people))), len(people) - 1) if holdout else 0
@@ -225,7 +225,7 @@ def split(table: pa.Table, *, holdout: float) -> tuple[pa.Table, pa.Table]:
 
 
 def mixed(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of tables of one schema in random order, as one chunk: no place tells whose a row is."""
+    """Return the rows of tables of one schema in random order, as one chunk: no position reveals whose row it is."""
     # Chunks with dictionaries of their own would tell, too.
     joined = _compact(pa.concat_tables(tables))
     return joined.take(pa.array(_RANDOM.sample(range(joined.num_rows), joined.num_rows), pa.int64()))

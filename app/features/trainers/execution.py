@@ -38,7 +38,7 @@ class Result:
 
 
 def train(installation: Installation, claimed: ClaimedTraining, *, look: Callable[[], None]) -> Result:
-    """Run the trainer, once or twice, and let the plants judge what it made. `look` is called meanwhile, and may raise
+    """Run the trainer, once or twice, and let the plants judge its artefacts. `look` is called meanwhile, and may raise
     to stop it. Raises `TrainerRefused`."""
     specification = claimed.specification
     sandbox.require()
@@ -92,7 +92,7 @@ def _rows(installation: Installation, claimed: ClaimedTraining) -> pa.Table:
 
 def check_lock(lock: str) -> None:
     """Raise `TrainerRefused` (`trainer_environment_differs`) unless the worker's environment has what a lock file pins,
-    in the same versions. Lines without `NAME==VERSION` are refused too, but for comments and hashes."""
+    in the same versions. Lines without `NAME==VERSION` are refused too, except comments and hashes."""
     for line in lock.splitlines():
         line = line.strip()
         if not line or line.startswith(("#", "--hash")):

@@ -50,7 +50,7 @@ _STATUSES = {
 
 
 class TrainerRefused(Exception):
-    """The trainer is refused for the reason `code`. Nothing that it wrote is kept, but for the `findings` of plants."""
+    """The trainer is refused for the reason `code`. Nothing that it wrote is kept, except the `findings` of plants."""
 
     def __init__(self, code: str, findings: Mapping[str, Any] | None = None) -> None:
         super().__init__(code)

@@ -264,7 +264,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
     """Return a predicate: a table or trainer is behind in the tenant of a request. It does not depend on the person, so
-    that the time of an answer does not tell who was held; a request without open work is completed a second later."""
+    that the time of an answer does not reveal who was held; a request without open work is completed a second later."""
     if not _ANY_TABLE.may_hold(session):
         return lambda _request: False
     behind = sa.exists().where(

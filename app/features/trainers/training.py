@@ -240,7 +240,7 @@ def claim(session: Session, *, lease_seconds: float) -> ClaimedTraining | None:
 
 
 def _is_lost(session: Session, trainer: Trainer) -> bool:
-    """Abandon the training of a dead worker. Return True if the trainer is to rest after it, having lost others."""
+    """Abandon the training of a dead worker. Return True if the trainer must pause after repeated losses."""
     running = sa.select(Training).where(Training.trainer_id == trainer.id, Training.status == TrainingStatus.RUNNING)
     lost = session.scalars(running).first()
     if lost is None:

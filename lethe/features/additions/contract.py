@@ -34,7 +34,7 @@ class AdditionOut(fields.Answer):
 
 
 class NewAdditionOut(AdditionOut):
-    num_suppressed: int = Field(description="Number of rows left out, of people who asked to be forgotten.")
+    num_suppressed: int = Field(description="Number of rows left out because the people asked to be forgotten.")
 
 
 _ADDITIONS = operation.ResourceOperations("Datasets", "/v1/datasets/{dataset_id}", problems.DatasetUnknown)

@@ -30,7 +30,7 @@ class LedgerVerdictOut(Answer):
     valid: bool = Field(description="True if all hashes and numbers are confirmed and the versions match the ledger.")
     fault: str | None = Field(description="First fault found; null if the ledger is valid.")
     entries: int | None = Field(description="Number of recomputed entries; null if the ledger is not valid.")
-    head: str | None = Field(description="Hash of the last entry (hex); null if there is none or the ledger not valid.")
+    head: str | None = Field(description="Hash of the last entry (hex); null if the ledger is empty or not valid.")
 
 
 _ACCOUNTING = ResourceOperations("Accounting", "/v1/accounting", problems.ModelUnknown)
@@ -58,7 +58,7 @@ VERDICT = _ACCOUNTING.of_one(
 
 class LedgerHeadOut(Answer):
     tenant_id: str = Field(description="ID of the tenant.")
-    sequence: int = Field(description="Number of the last link of all models' chain; 0 before the first version.")
+    sequence: int = Field(description="Number of the last link over all models; 0 before the first version.")
     hash: str = Field(description="Hash of the last link (hex); 64 zeros before the first version.")
     jws: str | None = Field(
         description="Signed head: compact JWS, Ed25519, key in /.well-known/jwks.json; null before the first version."

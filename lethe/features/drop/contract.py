@@ -1,4 +1,4 @@
-"""Operations on California's delete list: files of DROP, the standard hashes of people, and the answers."""
+"""Operations on California's delete list: DROP files, the standard hashes of people, and the answers."""
 
 import base64
 import re
@@ -20,13 +20,13 @@ _FILE = re.compile(r"[0-9]{8}_[0-9]{4}_(Email|Phone|NDZ|NameVIN|MAID|CTVID|Remov
 _DIGEST_BYTES = 32
 
 
-class DropUnanswered(Conflict, title="The file of DROP cannot be answered, or taken, as it is"): ...
+class DropUnanswered(Conflict, title="The DROP file cannot be answered or loaded as it is"): ...
 
 
 def list_of(file: str) -> DropList | None:
-    """Return the list of a file of DROP by its name; None for a file of removed lines. Raises `ValueError`."""
+    """Return the list of a DROP file by its name; None for a file of removed lines. Raises `ValueError`."""
     if (parts := _FILE.fullmatch(file)) is None:
-        raise ValueError("expected the file name of DROP, such as 20260312_4821_Email.csv")
+        raise ValueError("expected the name of a DROP file, such as 20260312_4821_Email.csv")
     return None if parts[1] == "Removed" else DropList(parts[1])
 
 
@@ -60,7 +60,7 @@ class LineIn(Body):
 
 
 class LinesIn(LargeBody):
-    file: FileName = Field(description="Name of the file of DROP, such as 20260312_4821_Email.csv.")
+    file: FileName = Field(description="Name of the DROP file, such as 20260312_4821_Email.csv.")
     lines: Annotated[list[LineIn], Field(max_length=MAX_LINES, fail_fast=True)] = Field(
         description="Lines of the file, divided into calls in any way."
     )
@@ -131,14 +131,14 @@ class FileOut(Answer):
 
 
 class ListOut(Answer):
-    list_type: DropList = Field(description="List of DROP.")
+    list_type: DropList = Field(description="DROP list.")
     num_people: int = Field(description="Number of people whose hashes for the list are known.")
     num_unstated: int = Field(
         description="Number of people in datasets or the identity map whose hashes for the list are unknown. Until it "
         "is 0, no line of the list is answered as not found."
     )
     num_unhashed: int = Field(
-        description="Number of identifiers in the identity map without a hash of DROP: loaded before this feature, or "
+        description="Number of identifiers in the identity map without a DROP hash: loaded before this feature, or "
         "as a hash. Load them again in plain text. Until it is 0, no line of the list is answered as not found."
     )
 
@@ -149,7 +149,7 @@ class DropOut(Answer):
 
 
 class FileQuery(Query):
-    file: FileName = Field(description="Original name of the file of DROP.")
+    file: FileName = Field(description="Original name of the DROP file.")
 
 
 class OptOutIn(Body):
@@ -185,7 +185,7 @@ PEOPLE = _DROP.operation(
     gives=PeopleOut,
     repeat="idempotent",
     problems=(StorageQuotaExceeded,),
-    does="State the hashes under which the lists of DROP may name people, or that nothing of a list is held about "
+    does="State the hashes under which DROP lists may name people, or that nothing of a list is held about "
     "them. Hashes are added to those of earlier calls; only keyed hashes of them are stored.",
 )
 GET = _DROP.operation(
@@ -193,7 +193,7 @@ GET = _DROP.operation(
     "GET",
     scope=Scope.ACCOUNTING_READ,
     gives=DropOut,
-    does="Return the files of DROP with the numbers of lines by status, and the number of people whose hashes for a "
+    does="Return the DROP files with the numbers of lines by status, and the number of people whose hashes for a "
     "list are unknown.",
 )
 ANSWER = _DROP.operation(
@@ -204,7 +204,7 @@ ANSWER = _DROP.operation(
     query=FileQuery,
     gives=bytes,
     problems=(DropUnanswered,),
-    does="Return the answer to a file of DROP, `Id,Status`, once every line has a status: 2 exempted, 3 deleted, 4 "
+    does="Return the answer to a DROP file, `Id,Status`, once every line has a status: 2 exempted, 3 deleted, 4 "
     "opted out, 5 not found.",
 )
 OPT_OUT = _DROP.operation(

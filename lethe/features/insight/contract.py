@@ -290,7 +290,7 @@ PLAN = _ACCOUNTING.of_one(
 class EpsilonsOut(Answer):
     """Epsilons by notion, each rounded up; they must not be added."""
 
-    unlearning: float = Field(description="Epsilon of all people deleted since the chain began, together, in nats.")
+    unlearning: float = Field(description="Joint epsilon of all people deleted since the chain began, in nats.")
     deletion: float | None = Field(
         description="Epsilon of the person with most records in this run, in nats; null if the run forgets no one."
     )
@@ -437,7 +437,7 @@ class AccountOut(Answer):
     releases: int = Field(description="Number of versions of the model on record, including destroyed ones.")
     next_request: NextRequestOut = Field(description="Run that forgetting one more record would take.")
     releases_left: ReleasesLeftOut = Field(description="Number of versions that still fit an `adaptive` budget.")
-    reset: ResetOut | None = Field(description="Repair run after which no initial weights matter; null if too long.")
+    reset: ResetOut | None = Field(description="Run after which initial weights no longer matter; null if too long.")
 
 
 class StatementOut(Answer):

@@ -44,7 +44,7 @@ def randomise(reason: str, *, odds: int = ODDS) -> RandomisedAnswer:
     """Return the true reason with probability odds/(odds + 4), or each of the four others with 1/(odds + 4).
 
     The probabilities are exact: a fair choice among odds + 4 integers by the operating system's randomness, without
-    floats. Randomise once per person, and repeat that answer: an answer drawn anew is a further answer.
+    floats. Randomise once per person, and repeat that answer: an answer drawn again is a further answer.
     """
     if reason not in REASONS:
         raise InputInvalid(f"Expected a reason out of {', '.join(REASONS)}.")

@@ -77,7 +77,7 @@ class ExportOut(Answer):
     kind: CopyKind | None = Field(description="Form of the copy: weights, onnx or mlflow; null if not stated.")
     place: str | None = Field(description="Location of the copy; null if not stated.")
     destroyed: DestructionCheck | None = Field(
-        description="Check of the copy's destruction: listed or stated; null if not destroyed."
+        description="How the copy's destruction was established: listed or stated; null if not destroyed."
     )
     replaced_by: int | None = Field(description="Number of the version that replaced this copy; null if none.")
     stated_by: str | None = Field(description="ID of the API key or person that made the statement; null if none.")

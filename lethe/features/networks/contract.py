@@ -12,7 +12,7 @@ from lethe.contract.sets import Scope
 
 
 class NetworkExists(Conflict, title="This network exists already"):
-    template = "This file is network {network_id}; use that, or delete it to register it anew."
+    template = "This file is network {network_id}; use that, or delete it to register it again."
 
 
 class NetworkInUse(Conflict, title="A dataset or a model uses this network"):
@@ -30,7 +30,7 @@ class NetworkOut(Answer):
     name: str = Field(description="Name of the network.")
     sha256: str = Field(description="SHA-256 (hex) of the file, by which certificates name the network.")
     size: int = Field(description="Size of the file in bytes.")
-    licence: str = Field(description="Licence of the network: an SPDX expression, or the name of a text.")
+    licence: str = Field(description="Licence of the network: an SPDX expression, or the name of a licence text.")
     provenance: str = Field(description="Training data of the network, as stated by its sender.")
     dp_ledger: str | None = Field(description="Location of the network's differential-privacy ledger; null if none.")
     opset: int = Field(description="Version of the ONNX operator set.")
@@ -46,7 +46,7 @@ class NetworkFileIn(Form):
     """Public network in an ONNX file, with its weights in the file."""
 
     licence: Annotated[str, Field(min_length=1, max_length=200)] = Field(
-        description="Licence of the network: an SPDX expression, or the name of a text."
+        description="Licence of the network: an SPDX expression, or the name of a licence text."
     )
     provenance: Annotated[str, Field(min_length=1, max_length=2000)] = Field(
         description="Training data of the network, in words."

@@ -1,4 +1,4 @@
-"""Objective perturbation: models that minimise their objective anew, with a fresh random linear term, at every version.
+"""Objective perturbation: each version minimises the objective from scratch, with a fresh random linear term.
 
 Statement and proofs: `docs/mathematics/objective-perturbation.md`.
 """

@@ -156,7 +156,7 @@ def adaptive_epsilon(published: Sequence[Releases], *, delta: float, mu: float =
 
 
 def adaptive_mu(published: Sequence[Releases], *, mu: float = 0.0) -> float:
-    """Return a mu for which everything published is mu-GDP together: squares add, the solver's twice on the outside."""
+    """Return a mu for which everything published is jointly mu-GDP: squares add, and twice the solver's mu is added."""
     squares = [up(mu * mu)]
     solver = [0.0]
     for part in published:

@@ -36,7 +36,7 @@ class ModelsCountOut(Answer):
 
 class BackupsOut(Answer):
     last_at: datetime.datetime | None = Field(description="Time at which the last backup was finished; null if never.")
-    is_late: bool = Field(description="True if the last backup (else the first start) was over LETHE_BACKUP_DAYS ago.")
+    is_late: bool = Field(description="True if the last backup, or the first start, is over LETHE_BACKUP_DAYS old.")
 
 
 class OverviewOut(Answer):

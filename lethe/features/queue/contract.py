@@ -14,7 +14,7 @@ class DueOut(Answer):
     """Rule by which a dataset is due."""
 
     rule: QueueRule = Field(description="Rule by which the dataset is due.")
-    since: datetime.datetime | None = Field(description="Time since which the rule holds; null if a run was cut off.")
+    since: datetime.datetime | None = Field(description="Time since which the rule holds; null after a cut-off run.")
     first_due_at: datetime.datetime | None = Field(description="Earliest deadline of waiting requests; null if none.")
 
 

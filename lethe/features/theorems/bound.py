@@ -81,7 +81,7 @@ class Domain:
 
     @property
     def is_hypothesis(self) -> bool:
-        """True for a condition that numbers cannot show: assumed to hold, and refused if denied."""
+        """True for a condition that numbers cannot verify: assumed to hold unless denied."""
         return self.refusal is not None
 
     @property
@@ -210,7 +210,7 @@ class Bound:
 
 
 def bound(function: Callable[..., Outputs], *, name: str = "", **fixed: Any) -> Bound:
-    """Make a bound of a function whose arguments, but for those that are `fixed`, are annotated with symbols. Its texts
+    """Make a bound of a function whose arguments, except those that are `fixed`, are annotated with symbols. Its texts
     are those of `name`, by default the function's, in `theorems.toml`."""
     omitted = inspect.Parameter.empty
     hints = get_type_hints(function, include_extras=True)

@@ -42,7 +42,9 @@ def _last_used(installation: Installation, key_id: str) -> datetime.datetime | N
         return session.get_one(ApiKey, key_id).last_used_at
 
 
-def test_a_key_is_believed_for_a_second(installation: Installation, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_revoked_keys_work_for_at_most_a_second(
+    installation: Installation, add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A key that another process revokes works for at most a second, and is then unknown."""
     key, key_id = add()
     assert believing._BELIEVED_SECONDS == 1.0
@@ -95,7 +97,7 @@ def test_a_key_expires(installation: Installation, add: Add) -> None:
         Callers(installation.database).authenticate(key)
 
 
-def test_without_a_key_nothing_is_asked(installation: Installation) -> None:
+def test_calls_without_a_key_query_nothing(installation: Installation) -> None:
     """A call without a key is refused without a query of the database."""
     callers = Callers(installation.database)
     installation.database.close()
@@ -105,7 +107,7 @@ def test_without_a_key_nothing_is_asked(installation: Installation) -> None:
             callers.authenticate(key)
 
 
-def test_uses_are_written_once_a_minute(installation: Installation, add: Add, uses: LastUses) -> None:
+def test_key_uses_are_written_once_a_minute(installation: Installation, add: Add, uses: LastUses) -> None:
     """Any number of uses of keys are one write, and cause no other within the minute."""
     keys = [add() for _ in range(3)]
     callers = Callers(installation.database, used=uses.note)
@@ -129,7 +131,9 @@ def test_uses_are_written_once_a_minute(installation: Installation, add: Add, us
     uses.close()
 
 
-def test_what_another_gateway_wrote_stays(installation: Installation, add: Add, uses: LastUses) -> None:
+def test_uses_noted_by_another_gateway_are_not_written_again(
+    installation: Installation, add: Add, uses: LastUses
+) -> None:
     """A second gateway that noted the same use writes nothing, unless a minute has passed."""
     key, key_id = add()
     other = LastUses(installation.database)
@@ -151,7 +155,7 @@ def test_what_another_gateway_wrote_stays(installation: Installation, add: Add, 
     assert again >= first
 
 
-def test_uses_outlive_an_outage(installation: Installation, add: Add, uses: LastUses) -> None:
+def test_noted_uses_survive_an_outage(installation: Installation, add: Add, uses: LastUses) -> None:
     """Noted uses are kept while the database refuses writes, and written later."""
     key, key_id = add()
     Callers(installation.database, used=uses.note).authenticate(key)
@@ -168,7 +172,7 @@ def test_uses_outlive_an_outage(installation: Installation, add: Add, uses: Last
     uses.close()
 
 
-def test_uses_outlive_another_schema(installation: Installation, add: Add, uses: LastUses) -> None:
+def test_noted_uses_survive_an_older_schema(installation: Installation, add: Add, uses: LastUses) -> None:
     """Noted uses are kept without an error while the database has an older schema."""
     key, key_id = add()
     Callers(installation.database, used=uses.note).authenticate(key)

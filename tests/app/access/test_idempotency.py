@@ -24,7 +24,7 @@ def database(installation: Installation) -> Database:
     return installation.database
 
 
-def test_the_first_answer_is_given_again(database: Database) -> None:
+def test_repeated_calls_get_the_stored_answer(database: Database) -> None:
     """A repeated call gets the stored answer; a new call has none."""
     with database.writing() as session:
         assert idempotency.replay(session, ONCE) is None
@@ -33,7 +33,7 @@ def test_the_first_answer_is_given_again(database: Database) -> None:
         assert idempotency.perform(session, ONCE, refuse) == ANSWER
 
 
-def test_another_call_with_the_same_key_is_a_conflict(database: Database) -> None:
+def test_reusing_a_key_for_another_call_is_a_conflict(database: Database) -> None:
     """An idempotency key that was used with another body is refused."""
     other = Once(name="k", fingerprint="g")
     with database.writing() as session:
@@ -42,7 +42,7 @@ def test_another_call_with_the_same_key_is_a_conflict(database: Database) -> Non
             idempotency.perform(session, other, refuse)
 
 
-def test_without_a_key_nothing_is_kept(database: Database) -> None:
+def test_calls_without_a_key_are_not_stored(database: Database) -> None:
     """A call without an idempotency key is executed every time."""
     call = Once(name=None, fingerprint="f")
     with database.writing() as session:
@@ -50,7 +50,7 @@ def test_without_a_key_nothing_is_kept(database: Database) -> None:
         assert idempotency.replay(session, call) is None
 
 
-def test_an_answer_goes_with_what_it_answers(database: Database) -> None:
+def test_stored_answers_roll_back_with_their_call(database: Database) -> None:
     """The stored answer of a call that fails after all is rolled back with it."""
 
     def fail() -> None:

@@ -54,7 +54,7 @@ def test_a_key_has_a_limit_per_minute(limited: Limited, minute: Callable[[int], 
 
 @pytest.mark.usefixtures("minute")
 @pytest.mark.parametrize(("all_keys", "this_key", "allowed"), [(0, None, 1000), (0, 2, 2), (5, 2, 2), (2, 5, 2)])
-def test_a_key_may_have_less(limited: Limited, all_keys: int, this_key: int | None, allowed: int) -> None:
+def test_a_key_can_lower_the_limit(limited: Limited, all_keys: int, this_key: int | None, allowed: int) -> None:
     """A key's own limit can lower the general limit but not raise it; 0 means no limit."""
     assert admitted(limited(all_keys), caller(calls=this_key)) == allowed
 
@@ -84,7 +84,7 @@ def test_an_ipv6_network_is_one_address(limited: Limited) -> None:
 
 
 @pytest.mark.usefixtures("minute")
-def test_addresses_take_a_bounded_memory(limited: Limited) -> None:
+def test_counting_addresses_takes_bounded_memory(limited: Limited) -> None:
     """At most ten thousand addresses with wrong keys are counted separately; all others count as one."""
     gateway = limited(failed=3)
     for number in range(20_000):
@@ -114,7 +114,7 @@ def test_one_address_cannot_lock_an_account(limited: Limited) -> None:
 
 
 @pytest.mark.usefixtures("minute")
-def test_logins_that_begin_are_limited(limited: Limited) -> None:
+def test_provider_logins_are_limited(limited: Limited) -> None:
     """An address may start a limited number of provider logins per minute; they do not count as wrong keys."""
     gateway = limited(failed=3)
     for _ in range(3):

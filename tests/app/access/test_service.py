@@ -16,7 +16,7 @@ from lethe.contract.tenants import Policy
 from tests.tables import each
 
 
-def test_a_key_lets_its_holder_in(installation: Installation, by: Actor) -> None:
+def test_an_added_key_authenticates_until_it_is_revoked(installation: Installation, by: Actor) -> None:
     """An added key authenticates with its scopes until it is revoked."""
     key = access.new_key()
     with installation.database.writing(by=by) as session:
@@ -49,7 +49,7 @@ def test_a_key_is_revoked_once(installation: Installation, by: Actor) -> None:
 
 
 @pytest.mark.parametrize("key", [None, "", "lethe_", "\x00", "é"])
-def test_anything_else_lets_nobody_in(installation: Installation, key: str | None) -> None:
+def test_missing_and_unknown_keys_are_refused(installation: Installation, key: str | None) -> None:
     """No key, an empty one and an unknown one are refused."""
     with installation.database.reading() as session, pytest.raises(Unauthenticated):
         access.caller_with(session, access.find(session, key))
@@ -76,7 +76,7 @@ def test_ensuring_a_key_twice_adds_it_once(installation: Installation, by: Actor
 
 @each("held", Scope)
 @each("needed", Scope)
-def test_a_scope_is_enough_for_itself(held: Scope, needed: Scope) -> None:
+def test_a_scope_permits_nothing_else(held: Scope, needed: Scope) -> None:
     """A scope permits what needs it and nothing else. Admin permits everything except tenants and the metrics, which
     cover all tenants and are the operator's. Deciding about requests needs accounting:read too."""
     scopes = frozenset({held})
@@ -123,7 +123,7 @@ def test_a_rotated_key_overlaps_with_the_new_one(installation: Installation, by:
         access.rotate_key(session, old.id, by=maker, key="none", overlap_seconds=0)
 
 
-def test_a_rotated_key_lives_as_long(installation: Installation, by: Actor) -> None:
+def test_a_rotated_key_keeps_its_lifetime(installation: Installation, by: Actor) -> None:
     """The successor of a key that was made for a month expires in a month, unless another expiry is given."""
     month = datetime.timedelta(days=30)
     with installation.database.writing(by=by) as session:
@@ -146,7 +146,7 @@ def test_an_admin_cannot_rotate_an_operators_key(installation: Installation, by:
         access.revoke_key(session, operator.id, by=_of(installation, "a"))
 
 
-def test_the_last_permanent_admin_key_stays(installation: Installation, by: Actor) -> None:
+def test_the_last_permanent_admin_key_cannot_be_removed(installation: Installation, by: Actor) -> None:
     """The last key of an admin or operator that does not expire can be neither revoked nor made to expire by rotation;
     expiring and revoked keys do not count."""
     with installation.database.writing(by=by) as session:
@@ -171,7 +171,7 @@ def test_the_last_permanent_admin_key_stays(installation: Installation, by: Acto
     assert _of(installation, "s").scopes == frozenset(successor.scopes) == {"admin", "operator"}
 
 
-def test_a_key_does_not_begin_expired(installation: Installation, by: Actor) -> None:
+def test_an_expiry_before_creation_is_refused(installation: Installation, by: Actor) -> None:
     """A key that would expire before it is created is refused."""
     with pytest.raises(InputInvalid), installation.database.writing(by=by) as session:
         access.add_key(session, name="a", key="k", scopes=[], expires_at=now(session))

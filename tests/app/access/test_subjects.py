@@ -23,13 +23,13 @@ COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"
         ("email", ["Ann"], ["ann"]),
     ],
 )
-def test_a_rule_says_who_is_one_person(rule: SubjectRule, same: list[str], other: list[str]) -> None:
+def test_ids_of_one_person_have_the_same_form(rule: SubjectRule, same: list[str], other: list[str]) -> None:
     """Ids that a rule assigns to one person have the same form, and all others have different forms."""
     (form,) = {normal(one, rule) for one in same}
     assert form not in {normal(one, rule) for one in other}
 
 
 @given(st.text(), st.sampled_from(RULES))
-def test_a_form_is_its_own(subject_id: str, rule: SubjectRule) -> None:
+def test_normalizing_is_idempotent(subject_id: str, rule: SubjectRule) -> None:
     """Normalizing a normalized subject id does not change it, so that its hash can be computed anywhere."""
     assert normal(normal(subject_id, rule), rule) == normal(subject_id, rule)

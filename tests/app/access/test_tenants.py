@@ -16,7 +16,7 @@ from lethe.contract.sets import Scope
 from lethe.contract.tenants import Policy
 
 
-def test_a_tenant_begins_with_an_admin(installation: Installation, by: Actor) -> None:
+def test_a_new_tenant_has_one_admin_key(installation: Installation, by: Actor) -> None:
     """A new tenant has its name, its policy and one key, which is an admin's and not an operator's."""
     key = access.new_key()
     with installation.database.writing(by=by) as session:
@@ -31,7 +31,7 @@ def test_a_tenant_begins_with_an_admin(installation: Installation, by: Actor) ->
             tenants.get(session, "ten_0")
 
 
-def test_both_logs_know_of_a_tenant(installation: Installation, by: Actor) -> None:
+def test_both_logs_record_a_new_tenant(installation: Installation, by: Actor) -> None:
     """The operator's log records who created a tenant; the tenant's own log begins with its creation, and both
     verify."""
     with installation.database.writing(by=by) as session:
@@ -56,7 +56,7 @@ def test_names_are_unique(installation: Installation, by: Actor) -> None:
         tenants.create(session, name="shop", policy=Policy(), admin_key="k2")
 
 
-def test_a_policy_changes_by_field(installation: Installation, by: Actor) -> None:
+def test_a_policy_change_keeps_other_fields(installation: Installation, by: Actor) -> None:
     """A policy change sets the given fields and keeps the others; an invalid change is refused as a whole."""
     with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"grace_seconds": 60})
@@ -70,7 +70,7 @@ def test_a_policy_changes_by_field(installation: Installation, by: Actor) -> Non
 
 
 @pytest.mark.parametrize("claim", ["email", "phone_number", "customer_id"])
-def test_a_business_states_the_claim_that_is_its_subject_id(
+def test_a_business_id_without_a_claim_is_refused(
     installation: Installation, by: Actor, claim: Literal["email", "phone_number", "customer_id"]
 ) -> None:
     """A policy with a business id but without a claim is refused, as a default claim would find no person at a tenant
@@ -89,7 +89,7 @@ def test_a_business_states_the_claim_that_is_its_subject_id(
         tenants.change_policy(session, {"drp_claim": None})
 
 
-def test_no_two_tenants_are_one_business(installation: Installation, by: Actor) -> None:
+def test_a_business_id_belongs_to_one_tenant(installation: Installation, by: Actor) -> None:
     """A tenant cannot take the business id of another tenant, whose messages from agents it would get."""
     with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"drp_business_id": "SHOP", "drp_claim": "email"})

@@ -98,7 +98,7 @@ def get_keys(gateway: TestClient) -> dict[str, Any]:
     return found
 
 
-def test_a_budget_that_was_made_up_afterwards(
+def test_a_budget_smaller_than_its_versions_is_refused(
     installation: Installation, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Work
 ) -> None:
     """Verification refuses a statement whose budget is smaller than its published versions."""
@@ -114,7 +114,7 @@ def test_a_budget_that_was_made_up_afterwards(
         verification.verify(certificates.sign(installation.keys, statement), get_keys(gateway))
 
 
-def test_nothing_is_published_beyond_it(
+def test_no_version_exceeds_the_budget(
     installation: Installation,
     gateway: TestClient,
     budgeted: Budgeted,
@@ -155,7 +155,7 @@ def test_nothing_is_published_beyond_it(
         )
 
 
-def test_room_that_was_taken_meanwhile(
+def test_a_run_is_not_published_if_the_budget_was_spent_meanwhile(
     installation: Installation,
     budgeted: Budgeted,
     new_model: Make,
@@ -207,7 +207,7 @@ def test_a_malformed_budget_is_refused(gateway: TestClient, form: dict[str, str]
     assert gateway.get("/v1/datasets").json()["items"] == []
 
 
-def test_the_audit_log_says_since_when(gateway: TestClient, budgeted: Budgeted) -> None:
+def test_the_audit_log_shows_when_a_budget_was_set(gateway: TestClient, budgeted: Budgeted) -> None:
     """The audit log shows that a budget was set before the first publication."""
     dataset = budgeted(2.0)
     found = gateway.get("/v1/audit-log", params={"action": "dataset.created"}).json()["items"]

@@ -49,7 +49,7 @@ def publish(installation: Installation, model_id: str, *, version: int, steps: i
         return history.chain
 
 
-def test_a_ledger_is_verified_beyond_the_runs_that_count(
+def test_a_ledger_with_dropped_runs_verifies(
     installation: Installation,
     new_dataset: Callable[..., dict[str, Any]],
     new_model: Callable[..., dict[str, Any]],

@@ -15,7 +15,7 @@ from app.installations import Installation
 
 
 @given(per_run=st.floats(0, 100), per_step=st.floats(1e-6, 1), steps=st.lists(st.integers(1, 10**5), min_size=2))
-def test_a_line_is_found_again(per_run: float, per_step: float, steps: list[int]) -> None:
+def test_constant_and_step_time_are_recovered(per_run: float, per_step: float, steps: list[int]) -> None:
     """Runs that take a constant and a time per step yield both; runs of one length yield the time for that length."""
     found = RuntimeEstimate.through([(taken, per_run + per_step * taken) for taken in steps])
     assert found is not None
@@ -25,19 +25,19 @@ def test_a_line_is_found_again(per_run: float, per_step: float, steps: list[int]
 
 
 @given(measured=st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 10**6)), min_size=1))
-def test_nothing_takes_less_than_nothing(measured: list[tuple[int, float]]) -> None:
+def test_estimates_are_never_negative(measured: list[tuple[int, float]]) -> None:
     """The estimated seconds per run and per step are never negative."""
     found = RuntimeEstimate.through(measured)
     assert found is not None
     assert min(found.seconds_per_run, found.seconds_per_step) >= 0
 
 
-def test_a_batch_of_runs_pays_for_each() -> None:
+def test_the_constant_is_counted_for_each_run_of_a_batch() -> None:
     """The constant time of a run is counted for every run of a batch."""
     assert RuntimeEstimate(seconds_per_run=2.0, seconds_per_step=0.5, runs=3).seconds(10, runs=4) == 13.0
 
 
-def test_nothing_is_known_before_a_version(
+def test_a_model_without_runs_has_no_estimate(
     installation: Installation,
     new_dataset: Callable[..., dict[str, Any]],
     new_model: Callable[..., dict[str, Any]],
@@ -55,7 +55,7 @@ def test_nothing_is_known_before_a_version(
     assert found.seconds_per_step > 0
 
 
-def test_a_run_under_way_says_how_long_it_still_takes(
+def test_a_current_run_estimates_its_remaining_time(
     installation: Installation,
     new_dataset: Callable[..., dict[str, Any]],
     new_model: Callable[..., dict[str, Any]],

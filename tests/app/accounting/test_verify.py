@@ -117,7 +117,7 @@ def test_an_altered_hash_is_refused(story: Story) -> None:
     assert "ledger entry 1: its body is not what was hashed" in refusal(story)
 
 
-def test_an_entry_that_follows_another_is_refused(story: Story) -> None:
+def test_an_entry_with_another_predecessor_is_refused(story: Story) -> None:
     """An entry that names another predecessor than the one before it is refused."""
     story.entries[1].previous_hash = "0" * 64
     assert "ledger entry 2: it does not follow its predecessor" in refusal(story)
@@ -136,7 +136,7 @@ def test_a_missing_last_entry_is_refused(story: Story) -> None:
     assert refusal(story) == f"Version {last.sequence} of model {last.model_id} is not the one in the ledger."
 
 
-def test_entries_in_another_order_are_refused(story: Story) -> None:
+def test_reordered_entries_are_refused(story: Story) -> None:
     """Reordered entries are refused, even if they are renumbered and rehashed."""
     story.entries[1], story.entries[2] = story.entries[2], story.entries[1]
     assert f"Model {story.entries[1].model_id}, ledger entry 3: entry 2 is missing before it." == refusal(story)
@@ -177,7 +177,7 @@ def test_a_wrong_state_of_the_chain_is_refused(story: Story, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mu", "epsilon", "delta", "notion", "adjacency", "reference_process"])
 @pytest.mark.parametrize("which", [0, 1])
-def test_another_guarantee_is_refused(story: Story, name: str, which: int) -> None:
+def test_a_wrong_guarantee_is_refused(story: Story, name: str, which: int) -> None:
     """A guarantee that does not follow from the runs is refused, and the field is named."""
     claimed = copy.deepcopy(story.body(1)["guarantees"])
     claimed[which][name] = claimed[which][name] / 2 if isinstance(claimed[which][name], float) else "other"

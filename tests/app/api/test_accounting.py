@@ -42,7 +42,7 @@ def test_the_ledger_is_a_chain(
         refused(gateway.get(f"/v1/accounting/models/{live['id']}/ledger?cursor={cursor}"), 422, "input_invalid")
 
 
-def test_a_ledger_is_recomputed(
+def test_a_ledger_is_verified(
     live: dict[str, Any], get: Get, installation: Installation, by: Actor, forget: Make, work: Work
 ) -> None:
     """The verdict has the hash of the last entry if the whole ledger verifies; otherwise it names the faulty entry."""

@@ -86,7 +86,7 @@ def test_a_key_is_rotated(gateway: TestClient, get: Get, refused: Refused) -> No
     assert [key["expires_at"] is None for key in get("/api-keys")["items"]] == [True, False, False, True]
 
 
-def test_the_list_says_when_a_key_was_used(settings: Settings, admin_key: str) -> None:
+def test_key_uses_are_recorded_at_shutdown(settings: Settings, admin_key: str) -> None:
     """A gateway that shuts down has recorded which keys were used."""
     with TestClient(create_app(settings), headers=_as(admin_key)) as first:
         assert first.get("/v1/api-keys").json()["items"][0]["last_used_at"] is None

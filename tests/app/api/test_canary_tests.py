@@ -13,7 +13,7 @@ Work = Callable[[], int]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_every_run_is_tested(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+def test_every_run_has_a_canary_test(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
     """A run reports what its lanes observed; the model repeats the last result, and the certificate states that of its
     run."""
     request = forget("p1")
@@ -40,7 +40,7 @@ def test_every_run_is_tested(live: dict[str, Any], forget: Make, get: Get, work:
     assert certificate["statement"]["audit"] == forgetting
 
 
-def test_lanes_and_chains_are_settled_when_the_model_is_made(
+def test_lanes_and_chains_are_as_requested(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
     """A model has the requested number of lanes, and a requested canary test has as many chains of them."""

@@ -25,7 +25,9 @@ def certificate(live: dict[str, Any], forget: Callable[..., Any], get: Get, work
     return found
 
 
-def test_a_certificate_says_what_was_done(certificate: dict[str, Any], live: dict[str, Any], get: Get) -> None:
+def test_a_certificate_states_request_model_and_guarantees(
+    certificate: dict[str, Any], live: dict[str, Any], get: Get
+) -> None:
     """A certificate is the same on every endpoint, and states request, model, ledger entry and guarantees."""
     assert get(f"/certificates/{certificate['id']}") == certificate
     request = get(f"/deletion-requests/{certificate['request_id']}")
@@ -42,7 +44,7 @@ def test_a_certificate_says_what_was_done(certificate: dict[str, Any], live: dic
     assert notions == {"unlearning", "deletion", "adaptive", "release"}
 
 
-def test_what_is_no_certificate_does_not_verify(
+def test_invalid_certificates_are_refused(
     gateway: TestClient, certificate: dict[str, Any], settings: Settings, refused: Refused
 ) -> None:
     """A certificate is refused if its statement or signature was changed, if it is malformed, or if a number does not

@@ -14,7 +14,7 @@ Work = Callable[[], int]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_a_class_that_counts_less_is_predicted_less(
+def test_a_class_with_a_low_weight_is_predicted_less(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """Weights by class name are normalised and stated. A model whose first class has almost no weight predicts the

@@ -128,7 +128,7 @@ def test_a_malformed_count_is_refused(
         ({"max": None}, "max", "expected a finite number"),
     ],
 )
-def test_a_bound_that_counts_cannot_have_is_refused(
+def test_an_invalid_bound_for_counts_is_refused(
     uploaded: Callable[..., httpx.Response], refused: Refused, of_target: dict[str, Any], path: str, said: str
 ) -> None:
     """The bound of counts must be a whole number that the schema states."""
@@ -136,7 +136,7 @@ def test_a_bound_that_counts_cannot_have_is_refused(
     assert (f"columns.visits.{path}", said) in [(fault["path"], fault["message"]) for fault in errors]
 
 
-def test_poisson_regression_learns_counts_alone(
+def test_poisson_regression_requires_counts(
     gateway: TestClient,
     uploaded: Callable[..., httpx.Response],
     visits: dict[str, Any],
@@ -171,14 +171,16 @@ def test_only_poisson_regression_has_a_deviance(
     assert "mean_poisson_deviance is not available for huber_regression" in problem["detail"]
 
 
-def test_the_plan_of_counts_is_one_of_their_rates(gateway: TestClient, visits: dict[str, Any], get: Get) -> None:
+def test_the_plan_of_counts_is_that_of_poisson_regression(
+    gateway: TestClient, visits: dict[str, Any], get: Get
+) -> None:
     """The plan of a dataset of counts, which has no model yet, is that of Poisson regression."""
     plan = get(f"/accounting/datasets/{visits['id']}/plan")
     assert plan["objective"] == "poisson_regression"
     assert {cost["l2"] for cost in plan["costs"] if cost["epsilon"] == 1} == {0.00125, 0.005, 0.02}
 
 
-def test_a_canary_test_and_rows_that_are_added(
+def test_counts_pass_canary_tests_and_can_be_added(
     gateway: TestClient, visits: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A canary test of counts passes like any other; rows for slots of forgotten people are counts as well."""
@@ -211,7 +213,7 @@ def test_a_rehearsal_of_counts(
         assert sets["forget"]["accuracy"] is None
 
 
-def test_vectors_have_counts_where_the_form_says_so(
+def test_npz_files_have_counts_if_the_form_has_a_bound(
     gateway: TestClient, new_model: Make, get: Get, work: Callable[[], int], refused: Refused
 ) -> None:
     """An npz file has counts for y if the form has their bound."""

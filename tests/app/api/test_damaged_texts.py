@@ -60,7 +60,7 @@ def _damage(installation: Installation, request_id: str, what: str) -> None:
 @pytest.mark.parametrize(
     "what", ["bit of the key", "name of the key-encryption key", "line", "end of the page", "page", "text"]
 )
-def test_details_are_damaged(
+def test_damaged_details_are_marked(
     what: str, installation: Installation, settings: Settings, gateway: TestClient, forget: Make, get: Get
 ) -> None:
     """A damaged request is marked as damaged, in its own answer and in lists and exports; requests with other keys are
@@ -104,7 +104,7 @@ def test_a_person_with_damaged_details_is_forgotten(
     assert gateway.get(f"/v1/deletion-requests/{mine}/certificate").json()["certificates"]
 
 
-def test_nothing_is_written_over_damaged_details(
+def test_damaged_details_are_not_overwritten(
     installation: Installation, gateway: TestClient, forget: Make, get: Get, refused: Refused
 ) -> None:
     """A rejection, whose explanation is stored with the details, is refused while they are damaged, and accepted once
@@ -136,7 +136,7 @@ def test_damaged_details_are_erased_in_time(
 
 
 @pytest.mark.parametrize("place", [0, 9])
-def test_erasing_damaged_details_leaves_those_of_others_alone(
+def test_erasing_damaged_details_keeps_other_keys(
     place: int, installation: Installation, gateway: TestClient, forget: Make, get: Get, policy: Callable[..., None]
 ) -> None:
     """A bit flip in the name of a key, which then names no key or another request's, does not change which key is
@@ -158,7 +158,7 @@ def test_erasing_damaged_details_leaves_those_of_others_alone(
     assert {(one["kept"], one["external_id"]) for one in others} == {("details", "case-7")}
 
 
-def test_damage_is_found_before_anybody_asks(
+def test_damaged_details_are_counted_at_start_and_on_schedule(
     installation: Installation,
     settings: Settings,
     gateway: TestClient,

@@ -104,7 +104,7 @@ def test_random_features_are_learned_from(
     assert [one["label"] for one in answer["predictions"]] == ["low", "high"]
 
 
-def test_classes_are_those_that_were_declared(upload: Callable[..., httpx.Response]) -> None:
+def test_classes_of_an_npz_file_are_those_of_the_form(upload: Callable[..., httpx.Response]) -> None:
     """The classes of an npz file are those of the form, also if its schema does not list the labels."""
     assert upload(classes='["no", "yes"]').json()["classes"] == ["no", "yes"]
     unlisted = {"columns": SCHEMA["columns"] | {"income": {"role": "label"}}}
@@ -213,16 +213,14 @@ def test_an_upload_above_the_limit_is_refused(
         assert stored() == nothing
 
 
-def test_a_body_without_a_file_is_refused_before_it_is_read_whole(
-    small: TestClient, refused: Callable[..., dict[str, Any]]
-) -> None:
+def test_the_body_limit_holds_for_json_too(small: TestClient, refused: Callable[..., dict[str, Any]]) -> None:
     """The body limit holds for every endpoint: JSON that is too long returns 413 too."""
     pieces = (b'{"name": "' if start == 0 else b"a" * 1000 for start in range(20))
     answer = small.post("/v1/models", content=pieces, headers={"Content-Type": "application/json"})
     refused(answer, 413, "upload_too_large")
 
 
-def test_the_same_upload_again_is_one_dataset(
+def test_repeating_an_upload_creates_one_dataset(
     upload: Callable[..., httpx.Response],
     npz_of: Callable[..., bytes],
     refused: Callable[..., dict[str, Any]],
@@ -244,7 +242,7 @@ def test_the_same_upload_again_is_one_dataset(
     assert upload(headers={"Idempotency-Key": "second"}).json()["id"] != first.json()["id"]
 
 
-def test_how_much_is_held_about_a_person(
+def test_admins_see_how_many_rows_are_held_about_a_person(
     gateway: TestClient,
     upload: Callable[..., httpx.Response],
     get: Callable[[str], Any],
@@ -260,7 +258,7 @@ def test_how_much_is_held_about_a_person(
     refused(gateway.get(f"/v1{place}/ann", headers=reader), 403, "scope_missing")
 
 
-def test_a_commit_of_which_nobody_heard_keeps_the_rows(
+def test_an_upload_survives_a_lost_commit_acknowledgement(
     upload: Callable[..., httpx.Response], gateway: TestClient, installation: Installation
 ) -> None:
     """If the database is lost during a commit, the call returns 503, and a retry finds the dataset with its rows if the
@@ -289,7 +287,9 @@ def test_a_commit_of_which_nobody_heard_keeps_the_rows(
     assert rows_of(installation, again.json()["id"]).num_slots == 20
 
 
-def test_a_digest_confirms_no_guess(new_dataset: Any, forget: Any, get: Any, work: Callable[[], int]) -> None:
+def test_a_digest_does_not_confirm_guessed_rows(
+    new_dataset: Any, forget: Any, get: Any, work: Callable[[], int]
+) -> None:
     """The same rows uploaded again have another digest, before and after the same person was forgotten, so a caller who
     knows the other rows cannot confirm a guess."""
     one, other = new_dataset("one"), new_dataset("other")

@@ -44,7 +44,9 @@ def test_a_request_is_accepted(gateway: TestClient, live: dict[str, Any], get: G
     assert get(f"/deletion-requests/{request['id']}") == request
 
 
-def test_the_estimate_is_what_runs(live: dict[str, Any], forget: Make, shown: Make, get: Get, work: Work) -> None:
+def test_a_request_takes_the_estimated_steps(
+    live: dict[str, Any], forget: Make, shown: Make, get: Get, work: Work
+) -> None:
     """A request takes as many steps as estimated, and has no estimate once it is completed."""
     request = forget("p1")
     work()
@@ -81,7 +83,7 @@ def test_a_malformed_request_is_refused(
     assert stored()["deletion_requests"] == 0
 
 
-def test_many_datasets_are_named(gateway: TestClient, live: dict[str, Any]) -> None:
+def test_a_batch_may_name_many_unknown_datasets(gateway: TestClient, live: dict[str, Any]) -> None:
     """A batch that names 70,000 unknown datasets is answered item by item; its valid request is accepted."""
     asked: list[dict[str, Any]] = [
         {"subject_id": "p1", "dataset_ids": [f"ds_{item}_{number}" for number in range(1000)]} for item in range(70)
@@ -94,14 +96,14 @@ def test_many_datasets_are_named(gateway: TestClient, live: dict[str, Any]) -> N
     assert items[70]["status"] == 202
 
 
-def test_one_that_cannot_be_read_harms_no_other(gateway: TestClient, live: dict[str, Any]) -> None:
+def test_an_unstorable_item_is_refused_alone(gateway: TestClient, live: dict[str, Any]) -> None:
     """A text that no database can store is refused on its own, wherever it is in a batch."""
     asked = [{"subject_id": "p1"}, {"subject_id": "p2", "refers_to": "\0"}, {"subject_id": "p3"}]
     answer = gateway.post(f"{PLACE}:batch", json={"requests": asked})
     assert [item["status"] for item in answer.json()["items"]] == [202, 422, 202]
 
 
-def test_a_remembered_answer_names_no_person(
+def test_a_stored_answer_does_not_identify_the_person(
     gateway: TestClient, live: dict[str, Any], installation: Installation
 ) -> None:
     """An answer stored for repetitions does not identify the person, and a repetition equals the first answer."""
@@ -114,7 +116,7 @@ def test_a_remembered_answer_names_no_person(
     assert gateway.post(PLACE, json={"subject_id": "p1", "metadata": {"desk": "4"}}, headers=once).json() == first
 
 
-def test_asking_twice_is_asking_once(
+def test_repeating_a_request_creates_one(
     gateway: TestClient, live: dict[str, Any], refused: Refused, stored: Callable[[], dict[str, int]], work: Work
 ) -> None:
     """A request repeated with one Idempotency-Key, which has at most 255 characters, is created once, even after it is
@@ -145,7 +147,7 @@ def test_an_idempotency_key_belongs_to_its_api_key(
     assert stored()["deletion_requests"] == 2
 
 
-def test_nothing_is_held_about_a_stranger(
+def test_a_request_about_an_unknown_person_completes_at_once(
     gateway: TestClient, live: dict[str, Any], forget: Make, statuses: Callable[..., list[str]], work: Work
 ) -> None:
     """A request about an unknown person completes at once, looks like any other, and starts no run."""
@@ -156,7 +158,7 @@ def test_nothing_is_held_about_a_stranger(
     assert work() == 0
 
 
-def test_strict_tells_an_admin_that_nothing_is_held(
+def test_strict_requests_return_404_for_unknown_people(
     gateway: TestClient,
     live: dict[str, Any],
     key_with: Callable[..., dict[str, str]],
@@ -174,7 +176,7 @@ def test_strict_tells_an_admin_that_nothing_is_held(
     assert gateway.post(f"{PLACE}?strict=true", json={"subject_id": "p1"}).status_code == 202
 
 
-def test_a_request_is_cancelled_before_a_worker_takes_it(
+def test_a_waiting_request_can_be_cancelled(
     gateway: TestClient,
     live: dict[str, Any],
     forget: Make,
@@ -247,7 +249,9 @@ def test_a_request_follows_an_earlier_one(
         refused(gateway.post(PLACE, json={"subject_id": "p1", "refers_to": other}), 404, "request_unknown")
 
 
-def test_a_subject_by_its_hash(gateway: TestClient, live: dict[str, Any], get: Get, refused: Refused) -> None:
+def test_a_subject_can_be_given_by_its_hash(
+    gateway: TestClient, live: dict[str, Any], get: Get, refused: Refused
+) -> None:
     """A caller may give the SHA-256 of a subject id in place of the id, but exactly one of the two."""
     sha256 = hashlib.sha256(b"p1").hexdigest()
     made = gateway.post(PLACE, json={"subject_sha256": sha256}).json()
@@ -285,7 +289,7 @@ def test_lists_are_filtered_by_regulation_and_dates(live: dict[str, Any], forget
     assert found("source=somewhere") == set()
 
 
-def test_where_to_report(gateway: TestClient, refused: Refused) -> None:
+def test_a_callback_url_is_checked_and_never_shown(gateway: TestClient, refused: Refused) -> None:
     """A callback URL is checked on submission, and is in no answer."""
     url = "https://example.org/hook?secret=7"
     answer = gateway.post(PLACE, json={"subject_id": "p1", "callback_url": url})

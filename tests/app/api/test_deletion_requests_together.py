@@ -86,7 +86,7 @@ def test_a_second_request_for_a_person_in_two_datasets(
 
 
 @pytest.mark.parametrize("learning", ["waiting", "under way"])
-def test_a_request_while_the_model_is_learning(
+def test_a_request_waits_for_a_model_that_is_learning(
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -115,7 +115,7 @@ def test_a_request_while_the_model_is_learning(
     assert statement["evidence"]["exposures"] == {}
 
 
-def test_a_person_in_two_datasets(
+def test_a_request_reaches_every_dataset_and_model_of_the_person(
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -147,7 +147,9 @@ def test_a_request_may_name_its_datasets(
     assert len(get("/deletion-requests")["items"]) == 1
 
 
-def test_a_dataset_without_a_model(new_dataset: Make, forget: Make, shown: Make, get: Get, work: Work) -> None:
+def test_a_dataset_without_a_model_needs_no_certificate(
+    new_dataset: Make, forget: Make, shown: Make, get: Get, work: Work
+) -> None:
     """Rows that no model learned from are erased, and the request completes without certificates. Its proof has no
     joint number, which differs from the number 0."""
     dataset = new_dataset()

@@ -19,7 +19,7 @@ def service(request: pytest.FixtureRequest, settings: Settings) -> FastAPI:
     return app
 
 
-def test_it_needs_no_internet(service: FastAPI) -> None:
+def test_the_page_loads_nothing_from_the_internet(service: FastAPI) -> None:
     """The service itself serves everything that the page loads, below any path that it is reached at."""
     client = TestClient(service)
     page = client.get("/docs").text
@@ -31,7 +31,7 @@ def test_it_needs_no_internet(service: FastAPI) -> None:
     assert client.get("/docs/../../core.py").status_code == 404
 
 
-def test_it_runs_no_other_script(service: FastAPI) -> None:
+def test_the_page_runs_no_other_script(service: FastAPI) -> None:
     """The content security policy allows only the service's scripts and the one in the page, by its hash."""
     answer = TestClient(service).get("/docs")
     policy = answer.headers["content-security-policy"]

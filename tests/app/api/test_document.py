@@ -19,7 +19,7 @@ from tests.app.api.routes import NEEDS, OPEN_TO_ALL
 from tests.tables import each
 
 
-def test_every_body_and_answer_has_a_name_of_its_own() -> None:
+def test_schemas_have_unique_names() -> None:
     """No two schemas of the document share a name, which FastAPI would make unique by module paths."""
     assert [name for name in document()["components"]["schemas"] if "__" in name] == []
 
@@ -36,7 +36,7 @@ def test_the_document_is_encoded_once(gateway: TestClient, monkeypatch: pytest.M
 
 
 @each("route", operations)
-def test_every_operation_says_what_it_does(route: str) -> None:
+def test_operations_have_a_title_a_description_and_a_tag(route: str) -> None:
     """Every operation has a title, its own sentence, and one of the tags that order the page."""
     operation = operations()[route]
     assert operation["summary"]
@@ -65,7 +65,7 @@ def test_every_operation_states_its_scope(route: str) -> None:
         assert operation["description"].endswith(f"Needs the scope `{NEEDS[route].value}`.")
 
 
-def test_operations_are_named_after_their_endpoints() -> None:
+def test_operation_names_are_unique_identifiers() -> None:
     """No two operations have the same name, and every name is a word that a generated client can use."""
     names = [operation["operationId"] for operation in operations().values()]
     assert len(set(names)) == len(names)
@@ -121,7 +121,7 @@ def described() -> list[type[BaseModel]]:
 
 
 @pytest.mark.parametrize("body", [one for one in described() if "json_schema_extra" in one.model_config])
-def test_examples_hold(body: type[Body]) -> None:
+def test_examples_are_valid(body: type[Body]) -> None:
     """Every example of a body in the OpenAPI document is valid."""
     extra = body.model_config["json_schema_extra"]
     assert isinstance(extra, dict)

@@ -85,7 +85,7 @@ def add(gateway: TestClient) -> Add:
         (npz(seed=1), "60 people"),
     ],
 )
-def test_a_model_is_not_measured_on_whom_it_learned_from(
+def test_overlapping_evaluation_data_is_refused(
     sent: Callable[[bytes], str],
     ask: Callable[..., httpx.Response],
     refused: Refused,
@@ -100,7 +100,7 @@ def test_a_model_is_not_measured_on_whom_it_learned_from(
     assert stored()["models"] == 0
 
 
-def test_a_dataset_is_no_evaluation_data_of_its_own(
+def test_a_dataset_cannot_be_its_own_evaluation_data(
     sent: Callable[[bytes], str], ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
     """A dataset is refused as its own evaluation data even if the people of its rows are not known."""
@@ -108,7 +108,7 @@ def test_a_dataset_is_no_evaluation_data_of_its_own(
     refused(ask(dataset, dataset), 409, "evaluation_overlaps")
 
 
-def test_how_many_are_shared_is_told_to_whom_it_may_be(
+def test_the_number_of_shared_people_is_hidden_without_the_scope(
     sent: Callable[[bytes], str],
     ask: Callable[..., httpx.Response],
     refused: Refused,
@@ -120,7 +120,7 @@ def test_how_many_are_shared_is_told_to_whom_it_may_be(
     assert problem["detail"].startswith("Some people")
 
 
-def test_rows_that_are_equal_by_chance_are_let_pass(
+def test_rows_that_are_equal_by_chance_are_accepted(
     upload: Upload, ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
     """Rows that are often equal because of their encoding do not count as the same people."""
@@ -153,7 +153,7 @@ def pair(
 
 
 @pytest.mark.parametrize("to", ["learned", "measured"])
-def test_rows_that_come_later_are_apart_too(
+def test_added_rows_must_not_overlap_either(
     pair: dict[str, str], add: Add, refused: Refused, stored: Callable[[], dict[str, int]], to: str
 ) -> None:
     """Rows or people of the other dataset cannot be added; new people with new rows can."""
@@ -165,7 +165,7 @@ def test_rows_that_come_later_are_apart_too(
     assert add(pair[to], some(npz(seed=2, first=300), slice(0, 2))).status_code == 202
 
 
-def test_rows_that_wait_for_their_slots_count(
+def test_waiting_rows_are_compared_too(
     pair: dict[str, str], add: Add, ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
     """Rows that were accepted for a dataset and are not written yet are compared as well."""
@@ -177,7 +177,7 @@ def test_rows_that_wait_for_their_slots_count(
 
 
 @pytest.mark.parametrize("to", ["learned", "measured"])
-def test_rows_come_to_a_dataset_whose_counterpart_was_retired(
+def test_rows_are_not_compared_with_a_retired_model(
     installation: Installation, pair: dict[str, str], add: Add, gateway: TestClient, get: Get, to: str
 ) -> None:
     """Added rows are not compared with the datasets of a retired model, whose rows are destroyed."""
@@ -190,7 +190,7 @@ def test_rows_come_to_a_dataset_whose_counterpart_was_retired(
     assert answer.status_code == 202, answer.text
 
 
-def test_rows_that_change_meanwhile_are_compared_again(
+def test_a_comparison_is_repeated_after_a_change(
     installation: Installation, sent: Callable[[bytes], str], by: Any
 ) -> None:
     """A comparison is repeated once rows were added to or erased from either dataset."""
@@ -204,7 +204,7 @@ def test_rows_that_change_meanwhile_are_compared_again(
             assert before != evaluation.of_model(session, dataset=one, evaluated_on=other, may_know=True)
 
 
-def test_nobody_is_measured_who_was_forgotten_during_the_run(
+def test_no_accuracy_if_evaluation_rows_were_erased_during_the_run(
     installation: Installation,
     pair: dict[str, str],
     gateway: TestClient,

@@ -68,7 +68,7 @@ UPLOADS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @each("case", UPLOADS)
-def test_an_upload_is_told_what_was_expected(gateway: TestClient, case: str) -> None:
+def test_a_refused_upload_states_what_was_expected(gateway: TestClient, case: str) -> None:
     """A nearly correct schema, header, value or form is refused with the expected one."""
     given, path, expected = UPLOADS[case]
     given = {"csv": CSV, "schema": {"columns": COLUMNS}} | given
@@ -100,7 +100,9 @@ def arrays(**changed: Any) -> bytes:
         (arrays(y=np.array([0, 1, 2, 0])), "line 3, column y", "from 0 to 1"),
     ],
 )
-def test_arrays_are_named_by_what_they_should_be(gateway: TestClient, content: bytes, path: str, expected: str) -> None:
+def test_a_refused_array_states_what_was_expected(
+    gateway: TestClient, content: bytes, path: str, expected: str
+) -> None:
     """An array of another name, shape or type is refused with the expected and the actual one."""
     answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("rows.npz", content)})
     said = {fault["path"]: fault["message"] for fault in answer.json()["errors"]}
@@ -138,7 +140,7 @@ CALLS: dict[str, tuple[str, dict[str, Any], str, str]] = {
 
 
 @each("case", CALLS)
-def test_a_body_is_told_what_was_expected(gateway: TestClient, case: str) -> None:
+def test_an_unknown_field_is_answered_with_the_known_ones(gateway: TestClient, case: str) -> None:
     """An unknown field of a body is refused with the known fields and the closest match."""
     path, body, place, expected = CALLS[case]
     answer = gateway.post(f"/v1{path}", json=body)
@@ -147,7 +149,7 @@ def test_a_body_is_told_what_was_expected(gateway: TestClient, case: str) -> Non
     assert expected in said[place]
 
 
-def test_a_list_is_told_what_its_columns_are(gateway: TestClient) -> None:
+def test_a_misspelled_csv_header_is_answered_with_the_spelling(gateway: TestClient) -> None:
     """A file of requests with a misspelled header or boolean is refused with the correct spelling."""
 
     def sent(content: str) -> httpx.Response:
@@ -158,7 +160,9 @@ def test_a_list_is_told_what_its_columns_are(gateway: TestClient) -> None:
     assert [fault["message"] for fault in refused] == ["expected true or false"]
 
 
-def test_a_record_is_told_its_columns(gateway: TestClient, work: Callable[[], int], new_model: Any) -> None:
+def test_an_unknown_column_is_answered_with_those_of_the_schema(
+    gateway: TestClient, work: Callable[[], int], new_model: Any
+) -> None:
     """A record to predict with an unknown column is refused with the columns of the schema."""
     form = {"name": "people", "schema": json.dumps({"columns": COLUMNS})}
     made = gateway.post("/v1/datasets", data=form, files={"file": ("rows.csv", CSV)}).json()
@@ -180,6 +184,6 @@ def test_a_record_is_told_its_columns(gateway: TestClient, work: Callable[[], in
         (7, None),
     ],
 )
-def test_the_nearest_name(found: object, meant: str | None) -> None:
+def test_the_nearest_name_is_suggested(found: object, meant: str | None) -> None:
     """The nearest name is suggested if it differs only by a few characters, case or punctuation; otherwise none is."""
     assert fields.nearest(found, ["subject_id", "regulation", "ground"]) == meant

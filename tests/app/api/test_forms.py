@@ -63,7 +63,7 @@ def pieces(content: bytes, length: int) -> Iterator[bytes]:
 
 @hypothesis_settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
 @given(fields=FIELDS, files=FILES, length=st.integers(1, 400))
-def test_a_form_is_what_it_is_to_the_framework(
+def test_forms_are_parsed_as_by_the_framework(
     readers: tuple[TestClient, TestClient],
     fields: list[tuple[str, str]],
     files: list[tuple[str, tuple[str, bytes]]],
@@ -146,12 +146,12 @@ def sent(gateway: TestClient, disposition: str) -> httpx.Response:
         '; filename="ROWS.NPZ"',
     ],
 )
-def test_a_file_name_is_read_as_clients_write_it(gateway: TestClient, disposition: str) -> None:
+def test_extended_file_names_are_understood(gateway: TestClient, disposition: str) -> None:
     """An extended file name is used if the plain one is missing or an encoded word; suffixes may be in any case."""
     assert sent(gateway, disposition).status_code == 201
 
 
-def test_a_file_without_a_name_is_refused_with_what_to_send(gateway: TestClient) -> None:
+def test_a_file_without_a_name_is_refused_with_advice(gateway: TestClient) -> None:
     """A part without a file name is refused as a field, with advice on how to send a file."""
     answer = sent(gateway, "")
     assert answer.status_code == 422
@@ -159,7 +159,7 @@ def test_a_file_without_a_name_is_refused_with_what_to_send(gateway: TestClient)
     assert answer.json()["errors"] == [{"path": "file", "message": expected}]
 
 
-def test_forms_are_worked_on_in_turn_by_tenant(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tenants_take_turns_at_reading_forms(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a tenant beyond its share wait without a thread, and neither other calls nor files of another tenant
     wait behind them."""
     turns = Turns(2, of_one=1)

@@ -78,7 +78,7 @@ BY_TEXT = list(itertools.product(("text", "exact"), sorted(WAYS.keys() - {"hash"
 """Subject rules and ways to give an id itself."""
 
 
-def test_characters_that_nobody_sees_are_no_difference(
+def test_invisible_characters_make_no_difference(
     gateway: TestClient, upload: Upload, forget: Make, work: Callable[[], int], refused: Refused
 ) -> None:
     """Invisible characters in an id, such as a zero-width space, do not hide a person; an id of nothing else is
@@ -104,7 +104,7 @@ def test_an_id_rewritten_as_a_number_is_refused(gateway: TestClient, name: str, 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_person_is_found_however_they_are_spelled(
+def test_a_person_is_found_under_every_spelling(
     gateway: TestClient, installation: Installation, upload: Upload, work: Callable[[], int], way: str
 ) -> None:
     """Rows that were uploaded under one spelling are erased by a request under another, on every path; a hash is
@@ -115,7 +115,7 @@ def test_a_person_is_found_however_they_are_spelled(
     assert sorted(held_of(installation).values()) == [1, 1, 1, 1]
 
 
-def test_lookups_go_by_the_rule(gateway: TestClient, upload: Upload, get: Get, refused: Refused) -> None:
+def test_lookups_normalize_subject_ids(gateway: TestClient, upload: Upload, get: Get, refused: Refused) -> None:
     """Held people, requests and suppressions are found under every spelling, and a suppressed person is not added again
     under any of them."""
     dataset = upload(people("p0", "p1", "p2", "p3", COMPOSED)).json()["id"]
@@ -132,7 +132,7 @@ def test_lookups_go_by_the_rule(gateway: TestClient, upload: Upload, get: Get, r
 
 @each("body", [{"subject_id": " "}, {"subject_id": "p1", "aliases": ["p2", "\t\u200b "]}])
 @each("name", ["text", "exact"])
-def test_white_space_is_nobody(gateway: TestClient, refused: Refused, body: dict[str, Any], name: str) -> None:
+def test_a_blank_id_is_refused(gateway: TestClient, refused: Refused, body: dict[str, Any], name: str) -> None:
     """An id of only white space is refused at its place, even by the rule that compares byte for byte."""
     assert rule(gateway, name).is_success
     problem = refused(gateway.post("/v1/deletion-requests", json=body), 422, "input_invalid")
@@ -140,7 +140,7 @@ def test_white_space_is_nobody(gateway: TestClient, refused: Refused, body: dict
 
 
 @each("who", ["ann+news@example.org", "+4915112345678", "Ann Smith", "4711+B C"])
-def test_a_plus_sign_in_a_query_is_no_space(gateway: TestClient, forget: Make, refused: Refused, who: str) -> None:
+def test_a_bare_plus_sign_in_a_query_is_refused(gateway: TestClient, forget: Make, refused: Refused, who: str) -> None:
     """A bare + in a query's subject id is refused, as it may mean a space; both are accepted percent-encoded."""
     made = forget(who)["id"]
     for path in ("deletion-requests", "suppressions"):
@@ -167,7 +167,7 @@ def test_an_id_that_no_record_can_have_is_refused(
         assert session.scalars(sa.select(DeletionRequest)).all() == []
 
 
-def test_a_rule_is_chosen_once(
+def test_the_subject_rule_is_fixed_once_people_are_known(
     gateway: TestClient,
     installation: Installation,
     upload: Upload,
@@ -192,7 +192,7 @@ def test_a_request_fixes_the_rule_too(gateway: TestClient, forget: Make, refused
     refused(rule(gateway, "caseless"), 409, "subject_rule_fixed")
 
 
-def test_what_was_read_by_another_rule_is_not_stored(
+def test_an_outdated_subject_rule_stores_nothing(
     gateway: TestClient,
     installation: Installation,
     upload: Upload,
@@ -230,7 +230,7 @@ def crowd(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[s
     return dataset
 
 
-def test_all_of_a_person_is_forgotten_in_one_request(
+def test_one_request_erases_all_aliases(
     gateway: TestClient,
     installation: Installation,
     crowd: dict[str, Any],
@@ -253,7 +253,7 @@ def test_all_of_a_person_is_forgotten_in_one_request(
 
 
 @pytest.mark.parametrize("first", ["p2", "p1"])
-def test_a_person_who_is_being_forgotten_is_followed(
+def test_requests_that_share_an_identifier_all_complete(
     installation: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int], first: str
 ) -> None:
     """Requests that share an identifier all complete as forgotten, whichever came first and although the other still
@@ -288,7 +288,7 @@ def _die_after_claiming(installation: Installation) -> None:
         assert unlearning.take_back(session, worker="w") == 1
 
 
-def test_requests_about_the_same_rows_are_joined_without_counting_a_row_twice(
+def test_joined_requests_count_each_row_once(
     installation: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A request that joins several running requests about the same people completes with them, and its certificate
@@ -303,7 +303,7 @@ def test_requests_about_the_same_rows_are_joined_without_counting_a_row_twice(
         assert certificate["statement"]["request"]["records"] == 4
 
 
-def test_requests_of_several_revisions_are_joined(
+def test_a_request_joins_requests_of_several_revisions(
     installation: Installation,
     crowd: dict[str, Any],
     new_model: Make,
@@ -323,7 +323,7 @@ def test_requests_of_several_revisions_are_joined(
     assert {get(f"/deletion-requests/{one['id']}")["outcome"] for one in made} == {"forgotten"}
 
 
-def test_no_statement_names_more_people_than_a_database_takes(installation: Installation) -> None:
+def test_requests_can_have_more_aliases_than_a_statement_takes(installation: Installation) -> None:
     """Requests with 130,000 aliases can be looked up and are found in the queue."""
     aliases = [f"sub_{number}" for number in range(130_000)]
     with installation.database.writing() as session:
@@ -337,7 +337,7 @@ def test_no_statement_names_more_people_than_a_database_takes(installation: Inst
         assert found.id == made
 
 
-def test_withdrawing_a_request_lets_its_aliases_in(
+def test_cancelling_a_request_lifts_the_suppression_of_its_aliases(
     gateway: TestClient, installation: Installation, forget: Make, get: Get, upload: Upload
 ) -> None:
     """Cancelling a request lifts the suppression of its people, except for those named by another request."""
@@ -350,7 +350,7 @@ def test_withdrawing_a_request_lets_its_aliases_in(
     assert of == dict.fromkeys([stands["subject_ref"], *stands["alias_refs"]], stands["id"])
 
 
-def test_aliases_tell_nobody_who_is_held(
+def test_held_and_unknown_aliases_look_alike(
     gateway: TestClient, crowd: dict[str, Any], key_with: Callable[..., dict[str, str]], work: Callable[[], int]
 ) -> None:
     """A key that may not know who is held sees the same for a held alias as for an unknown one, before and after."""
@@ -367,7 +367,7 @@ def test_aliases_tell_nobody_who_is_held(
     assert seen("p4", "p5") == seen("nobody else", "and nobody")
 
 
-def test_a_statement_is_about_one_identifier(gateway: TestClient, refused: Refused) -> None:
+def test_requests_with_identity_statements_take_no_aliases(gateway: TestClient, refused: Refused) -> None:
     """A tenant that requires identity statements, each about one subject, refuses requests with aliases."""
     gateway.patch("/v1/tenant", json={"policy": {"identity": "statement"}})
     body = {"subject_id": "p1", "aliases": ["p2"], "identity_statement": "a.b.c"}
@@ -386,7 +386,7 @@ def test_a_batch_takes_aliases(gateway: TestClient, get: Get) -> None:
     assert {one["id"] for one in get("/deletion-requests?subject_id=a2")["items"]} == set(made[:2])
 
 
-def test_aliases_go_with_whom_a_request_was_about(installation: Installation, forget: Make, get: Get) -> None:
+def test_aliases_are_dropped_with_the_subject(installation: Installation, forget: Make, get: Get) -> None:
     """When the subject of a request is no longer kept, none of its aliases is kept either."""
     made = forget("p1", aliases=["p2"])
     with installation.database.writing() as session:
@@ -398,7 +398,7 @@ def test_aliases_go_with_whom_a_request_was_about(installation: Installation, fo
 
 
 @each("asked", ["ada.l@example.org", "ADA.L@EXAMPLE.ORG", "Ada.l@example.org"])
-def test_an_admin_hears_of_a_person_whose_id_differs_by_case(
+def test_admins_are_warned_of_ids_that_differ_by_case(
     gateway: TestClient, upload: Upload, refused: Refused, asked: str
 ) -> None:
     """If no rows are held of an id, a look-up and a strict request count the held people whose ids are equal without
@@ -422,7 +422,7 @@ def test_an_admin_hears_of_a_person_whose_id_differs_by_case(
     assert gateway.get("/v1/deletion-requests").json()["items"] == []
 
 
-def test_people_in_several_cases_are_counted(gateway: TestClient, upload: Upload, refused: Refused) -> None:
+def test_people_who_differ_by_case_are_counted_once_each(gateway: TestClient, upload: Upload, refused: Refused) -> None:
     """Several people whose ids differ only by case are each counted once."""
     upload(people("p0", "p1", "ada@example.org", "ADA@example.org", "Ada@example.org"))
     answer = gateway.post("/v1/deletion-requests?strict=true", json={"subject_id": "aDa@EXAMPLE.org"})
@@ -442,7 +442,7 @@ def test_other_cases_follow_the_rule(gateway: TestClient, upload: Upload, name: 
     assert ("one person is held whose id" in answer.text) == (status == 404)
 
 
-def test_other_callers_hear_nothing_of_other_cases(
+def test_other_cases_are_hidden_without_the_scope(
     gateway: TestClient, upload: Upload, work: Callable[[], int], key_with: Callable[..., dict[str, str]]
 ) -> None:
     """Keys that may not learn who is held get the same answers about an id in another case as about a stranger."""

@@ -29,7 +29,7 @@ def at_once(gateway: TestClient, calls: list[dict[str, Any]]) -> list[httpx.Resp
         return list(threads.map(lambda call: gateway.post(PLACE, **call), calls))
 
 
-def test_one_that_is_refused_does_not_concern_the_others(gateway: TestClient, new_dataset: Make) -> None:
+def test_a_refused_call_does_not_affect_others_stored_with_it(gateway: TestClient, new_dataset: Make) -> None:
     """Calls that are stored together each get their own answer: a request or the reason of its refusal."""
     dataset_id = new_dataset()["id"]
     good = [{"json": {"subject_id": f"p{number}", "dataset_ids": [dataset_id]}} for number in range(10)]
@@ -43,7 +43,9 @@ def test_one_that_is_refused_does_not_concern_the_others(gateway: TestClient, ne
     assert len({answer.json()["id"] for answer in answers[:10]}) == 10
 
 
-def test_one_key_at_once(gateway: TestClient, installation: Installation, new_dataset: Make) -> None:
+def test_concurrent_calls_with_one_key_create_one_request(
+    gateway: TestClient, installation: Installation, new_dataset: Make
+) -> None:
     """The same call with one Idempotency-Key, made many times at once, creates one request; another body is a
     conflict."""
     new_dataset()
@@ -57,7 +59,7 @@ def test_one_key_at_once(gateway: TestClient, installation: Installation, new_da
         assert session.scalar(sa.select(sa.func.count()).select_from(DeletionRequest)) == 2
 
 
-def test_one_person_at_once(
+def test_concurrent_requests_for_one_person_share_a_run(
     gateway: TestClient,
     installation: Installation,
     live: dict[str, Any],
@@ -97,14 +99,14 @@ def test_a_page_takes_as_many_statements_as_one_request(
     assert counts[0] == counts[1] == 2
 
 
-def test_an_estimate_is_renewed_beside_the_calls(live: dict[str, Any], forget: Make) -> None:
+def test_estimates_include_earlier_requests(live: dict[str, Any], forget: Make) -> None:
     """An estimate may be some seconds old, but includes earlier requests."""
     first = forget("p0")["estimate"]["steps"]
     people = (f"p{number}" for number in itertools.count(1))
     wait_until(lambda: time.sleep(0.3) or forget(next(people))["estimate"]["steps"] > first)
 
 
-def test_tenants_are_stored_in_turn(gateway: TestClient, installation: Installation, by: Actor) -> None:
+def test_tenants_take_turns_at_storing_requests(gateway: TestClient, installation: Installation, by: Actor) -> None:
     """While a tenant posts heavily, in batches and singly, the requests of another tenant are stored in the first
     transactions, and before all but one batch."""
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]

@@ -32,7 +32,7 @@ STRICT = {
         "/nowhere",
     ],
 )
-def test_every_answer_is_closed_to_browsers(gateway: TestClient, path: str) -> None:
+def test_every_answer_has_security_headers(gateway: TestClient, path: str) -> None:
     """Every answer forbids browsers to guess types, load, frame or send a referrer, and to cache anything that is not
     public."""
     headers = gateway.get(path).headers
@@ -41,7 +41,7 @@ def test_every_answer_is_closed_to_browsers(gateway: TestClient, path: str) -> N
     assert "strict-transport-security" not in headers
 
 
-def test_a_defect_is_closed_too(gateway: TestClient) -> None:
+def test_errors_have_security_headers_too(gateway: TestClient) -> None:
     """The answer to a call that failed has the same headers."""
     gateway.app.state.known = None  # type: ignore[attr-defined]
     answer = gateway.get("/v1/models")
@@ -49,7 +49,7 @@ def test_a_defect_is_closed_too(gateway: TestClient) -> None:
     assert STRICT.items() <= dict(answer.headers).items()
 
 
-def test_https_stays_https(settings: Settings) -> None:
+def test_https_answers_have_hsts(settings: Settings) -> None:
     """A response over HTTPS has a Strict-Transport-Security header of one year."""
     with TestClient(create_app(settings), base_url="https://lethe.example") as client:
         assert client.get("/healthz").headers["strict-transport-security"] == "max-age=31536000"
@@ -68,9 +68,9 @@ PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-He
 
 
 @each("origin", ["https://privacy.example", "https://crm.example:8443"])
-def test_named_pages_may_call(open_to_pages: TestClient, origin: str) -> None:
-    """A page of a permitted origin may send all documented headers, and read the answer with its headers, refusals
-    too."""
+def test_permitted_origins_may_call(open_to_pages: TestClient, origin: str) -> None:
+    """A page of a permitted origin may send all documented headers, and read every answer with its
+    headers, even a refusal."""
     answer = open_to_pages.options("/v1/accounting/preview", headers={"Origin": origin} | PREFLIGHT)
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == origin
@@ -83,14 +83,14 @@ def test_named_pages_may_call(open_to_pages: TestClient, origin: str) -> None:
 
 
 @each("origin", ["https://evil.example", "http://privacy.example", "null"])
-def test_no_other_page_may_call(open_to_pages: TestClient, origin: str) -> None:
+def test_other_origins_may_not_call(open_to_pages: TestClient, origin: str) -> None:
     """A page of any other origin gets no CORS headers."""
     answer = open_to_pages.options("/v1/accounting/preview", headers={"Origin": origin} | PREFLIGHT)
     assert "access-control-allow-origin" not in answer.headers
     assert "access-control-allow-origin" not in open_to_pages.get("/healthz", headers={"Origin": origin}).headers
 
 
-def test_by_default_no_page_may_call(gateway: TestClient) -> None:
+def test_no_origin_may_call_by_default(gateway: TestClient) -> None:
     """No origin may call the API by default."""
     headers = {"Origin": "https://privacy.example"} | PREFLIGHT
     assert "access-control-allow-origin" not in gateway.options("/v1/models", headers=headers).headers

@@ -115,7 +115,7 @@ REFUSED: dict[str, tuple[str, int, str]] = {
 
 
 @each("case", REFUSED)
-def test_a_model_that_cannot_be_certified_is_refused(
+def test_a_model_without_a_guarantee_is_refused(
     gateway: TestClient, new_dataset: Make, refused: Refused, stored: Callable[[], dict[str, int]], case: str
 ) -> None:
     """Settings that are malformed, have no guarantee or are out of reach are refused by name, and no model is
@@ -127,7 +127,7 @@ def test_a_model_that_cannot_be_certified_is_refused(
     assert stored()["models"] == 0
 
 
-def test_evaluation_is_on_data_of_the_same_shape(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
+def test_evaluation_data_must_have_the_same_shape(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
     """The evaluation dataset must have the features and classes of the dataset."""
     learned_on = new_dataset()["id"]
     for shape in ({"features": 4}, {"classes": 3}):
@@ -136,7 +136,7 @@ def test_evaluation_is_on_data_of_the_same_shape(gateway: TestClient, new_datase
         refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")
 
 
-def test_versions_follow_each_other(
+def test_relearning_creates_a_new_version(
     gateway: TestClient, live: dict[str, Any], get: Get, work: Work, refused: Refused
 ) -> None:
     """Relearning creates a new version, and versions are listed newest first; the weights of the old one are destroyed,
@@ -163,7 +163,9 @@ def test_versions_follow_each_other(
     refused(gateway.get(f"{place}/versions/{10**30}"), 422, "input_invalid")
 
 
-def test_asking_twice_is_asking_once(gateway: TestClient, new_dataset: Make, work: Work, refused: Refused) -> None:
+def test_repeating_a_call_creates_one_model(
+    gateway: TestClient, new_dataset: Make, work: Work, refused: Refused
+) -> None:
     """A model or relearning repeated with one Idempotency-Key is created once; another body is a conflict."""
     body = {"name": "m", "dataset_id": new_dataset()["id"], "l2": 0.05}
     once = {"Idempotency-Key": "k"}
@@ -181,7 +183,7 @@ def test_asking_twice_is_asking_once(gateway: TestClient, new_dataset: Make, wor
     assert work() == 1
 
 
-def test_models_of_one_dataset_are_listed(gateway: TestClient, new_dataset: Make) -> None:
+def test_models_are_listed_by_dataset(gateway: TestClient, new_dataset: Make) -> None:
     """A list by dataset contains the models that learn from it, newest first, in combination with any other filter, and
     not the models that are only measured on it."""
     mine, others = new_dataset()["id"], new_dataset(seed=1, first=200)["id"]
@@ -201,7 +203,7 @@ def test_models_of_one_dataset_are_listed(gateway: TestClient, new_dataset: Make
     assert gateway.get(f"/v1/models?dataset_id={mine}&danger=failed").json()["items"] == []
 
 
-def test_a_model_that_is_still_learning_is_asked_to_learn_once(
+def test_relearning_a_model_that_is_learning_is_a_no_op(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Work
 ) -> None:
     """Requesting a relearning before the model has learned at all is a no-op."""
@@ -210,7 +212,7 @@ def test_a_model_that_is_still_learning_is_asked_to_learn_once(
     assert work() == 1
 
 
-def test_a_key_that_may_not_account_learns_of_nobody(
+def test_waiting_requests_are_hidden_without_the_accounting_scope(
     live: dict[str, Any], forget: Make, gateway: TestClient, key_with: Callable[..., dict[str, str]]
 ) -> None:
     """A key that may make requests and read models does not see the number of waiting requests, which would reveal who

@@ -55,7 +55,7 @@ def statements() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_stranger_is_answered_like_somebody_held(
+def test_held_and_unknown_people_get_the_same_answers(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], name: str
 ) -> None:
     """A discreet call gets an answer of the same length and headers for a held person and a stranger, after the same
@@ -80,7 +80,7 @@ def test_a_stranger_is_answered_like_somebody_held(
     assert seen[0] == seen[1]
 
 
-def test_the_time_of_an_answer_does_not_tell_what_it_waited_for(
+def test_response_times_reveal_nothing_to_discreet_callers(
     gateway: TestClient, installation: Installation, key_with: Callable[..., dict[str, str]]
 ) -> None:
     """A discreet caller cannot distinguish calls that waited for another transaction: the AUC of their response times
@@ -114,7 +114,7 @@ def test_the_time_of_an_answer_does_not_tell_what_it_waited_for(
 
 
 @pytest.mark.parametrize("who", ["admin", "reader", "predictor"])
-def test_only_changes_by_discreet_callers_are_answered_late(
+def test_only_changes_by_discreet_callers_are_delayed(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], who: str
 ) -> None:
     """Callers who may know whether anything is held, and calls that change nothing, are answered at once: the quickest

@@ -301,13 +301,13 @@ def test_every_answer_is_in_the_document_while_work_is_done(operation: str, serv
     call(operation, served.check, at_length, [HypothesisTestMode.FUZZING])
 
 
-def test_links_lead_to_what_was_made(service: Service) -> None:
+def test_links_lead_to_created_objects(service: Service) -> None:
     """Following the links of answers, in any order, finds created objects and no deleted ones."""
     follow_links(service, rounds=3, steps=10)
 
 
 @pytest.mark.soak
-def test_links_lead_to_what_was_made_while_work_is_done(served: Service) -> None:
+def test_links_lead_to_created_objects_while_a_worker_runs(served: Service) -> None:
     """Following the links of answers finds created objects and no deleted ones in a long series, while a worker changes
     objects."""
     follow_links(served, rounds=5, steps=20)

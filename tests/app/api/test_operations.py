@@ -48,7 +48,7 @@ def add_runs(installation: Installation, *statuses: str, ago: datetime.timedelta
             session.add(Run(id=new_id("run"), tenant_id=dataset.tenant_id, **run))
 
 
-def test_the_process_is_alive_whatever_the_database_does(gateway: TestClient, installation: Installation) -> None:
+def test_health_does_not_depend_on_the_database(gateway: TestClient, installation: Installation) -> None:
     """Health only reports that the process answers; readiness needs the current schema."""
     assert gateway.get("/healthz").json() == {"status": "ok"}
     assert gateway.get("/readyz").json() == {
@@ -102,7 +102,7 @@ def test_readiness_does_not_wait_for_writers(gateway: TestClient, installation: 
         assert gateway.get("/readyz").status_code == 200
 
 
-def test_readiness_takes_a_tenth_of_the_time_at_most(gateway: TestClient) -> None:
+def test_readiness_checks_take_at_most_a_tenth_of_the_time(gateway: TestClient) -> None:
     """After a readiness check the next one begins nine times its duration later, however often callers without a key
     call it."""
     statements: list[float] = []
@@ -125,7 +125,9 @@ def test_readiness_takes_a_tenth_of_the_time_at_most(gateway: TestClient) -> Non
         assert next_began - ended >= min(9 * (ended - began), 1)
 
 
-def test_the_age_of_the_queue(gateway: TestClient, new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
+def test_readiness_reports_the_age_of_the_queue(
+    gateway: TestClient, new_dataset: Make, forget: Make, work: Callable[[], int]
+) -> None:
     """Readiness reports how long the oldest open request has waited, or null if none waits."""
     new_dataset()
     forget("p1")
@@ -134,7 +136,7 @@ def test_the_age_of_the_queue(gateway: TestClient, new_dataset: Make, forget: Ma
     assert gateway.get("/readyz").json()["queue_age_seconds"] == 0
 
 
-def test_requests_that_are_late_or_soon_will_be(
+def test_overdue_and_imminent_requests_are_counted(
     gateway: TestClient, sample: Sample, installation: Installation, new_dataset: Make, forget: Make
 ) -> None:
     """Overdue requests and those due within the week are counted separately, by regulation; an extended deadline
@@ -156,7 +158,7 @@ def test_requests_that_are_late_or_soon_will_be(
     assert sample("lethe_queue_age_seconds") > 0
 
 
-def test_what_no_worker_may_take_does_not_age_the_queue(
+def test_requests_that_are_not_due_do_not_age_the_queue(
     gateway: TestClient, sample: Sample, installation: Installation, new_dataset: Make, forget: Make
 ) -> None:
     """A request in review or in its grace period is open but does not age the queue; a paused clock is never late."""
@@ -177,7 +179,7 @@ def test_what_no_worker_may_take_does_not_age_the_queue(
     assert ready["queue_age_seconds"] == pytest.approx(DAY.total_seconds() / 2, rel=0.1)
 
 
-def test_a_worker_that_lives(gateway: TestClient, settings: Settings, sample: Sample) -> None:
+def test_readiness_sees_a_worker_by_its_sign_of_life(gateway: TestClient, settings: Settings, sample: Sample) -> None:
     """A worker's sign of life in the data folder counts for a minute; readiness stays 200 without one."""
     assert sample("lethe_worker_silence_seconds") == float("inf")
     alive(settings)
@@ -188,10 +190,10 @@ def test_a_worker_that_lives(gateway: TestClient, settings: Settings, sample: Sa
     assert (silent.status_code, silent.json()["workers"]) == (200, "silent")
 
 
-def test_a_worker_that_shares_no_folder(
+def test_readiness_sees_a_worker_by_its_lease(
     gateway: TestClient, new_dataset: Make, new_model: Make, installation: Installation
 ) -> None:
-    """The lease of a current run is a sign of life too."""
+    """The lease of a current run counts as a sign of life of its worker."""
     new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         lease_seconds = installation.settings.lease_seconds
@@ -209,7 +211,7 @@ def test_a_worker_that_shares_no_folder(
         (["abandoned"] * 3, DAY, "alive"),
     ],
 )
-def test_a_worker_that_dies_again_and_again(
+def test_readiness_reports_a_crash_loop(
     gateway: TestClient,
     settings: Settings,
     sample: Sample,
@@ -234,7 +236,7 @@ def test_only_public_keys_are_published(gateway: TestClient) -> None:
     assert (key["kty"], key["crv"], key["use"], key["alg"]) == ("OKP", "Ed25519", "sig", "Ed25519")
 
 
-def test_readiness_tells_strangers_nothing_else(
+def test_readiness_reveals_nothing_without_a_key(
     gateway: TestClient,
     new_dataset: Make,
     new_model: Make,

@@ -26,7 +26,7 @@ def held(new_dataset: Callable[..., dict[str, Any]]) -> None:
     ("target", "content_type"),
     [("?strict=false", "application/json"), ("", "application/json; charset=utf-8"), ("", "application/merge+json")],
 )
-def test_both_ways_give_one_answer(gateway: TestClient, target: str, content_type: str) -> None:
+def test_fast_and_ordinary_resolution_agree(gateway: TestClient, target: str, content_type: str) -> None:
     """A call that FastAPI resolves, because it has a query or another content type, gets the same answer as an ordinary
     one."""
     ordinary = gateway.post(PLACE, content=BODY, headers=ORDINARY)
@@ -50,7 +50,7 @@ def test_both_ways_give_one_answer(gateway: TestClient, target: str, content_typ
         (BODY, {"Idempotency-Key": "k" * 256}, ["idempotency-key"]),
     ],
 )
-def test_faults_are_told_as_of_any_call(
+def test_faults_of_an_ordinary_call_are_listed(
     gateway: TestClient, body: bytes, headers: dict[str, str], paths: list[str]
 ) -> None:
     """A faulty ordinary call returns 422 with the places of its faults, and nothing is created."""

@@ -50,7 +50,9 @@ def _ids(gateway: TestClient, path: str, key: dict[str, Any]) -> list[str]:
         (["admin"], False),
     ],
 )
-def test_the_default(key: Callable[..., dict[str, Any]], gateway: TestClient, scopes: list[str], is_own: bool) -> None:
+def test_keys_for_requests_see_only_their_own_by_default(
+    key: Callable[..., dict[str, Any]], gateway: TestClient, scopes: list[str], is_own: bool
+) -> None:
     """A key that may only make requests sees only its own, unless it is created otherwise."""
     assert key(*scopes)["own_requests_only"] is is_own
     assert key("requests:write", own_requests_only=False)["own_requests_only"] is False
@@ -63,7 +65,7 @@ def test_an_admins_key_sees_all_requests(gateway: TestClient, refused: Refused) 
     refused(gateway.post("/v1/api-keys", json=asked), 422, "input_invalid")
 
 
-def test_an_app_does_not_see_another_ones(
+def test_an_app_does_not_see_requests_of_other_apps(
     gateway: TestClient, key: Callable[..., dict[str, Any]], refused: Refused
 ) -> None:
     """A key limited to its own requests cannot find another app's in lists, searches, exports, events, callbacks or by
@@ -101,7 +103,7 @@ def test_an_app_does_not_see_another_ones(
     assert set(made) <= {one["id"] for one in gateway.get(PLACE).json()["items"]}
 
 
-def test_certificates_of_others_are_unknown(
+def test_certificates_of_other_keys_are_unknown(
     gateway: TestClient,
     key: Callable[..., dict[str, Any]],
     refused: Refused,
@@ -133,7 +135,7 @@ def test_requests_follow_the_rotation_of_their_key(gateway: TestClient, key: Cal
     assert all(set(_ids(gateway, PLACE, one)) == set(made) for one in keys)
 
 
-def test_requests_without_a_recorded_key(
+def test_requests_without_a_recorded_key_are_hidden(
     installation: Installation,
     gateway: TestClient,
     key: Callable[..., dict[str, Any]],

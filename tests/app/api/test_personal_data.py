@@ -148,7 +148,7 @@ REFUSED: dict[str, Callable[[TestClient, dict[str, Any]], httpx.Response]] = {
 
 
 @each("case", REFUSED)
-def test_a_refusal_repeats_nothing(
+def test_a_refusal_repeats_no_personal_data(
     gateway: TestClient,
     model: dict[str, Any],
     log: io.StringIO,

@@ -91,7 +91,7 @@ def run(story: Callable[[Crowd], Awaitable[None]]) -> None:
     apart(asyncio.run, in_time())
 
 
-def test_a_tenant_leaves_places_for_others() -> None:
+def test_a_tenant_cannot_take_all_places() -> None:
     """A tenant that takes all its places leaves places for other tenants; readiness reports that calls may be
     refused."""
 
@@ -162,7 +162,7 @@ def test_a_body_is_read_before_a_place_is_taken(monkeypatch: pytest.MonkeyPatch)
     run(story)
 
 
-def test_the_body_is_given_once_more() -> None:
+def test_the_application_gets_the_whole_body() -> None:
     """The application gets the whole body, and is notified when the caller disconnects."""
 
     async def story(crowd: Crowd) -> None:

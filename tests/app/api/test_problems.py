@@ -36,7 +36,7 @@ def test_the_type_is_named_after_the_code(gateway: TestClient, refused: Refused)
     assert problem["detail"] != second.json()["detail"]
 
 
-def test_what_the_framework_refuses_is_a_problem_too(gateway: TestClient, refused: Refused) -> None:
+def test_framework_errors_are_problems_too(gateway: TestClient, refused: Refused) -> None:
     """An unknown path returns 404 and a wrong method 405 in the same form."""
     refused(gateway.get("/v1/nothing"), 404, "not_found")
     refused(gateway.put("/v1/models"), 405, "method_not_allowed")
@@ -53,7 +53,7 @@ def test_what_the_framework_refuses_is_a_problem_too(gateway: TestClient, refuse
         ("POST", "/admin/static/style.css", "GET, HEAD"),
     ],
 )
-def test_a_wrong_method_names_those_that_exist(
+def test_a_405_lists_the_allowed_methods(
     gateway: TestClient, refused: Refused, method: str, path: str, known: str
 ) -> None:
     """A 405 lists every method of the path, of any of its routes, in the header Allow and in its detail."""
@@ -83,13 +83,13 @@ FORMS = {
 
 
 @each(("path", "case"), [("/v1/models", case) for case in UNREADABLE] + [("/v1/datasets", case) for case in FORMS])
-def test_a_body_that_cannot_be_read_is_malformed(gateway: TestClient, refused: Refused, path: str, case: str) -> None:
+def test_an_unreadable_body_is_a_422(gateway: TestClient, refused: Refused, path: str, case: str) -> None:
     """An unreadable body returns 422, even where the framework has its own response."""
     content, kind = (UNREADABLE | FORMS)[case]
     refused(gateway.post(path, content=content, headers={"Content-Type": kind}), 422, "input_invalid")
 
 
-def test_a_malformed_field_is_named_and_not_repeated(gateway: TestClient, refused: Refused) -> None:
+def test_a_422_names_the_field_without_its_value(gateway: TestClient, refused: Refused) -> None:
     """A 422 names the place and the expected value; the sent value is nowhere in the answer."""
     body = {"name": SECRET * 20, "dataset_id": 1, "l2": SECRET, "target": {"epsilon": SECRET}}
     problem = refused(gateway.post("/v1/models", json=body), 422, "input_invalid")
@@ -129,7 +129,7 @@ LARGE: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @each("case", LARGE)
-def test_faults_take_no_memory(
+def test_many_faults_take_little_memory(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     """A large body causes at most a few hundred faults, of which ten are listed: each takes a kilobyte, a thousand
@@ -156,7 +156,7 @@ VALUES = {
 
 
 @each("case", VALUES)
-def test_a_body_has_no_more_values_than_its_operation_needs(
+def test_a_body_with_too_many_values_is_refused(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     """A body of hundreds of thousands of values is refused before it is parsed, whatever the values are; commas in
@@ -178,7 +178,7 @@ def test_a_body_has_no_more_values_than_its_operation_needs(
 
 
 @each(("path", "depth"), [("/v1/models", 33), ("/v1/models", 900), ("/v1/deletion-requests:batch", 100_000)])
-def test_a_body_is_no_deeper_than_any_operation_needs(
+def test_a_body_that_is_too_deep_is_refused(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, path: str, depth: int
 ) -> None:
     """A body of nested lists is refused before it is parsed, even if they are not closed."""
@@ -202,7 +202,7 @@ def test_a_body_of_32_levels_is_read(gateway: TestClient, refused: Refused, path
         refused(gateway.post(path, content=content, headers=headers), 422, "input_invalid")
 
 
-def test_a_field_of_a_form_is_no_deeper_than_a_body(upload: Callable[..., httpx.Response], refused: Refused) -> None:
+def test_json_in_forms_has_the_same_depth_limit(upload: Callable[..., httpx.Response], refused: Refused) -> None:
     """JSON in a field of a form has the same depth limit as a body."""
     for field, depth in (("classes", 33), ("schema", 100_000)):
         answer = upload(**{field: "[" * depth + "]" * depth})
@@ -210,7 +210,7 @@ def test_a_field_of_a_form_is_no_deeper_than_a_body(upload: Callable[..., httpx.
 
 
 @given(st.recursive(st.text('[]{}"\\,: a'), lambda inner: st.lists(inner) | st.dictionaries(st.text('[]{}"\\'), inner)))
-def test_depth_is_counted_as_a_parser_would(value: object) -> None:
+def test_nesting_depth_is_counted_like_a_parser(value: object) -> None:
     """Nested lists and objects count, brackets and quotes in texts do not, however they are escaped."""
     text = json.dumps(value).encode()
     depth = _depth_of(value)
@@ -228,9 +228,7 @@ def _depth_of(value: object) -> int:
     ("path", "max_bytes"),
     [("/v1/models", 2**20), ("/v1/deletion-requests", 2**20), ("/v1/deletion-requests:batch", 2**25)],
 )
-def test_a_body_is_no_longer_than_its_operation_needs(
-    gateway: TestClient, refused: Refused, path: str, max_bytes: int
-) -> None:
+def test_a_body_that_is_too_long_is_refused(gateway: TestClient, refused: Refused, path: str, max_bytes: int) -> None:
     """JSON of more than a megabyte is refused before it is parsed, unless the operation takes many objects."""
     padded = b"{" + b" " * (max_bytes - 2) + b"}"
     refused(gateway.post(path, content=padded, headers={"Content-Type": "application/json"}), 422, "input_invalid")
@@ -264,7 +262,7 @@ def defective(settings: Settings, log: io.StringIO) -> Iterator[Callable[[Except
 
 
 @pytest.mark.parametrize("error", [ValueError(SECRET), LedgerCorrupt("Model mdl_1 does not verify.")])
-def test_a_defect_is_answered_and_logged_without_its_text(
+def test_an_unexpected_error_is_logged_without_its_text(
     log: io.StringIO, defective: Callable[[Exception], Any], refused: Refused, error: Exception
 ) -> None:
     """An unexpected error returns 500 and is logged by name and place without its text, which may quote a record."""

@@ -57,7 +57,7 @@ def test_several_models_have_a_joint_number(
     assert get(f"/accounting/deletion-requests/{request['id']}")["joint"] == joint
 
 
-def test_there_is_no_joint_number_before_all_have_forgotten(
+def test_there_is_no_joint_number_while_a_model_is_pending(
     gateway: TestClient, two_models: tuple[str, str], forget: Make, get: Get, work: Work
 ) -> None:
     """There is no joint number while a model still carries the person; a repeated request in the meantime gets it for
@@ -76,7 +76,7 @@ def test_there_is_no_joint_number_before_all_have_forgotten(
     assert proofs[1]["joint"]["models"] == sorted(two_models)
 
 
-def test_nothing_held_is_signed(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get) -> None:
+def test_nothing_held_is_a_signed_statement(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get) -> None:
     """A request about a person who is not held gets a signed statement of exactly that, which verifies offline and over
     HTTP and is the same on every call."""
     request = forget("nobody")
@@ -98,7 +98,7 @@ def test_nothing_held_is_signed(gateway: TestClient, live: dict[str, Any], forge
     assert get(path) == proof
 
 
-def test_nothing_held_names_where_it_was_looked(
+def test_nothing_held_names_only_the_searched_datasets(
     live: dict[str, Any], new_dataset: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """The proof names only datasets that the request asked about and that existed then."""
@@ -116,7 +116,7 @@ def test_nothing_held_names_where_it_was_looked(
     assert looked(wide) == sorted([live["dataset_id"], other])
 
 
-def test_of_somebody_held_nothing_like_it_is_signed(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+def test_nothing_held_is_null_for_a_held_person(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
     """`nothing_held` is null for a held person, while the request waits and when it is completed."""
     request = forget("p1")
     path = f"/deletion-requests/{request['id']}/certificate"
@@ -125,7 +125,7 @@ def test_of_somebody_held_nothing_like_it_is_signed(live: dict[str, Any], forget
     assert get(path)["nothing_held"] is None
 
 
-def test_apps_are_told_nothing(
+def test_discreet_keys_get_no_statement(
     gateway: TestClient,
     live: dict[str, Any],
     key_with: Callable[..., dict[str, str]],
@@ -146,7 +146,7 @@ def test_apps_are_told_nothing(
 
 
 @each("more", ['"epsilon": 0', '"format": "lethe-absence/1"', '"looked": {}'])
-def test_an_absence_that_says_more_does_not_verify(
+def test_an_absence_with_additional_fields_is_refused(
     installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, more: str
 ) -> None:
     """A statement of absence with an additional or repeated field is refused even if the installation signed it."""

@@ -22,7 +22,7 @@ def queries(route: str) -> dict[str, Any]:
 
 
 @each("route", [route for route in NEEDS if " /v1/" in route])
-def test_a_parameter_that_is_not_known_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
+def test_an_unknown_parameter_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
     """A call with an unknown parameter is refused; the answer names it and lists the known parameters."""
     method, path = route.split()
     problem = refused(gateway.request(method, f"{path}?limitt=secret&cursor=x"), 422, "input_invalid")
@@ -37,7 +37,7 @@ def test_a_parameter_that_is_not_known_is_refused(gateway: TestClient, refused: 
 
 
 @each("route", lambda: [route for route in NEEDS if queries(route)])
-def test_a_parameter_that_comes_twice_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
+def test_a_repeated_parameter_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
     """A repeated parameter is refused: the call would otherwise silently choose one of its values."""
     assert all(schema.get("type") != "array" for schema in queries(route).values())
     method, path = route.split()
@@ -46,7 +46,7 @@ def test_a_parameter_that_comes_twice_is_refused(gateway: TestClient, refused: R
     assert problem["errors"] == [{"path": name, "message": "expected it once"}]
 
 
-def test_a_misspelled_filter_shows_nothing(gateway: TestClient, refused: Refused) -> None:
+def test_a_misspelled_filter_is_refused(gateway: TestClient, refused: Refused) -> None:
     """Lists and exports refuse a misspelled filter, rather than return everything."""
     for path in ("/v1/deletion-requests", "/v1/deletion-requests.csv"):
         problem = refused(gateway.get(path, params={"statsu": "completed"}), 422, "input_invalid")
@@ -55,7 +55,7 @@ def test_a_misspelled_filter_shows_nothing(gateway: TestClient, refused: Refused
         assert {"status", "external_id"} <= set(fault["message"].replace(",", "").split())
 
 
-def test_many_are_not_all_named(gateway: TestClient, refused: Refused) -> None:
+def test_the_list_of_unknown_parameters_is_bounded(gateway: TestClient, refused: Refused) -> None:
     """An answer does not grow with the number of unknown parameters."""
     query = "&".join(f"q{number}=1" for number in range(2000))
     assert len(refused(gateway.get(f"/v1/models?{query}"), 422, "input_invalid")["errors"]) == 10
@@ -77,7 +77,7 @@ def test_other_paths_accept_any_parameters(gateway: TestClient) -> None:
         assert asked.status_code == plain.status_code == 200, path
 
 
-def test_the_document_says_so() -> None:
+def test_the_document_mentions_query_parameters() -> None:
     """The description in /docs mentions query parameters."""
     assert "query parameter" in document()["info"]["description"]
 

@@ -115,7 +115,7 @@ def test_a_number_is_learned_predicted_and_forgotten(
     ("asked", "bound"),
     [({"objective": "least_squares", "radius": 2.0}, 3.0), ({"objective": "huber_regression", "loss_width": 0.1}, 0.1)],
 )
-def test_the_constants_of_what_was_asked_for_are_shown(
+def test_regression_constants_are_stated(
     costs: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int], asked: Any, bound: float
 ) -> None:
     """M of least squares follows from the radius and M of Huber from its width; both models forget, and pass their
@@ -128,12 +128,12 @@ def test_the_constants_of_what_was_asked_for_are_shown(
     assert get(f"/models/{model['id']}")["status"] == "live"
 
 
-def test_the_objectives_of_the_contract_are_those_of_the_proof() -> None:
+def test_contract_and_proof_have_the_same_objectives() -> None:
     """The contract, which does not import the proof, lists the same objectives."""
     assert list(get_args(contract.Objective)) == [one.value for one in Objective]
 
 
-def test_a_canary_test_of_a_regression_is_one_of_its_steps(
+def test_regressions_pass_canary_tests(
     gateway: TestClient, costs: dict[str, Any], new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """Canaries are learned and forgotten by the mechanism of a regression as by any other."""
@@ -144,7 +144,7 @@ def test_a_canary_test_of_a_regression_is_one_of_its_steps(
     assert get(f"/models/{model['id']}")["audit"]["last"]["findings"] == []
 
 
-def test_rows_that_are_added_have_targets_too(
+def test_added_rows_have_targets_too(
     gateway: TestClient, costs: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """Rows added to slots of forgotten people are encoded like the dataset."""
@@ -160,7 +160,7 @@ def test_rows_that_are_added_have_targets_too(
     assert get(f"/models/{model['id']}")["live_version"] == 3
 
 
-def test_vectors_learn_a_target_in_a_range_that_is_told(
+def test_npz_files_can_have_a_numeric_target(
     gateway: TestClient, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """An npz file has numbers for y if the form has their range, and predictions are within it."""
@@ -188,15 +188,13 @@ def test_vectors_learn_a_target_in_a_range_that_is_told(
         ({"target": '{"min": 0, "max": 5, "unit": "m"}'}, "target.unit"),
     ],
 )
-def test_a_range_that_cannot_be_used_is_refused(
-    gateway: TestClient, refused: Refused, form: dict[str, str], path: str
-) -> None:
+def test_an_unusable_range_is_refused(gateway: TestClient, refused: Refused, form: dict[str, str], path: str) -> None:
     """Vectors need either classes or the range of a target, and not both; the fault is named."""
     answer = gateway.post("/v1/datasets", data={"name": "v"} | form, files={"file": ("v.npz", npz())})
     assert path in {fault["path"] for fault in refused(answer, 422, "schema_invalid")["errors"]}
 
 
-def test_a_schema_says_the_range_itself(gateway: TestClient, refused: Refused) -> None:
+def test_a_range_in_addition_to_a_schema_is_refused(gateway: TestClient, refused: Refused) -> None:
     """A range in addition to a schema, which has its own, is refused."""
     form = {"name": "costs", "schema": json.dumps(SCHEMA), "target": RANGE}
     answer = gateway.post("/v1/datasets", data=form, files={"file": ("costs.csv", table())})
@@ -220,7 +218,7 @@ def test_a_schema_says_the_range_itself(gateway: TestClient, refused: Refused) -
         (True, {"objective": "least_squares", "loss_width": 0.5}, "least_squares has no width", "none"),
     ],
 )
-def test_an_objective_of_something_else_is_refused(
+def test_an_objective_that_does_not_fit_the_target_is_refused(
     gateway: TestClient,
     costs: dict[str, Any],
     new_dataset: Make,
@@ -239,7 +237,7 @@ def test_an_objective_of_something_else_is_refused(
     assert (said in problem["detail"], fault["path"] in asked, expected in fault["message"]) == (True, True, True)
 
 
-def test_a_target_is_not_measured_on_classes(
+def test_evaluation_data_must_have_the_same_target(
     gateway: TestClient, costs: dict[str, Any], new_dataset: Make, refused: Refused
 ) -> None:
     """An evaluation dataset must have the same target, with the same range."""
@@ -270,7 +268,7 @@ def test_a_hinge_learns_two_classes(
     assert certificate["statement"]["evidence"]["mechanism"]["loss_width"] == 0.5
 
 
-def test_a_hinge_has_two_classes(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
+def test_a_hinge_requires_two_classes(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
     """A hinge loss for three classes is refused by name."""
     body = {"name": "m", "dataset_id": new_dataset(classes=3)["id"], "objective": "smoothed_hinge"}
     said = refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")["detail"]

@@ -29,7 +29,7 @@ def obey(installation: Installation) -> Callable[[Policy], None]:
     return write
 
 
-def test_a_review(
+def test_a_required_review_delays_processing(
     gateway: TestClient,
     obey: Callable[[Policy], None],
     new_dataset: Make,
@@ -56,7 +56,7 @@ def test_a_review(
     assert events[-1]["actor"] == "lethe"
 
 
-def test_a_rejection(
+def test_a_rejection_needs_a_legal_ground(
     gateway: TestClient, obey: Callable[[Policy], None], forget: Make, shown: Make, refused: Refused
 ) -> None:
     """An officer rejects a request on a legal ground with an explanation; no other ground is accepted."""
@@ -72,7 +72,7 @@ def test_a_rejection(
     refused(gateway.post(f"{place}/cancel"), 409, "transition_forbidden")
 
 
-def test_the_clock_of_a_request(gateway: TestClient, forget: Make, refused: Refused) -> None:
+def test_the_clock_can_be_paused_resumed_and_extended(gateway: TestClient, forget: Make, refused: Refused) -> None:
     """The clock of a request with an unverified sender can be paused and resumed and extended once, and its state is
     reported."""
     request = forget("p1", identity_verified=False)

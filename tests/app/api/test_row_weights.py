@@ -114,7 +114,7 @@ def test_heavier_rows_are_learned_more(gateway: TestClient, send: Send, new_mode
     assert found[0] > found[1] + 4
 
 
-def test_rows_that_come_later_have_weights_too(
+def test_added_rows_have_weights_too(
     gateway: TestClient, installation: Installation, send: Send, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """Added rows go into null slots with their weights, and the model relearns with them."""
@@ -156,7 +156,7 @@ def test_weights_above_the_bound_may_be_clipped(installation: Installation, send
     assert send(table([1, -2, 4, 3]), weight).status_code == 422
 
 
-def test_weights_are_rehearsed_with(gateway: TestClient, send: Send, new_model: Make, get: Get, work: Work) -> None:
+def test_a_rehearsal_uses_row_weights(gateway: TestClient, send: Send, new_model: Make, get: Get, work: Work) -> None:
     """A rehearsal forgets and relearns with the weights of the rows, and measures every row equally."""
     model = new_model(send(table(drawn())).json()["id"], l2=0.05)
     work()

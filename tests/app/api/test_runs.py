@@ -25,7 +25,7 @@ Get = Callable[[str], Any]
 Work = Callable[[], int]
 
 
-def test_runs_tell_what_the_workers_did(
+def test_runs_show_kind_steps_worker_and_times(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Callable[..., Any]
 ) -> None:
     """A run shows its kind, steps, worker and times; runs are listed newest first, of all models or of one."""

@@ -25,7 +25,7 @@ def approve(gateway: TestClient) -> Callable[[str], dict[str, Any]]:
     return approved
 
 
-def test_rows_erased_meanwhile_were_not_nothing(
+def test_a_request_names_the_one_that_erased_its_rows(
     get: Get,
     gateway: TestClient,
     new_dataset: Make,
@@ -54,7 +54,7 @@ def test_rows_erased_meanwhile_were_not_nothing(
 
 
 @pytest.mark.parametrize(("days_ago", "outcome"), [(0, "nothing_held"), (3, "erased_already")])
-def test_a_request_entered_late_is_judged_from_its_receipt(
+def test_a_late_entry_is_judged_by_its_receipt(
     new_dataset: Make, forget: Make, work: Callable[[], int], days_ago: int, outcome: str
 ) -> None:
     """A request received before the erasure, and entered after it, counts as about held rows; one received after it is
@@ -67,7 +67,7 @@ def test_a_request_entered_late_is_judged_from_its_receipt(
     assert (entered["outcome"], entered["erased_by"]) == (outcome, erased if days_ago else None)
 
 
-def test_an_alias_leads_to_the_erasure(new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
+def test_an_erasure_counts_for_an_alias(new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
     """An erasure counts for a request that it named by an alias, and not for one of another dataset."""
     first, other = new_dataset()["id"], new_dataset()["id"]
     received = datetime.datetime.now(datetime.UTC).isoformat()

@@ -14,7 +14,7 @@ Work = Callable[[], int]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_a_model_that_states_one(
+def test_a_model_may_state_a_second_moment(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
     """A model with a second moment learns in fewer steps, and its certificate states the bound and verifies; rows can
@@ -40,7 +40,9 @@ def test_a_model_that_states_one(
     assert free.json()["code"] == "dataset_full"  # one place, two rows: not the bound any more
 
 
-def test_rows_that_exceed_it_are_not_learned(new_dataset: Make, new_model: Make, get: Get, work: Work) -> None:
+def test_a_run_that_exceeds_the_second_moment_is_not_published(
+    new_dataset: Make, new_model: Make, get: Get, work: Work
+) -> None:
     """A model whose batches exceed its second moment publishes no version, and the run reports the reason."""
     model = new_model(new_dataset()["id"], second_moment=0.05)
     work()

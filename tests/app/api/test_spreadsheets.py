@@ -31,7 +31,7 @@ KINDS: dict[str, tuple[Callable[[str], bytes], str]] = {
 
 
 @each("kind", KINDS)
-def test_other_files_than_csv_with_commas_are_refused_by_name(
+def test_other_formats_than_csv_are_refused(
     gateway: TestClient,
     upload: Callable[..., httpx.Response],
     refused: Callable[..., dict[str, Any]],
@@ -55,7 +55,7 @@ def test_other_files_than_csv_with_commas_are_refused_by_name(
 @pytest.mark.parametrize(
     "write", [lambda text: text.encode("utf-8-sig"), lambda text: text.replace("\n", "\r").encode()]
 )
-def test_marks_and_ends_of_lines_are_no_difference(
+def test_byte_order_marks_and_line_ends_are_accepted(
     gateway: TestClient, upload: Callable[..., httpx.Response], write: Callable[[str], bytes]
 ) -> None:
     """A byte order mark and the line ends of any system are accepted, and the first column keeps its name."""
@@ -64,7 +64,7 @@ def test_marks_and_ends_of_lines_are_no_difference(
     assert (rows["num_records"], requests["accepted"]) == (3, 2)
 
 
-def test_text_in_the_code_page_of_windows_is_refused_by_line(
+def test_windows_code_pages_are_refused_by_line(
     gateway: TestClient, upload: Callable[..., httpx.Response], refused: Callable[..., dict[str, Any]]
 ) -> None:
     """The error names the line of the first byte that is not UTF-8, and how to save the file."""
@@ -76,7 +76,7 @@ def test_text_in_the_code_page_of_windows_is_refused_by_line(
     assert (requests["errors"][0]["path"], "save it as CSV in UTF-8" in requests["detail"]) == ("line 3", True)
 
 
-def test_a_comma_before_decimals_is_refused_by_place(
+def test_a_decimal_comma_is_refused_by_place(
     upload: Callable[..., httpx.Response], refused: Callable[..., dict[str, Any]]
 ) -> None:
     """A decimal comma is refused at its place, with advice to use a point."""

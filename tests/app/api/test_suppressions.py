@@ -43,7 +43,7 @@ def test_at_most_twenty_rows_are_named(
     assert problem["detail"].count(",") == 19 + 2
 
 
-def test_their_rows_may_be_left_out(upload: Upload, forget: Make, get: Get, refused: Refused) -> None:
+def test_rows_of_suppressed_people_can_be_skipped(upload: Upload, forget: Make, get: Get, refused: Refused) -> None:
     """With suppressed=skip the other rows become a dataset that reports how many were left out."""
     forget("p3")
     answer = upload(suppressed="skip")
@@ -55,7 +55,7 @@ def test_their_rows_may_be_left_out(upload: Upload, forget: Make, get: Get, refu
     refused(upload(suppressed="sometimes"), 422, "input_invalid")
 
 
-def test_who_may_not_know_is_shown_no_rows(
+def test_suppressed_rows_are_hidden_without_the_scope(
     upload: Upload, forget: Make, get: Get, refused: Refused, key_with: Callable[..., dict[str, str]]
 ) -> None:
     """A key with only models:write learns neither which rows are of suppressed people nor how many; each match by any
@@ -73,7 +73,7 @@ def test_who_may_not_know_is_shown_no_rows(
     assert len({match["actor"] for match in matches}) == 2
 
 
-def test_a_match_is_recorded_whatever_the_upload_comes_to(
+def test_a_match_is_recorded_even_if_the_upload_fails(
     npz_of: Callable[..., bytes], upload: Upload, forget: Make, get: Get, refused: Refused
 ) -> None:
     """A fault in a later row does not prevent the record that earlier rows matched suppressed people."""
@@ -86,12 +86,12 @@ def test_a_match_is_recorded_whatever_the_upload_comes_to(
     assert [match["detail"] for match in get("/audit-log?action=suppressions.matched")["items"]] == [{"rows": 1}]
 
 
-def test_an_upload_without_them_reports_nothing(upload: Upload) -> None:
+def test_an_upload_without_suppressed_people_keeps_every_row(upload: Upload) -> None:
     """If no person of the file is suppressed, every row is kept."""
     assert upload().json()["num_suppressed"] == 0
 
 
-def test_a_request_during_an_upload(
+def test_rows_of_a_request_made_during_an_upload_are_not_stored(
     installation: Installation,
     upload: Upload,
     forget: Make,

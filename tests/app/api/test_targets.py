@@ -48,7 +48,7 @@ def test_a_vacuous_target_is_refused(
     assert stored()["models"] == 0
 
 
-def test_the_bounds_themselves_are_allowed(gateway: TestClient, new_dataset: Make) -> None:
+def test_the_weakest_target_without_permission_is_accepted(gateway: TestClient, new_dataset: Make) -> None:
     """The target of epsilon 8 and delta 1/n is the weakest that needs no permission."""
     dataset = new_dataset(rows=60)
     assert gateway.post("/v1/models", json=asked(dataset["id"], epsilon=8.0, delta=1 / 60)).status_code == 202
@@ -64,7 +64,7 @@ def test_a_tenant_can_be_stricter(gateway: TestClient, new_dataset: Make, refuse
 
 
 @each("policy", [{"max_epsilon": 0}, {"max_epsilon": None}, {"max_delta": 1}, {"max_delta": 0}])
-def test_bounds_that_bound_nothing_are_refused(gateway: TestClient, policy: Any, refused: Refused) -> None:
+def test_vacuous_policy_bounds_are_refused(gateway: TestClient, policy: Any, refused: Refused) -> None:
     """A policy with a bound of 0, without a bound on epsilon, or with a delta of 1 is refused."""
     refused(gateway.patch("/v1/tenant", json={"policy": policy}), 422, "input_invalid")
 
@@ -80,7 +80,7 @@ def test_widened_bounds_are_in_the_audit_log(
     assert changed["detail"]["policy"] == wider["policy"]
 
 
-def test_a_widened_target_is_not_called_forgotten(
+def test_a_widened_target_does_not_count_as_forgotten(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """The outcome and the certificate state that the bounds were widened, and the accuracy of the best attacker."""
@@ -99,7 +99,7 @@ def test_a_widened_target_is_not_called_forgotten(
         assert one["best_attacker_accuracy"] >= norm.cdf(one["mu"] / 2)
 
 
-def test_a_joining_request_is_not_forgotten_by_a_widened_target(
+def test_a_request_joining_under_a_widened_target_is_not_forgotten(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """A request that joins another is owed nothing by the model with the weak target, which carried the person."""
@@ -129,7 +129,9 @@ def test_a_target_within_the_bounds_counts_as_forgotten(
     assert certificate["statement"]["target"]["widened"] is False
 
 
-def test_limits_of_a_verifier(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+def test_verifiers_enforce_their_own_limits(
+    gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
+) -> None:
     """A certificate is accepted by verifiers whose limits its unlearning guarantee meets, and refused by stricter
     ones."""
     request = forget("p1")

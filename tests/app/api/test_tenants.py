@@ -17,7 +17,7 @@ def _as(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def test_an_operator_makes_tenants(gateway: TestClient, get: Get, installation: Installation) -> None:
+def test_an_operator_creates_tenants(gateway: TestClient, get: Get, installation: Installation) -> None:
     """An operator creates a tenant with the key of its first admin, which works, is shown once and is not stored."""
     answer = gateway.post("/v1/tenants", json={"name": "shop", "policy": {"grace_seconds": 5}})
     assert answer.status_code == 201
@@ -52,7 +52,7 @@ def test_tenants_share_nothing(gateway: TestClient, get: Get, refused: Refused) 
         refused(answer, 403, "scope_missing")
 
 
-def test_a_policy_is_changed_by_field(gateway: TestClient, get: Get) -> None:
+def test_a_policy_patch_keeps_other_fields(gateway: TestClient, get: Get) -> None:
     """A PATCH sets the named fields at once and for this tenant only, and leaves all others unchanged."""
     gateway.post("/v1/tenants", json={"name": "shop"})
     for changed in ({"grace_seconds": 60}, {"time_zone": "Europe/Berlin", "regulations": {"lgpd": {"days": 15}}}, {}):

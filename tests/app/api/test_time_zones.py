@@ -45,7 +45,7 @@ def other(gateway: TestClient) -> dict[str, str]:
     return {"Authorization": f"Bearer {made['admin_key']}"}
 
 
-def test_legacy_zones_are_known_wherever_the_service_runs(
+def test_legacy_time_zones_are_known_on_every_host(
     gateway: TestClient, installation: Installation, other: dict[str, str], admin_key: str
 ) -> None:
     """A process on a host without any time zones serves the tenant of a legacy zone and the others, and purges."""
@@ -63,7 +63,7 @@ def test_legacy_zones_are_known_wherever_the_service_runs(
     assert done.stdout.split() == ["202", "202", "purged"], done.stderr
 
 
-def test_an_unknown_zone_concerns_its_tenant_alone(
+def test_an_unknown_time_zone_affects_only_its_tenant(
     gateway: TestClient,
     installation: Installation,
     by: Actor,

@@ -45,7 +45,7 @@ def open_files(folder: Path) -> list[bytes]:
     return found
 
 
-def test_nothing_of_a_file_lies_on_the_disk_while_it_comes_in(gateway: TestClient, settings: Settings) -> None:
+def test_uploads_are_never_on_disk_in_clear(gateway: TestClient, settings: Settings) -> None:
     """An upload of any length is stored only encrypted and in unnamed files, and nothing remains afterwards."""
     seen: list[int] = []
     pieces = form("rows.csv", CSV.encode(), name="people", schema=SCHEMA)

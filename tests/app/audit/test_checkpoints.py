@@ -40,7 +40,7 @@ def _length(installation: Installation, tenant_id: str) -> int:
         return len(list(repository.all_entries(session, tenant_id=tenant_id)))
 
 
-def test_every_log_is_signed_that_has_grown(
+def test_logs_that_have_grown_are_signed(
     installation: Installation, by: Actor, other: Actor, record: Record, sign: Callable[..., list[Head]]
 ) -> None:
     """Each tenant's head is signed once it has entries, and again when it has more and an hour has passed."""
@@ -64,7 +64,9 @@ def test_a_thousand_entries_are_signed_at_once(by: Actor, record: Record, sign: 
     assert [head.tenant_id for head in sign()] == [by.tenant_id]
 
 
-def test_two_workers_sign_once(installation: Installation, by: Actor, sign: Callable[..., list[Head]]) -> None:
+def test_concurrent_workers_sign_a_head_once(
+    installation: Installation, by: Actor, sign: Callable[..., list[Head]]
+) -> None:
     """A head that another worker has signed meanwhile is not signed again."""
     heads = sign()
     with installation.database.writing() as session:
@@ -72,7 +74,7 @@ def test_two_workers_sign_once(installation: Installation, by: Actor, sign: Call
     assert len(_of(installation, by.tenant_id)) == 1
 
 
-def test_anybody_can_verify_a_checkpoint(
+def test_a_checkpoint_verifies_with_the_public_key(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]]
 ) -> None:
     """A checkpoint is a JWS of its own type, signed by the published key, over tenant, sequence and hash."""
@@ -145,7 +147,7 @@ def test_no_other_signature_is_a_checkpoint(
         "DELETE FROM audit_entries WHERE sequence = 2",
     ],
 )
-def test_what_was_altered_is_not_signed(
+def test_an_altered_log_is_not_signed(
     installation: Installation,
     other: Actor,
     record: Record,

@@ -42,7 +42,7 @@ def chain(database: Database, by: Actor) -> list[AuditEntry]:
     return entries
 
 
-def test_who_did_what_is_recorded(database: Database) -> None:
+def test_entries_record_actor_action_and_object(database: Database) -> None:
     """An entry has the actor of the session, the action, its object and its detail, at the database's time."""
     with database.writing(by=HERE) as session:
         before = now(session)
@@ -53,7 +53,7 @@ def test_who_did_what_is_recorded(database: Database) -> None:
     assert before <= entry.at <= before + datetime.timedelta(minutes=1)
 
 
-def test_nobody_records_for_nobody(database: Database) -> None:
+def test_a_session_without_a_tenant_needs_an_actor(database: Database) -> None:
     """Recording in a session without a tenant needs an explicit actor."""
     with database.writing() as session, pytest.raises(RuntimeError):
         audit.record(session, "thing.made", "th_1")
@@ -69,7 +69,7 @@ def test_each_tenant_has_its_own_chain(database: Database) -> None:
     assert (len(chain(database, HERE)), len(chain(database, THERE))) == (3, 4)
 
 
-def test_many_deeds_in_one_transaction(database: Database) -> None:
+def test_entries_keep_the_order_of_actions(database: Database) -> None:
     """Entries are in the order of their actions, whether recorded together or singly, with or without flushes in
     between."""
     with database.writing(by=HERE) as session:
@@ -82,7 +82,7 @@ def test_many_deeds_in_one_transaction(database: Database) -> None:
     assert [entry.detail["number"] for entry in chain(database, HERE)] == list(range(200))
 
 
-def test_what_was_rolled_back_was_not_done(database: Database) -> None:
+def test_a_rollback_removes_entries(database: Database) -> None:
     """Rolling back a savepoint removes its audit entries, and the next entry follows the last remaining one."""
     with database.writing(by=HERE) as session:
         audit.record(session, "thing.made", "th_1", number=0)
@@ -111,7 +111,7 @@ def test_a_transaction_that_fails_leaves_no_entry(database: Database) -> None:
     assert chain(database, HERE) == []
 
 
-def test_writers_at_once_make_one_chain(database: Database) -> None:
+def test_concurrent_writers_make_one_chain(database: Database) -> None:
     """Eight threads that record at the same time all succeed, and their entries form one chain."""
     start = threading.Barrier(8)
 
@@ -134,7 +134,7 @@ def test_writers_at_once_make_one_chain(database: Database) -> None:
         datetime.datetime(2026, 3, 1, 0, 30, 0, 1, datetime.timezone(datetime.timedelta(hours=2))),
     ],
 )
-def test_a_time_comes_back_as_it_was(database: Database, moment: datetime.datetime) -> None:
+def test_times_round_trip(database: Database, moment: datetime.datetime) -> None:
     """A time is stored and hashed to the microsecond, whatever its zone."""
     with database.writing() as session:
         audit.record_all(session, [deed(HERE)], at=moment)
@@ -151,7 +151,7 @@ def test_a_time_comes_back_as_it_was(database: Database, moment: datetime.dateti
         {"name": "é \u2028 \U0001f600 \\ \" '"},
     ],
 )
-def test_a_detail_comes_back_as_it_was(database: Database, detail: dict[str, Any]) -> None:
+def test_details_round_trip(database: Database, detail: dict[str, Any]) -> None:
     """The detail of an entry, which is any JSON, is read back exactly as it was recorded."""
     with database.writing(by=HERE) as session:
         audit.record(session, "thing.made", "th_1", **detail)
@@ -160,7 +160,7 @@ def test_a_detail_comes_back_as_it_was(database: Database, detail: dict[str, Any
 
 
 @pytest.mark.parametrize("name", ["tenant_id", "actor", "action", "object_id", "previous_hash"])
-def test_every_part_counts(name: str) -> None:
+def test_every_part_affects_the_hash(name: str) -> None:
     """Changing any part of an entry changes its hash."""
     at = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
     names = ("tenant_id", "actor", "action", "object_id", "previous_hash")

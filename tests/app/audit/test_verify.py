@@ -132,7 +132,7 @@ def test_a_truncated_log_contradicts_its_checkpoint(
 
 
 @each("forge", ["changed", "removed", "inserted"])
-def test_a_log_written_anew_contradicts_its_checkpoint(
+def test_a_rewritten_log_contradicts_its_checkpoint(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified], forge: str
 ) -> None:
     """Altering an entry and recomputing all later hashes is detected at the next checkpoint."""
@@ -176,7 +176,7 @@ def test_a_forged_checkpoint_is_named(
             verified(forged, [signed[0], check])
 
 
-def test_a_long_log_takes_no_memory(other: Actor, verified: Callable[..., Verified]) -> None:
+def test_a_long_log_verifies_in_constant_memory(other: Actor, verified: Callable[..., Verified]) -> None:
     """Verifying a log of ten thousand entries takes no more memory than a short one."""
 
     def chain() -> Iterator[AuditEntry]:

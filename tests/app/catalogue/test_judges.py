@@ -30,7 +30,7 @@ def test_a_gate_is_refused_without_a_judge() -> None:
 
 
 @pytest.mark.parametrize("gate", [None, {"metric": "auc", "threshold": 0.5, "on_breach": "publish_degraded"}])
-def test_a_stored_gate_holds_versions_back_without_a_judge(installation: Installation, gate: object) -> None:
+def test_a_stored_gate_without_a_judge_holds_versions_back(installation: Installation, gate: object) -> None:
     """A version whose gate no installed feature can judge is held, whatever the gate would do at a breach."""
     model, version = Model(id="mdl_1", quality=gate), Version(model_id="mdl_1", number=1, metrics={"auc": 0.9})
     with installation.database.reading() as session:

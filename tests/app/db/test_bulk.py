@@ -28,7 +28,7 @@ def test_many_rows_are_added(installation: Installation, by: Actor) -> None:
         assert [tuple(row) for row in session.execute(query)] == rows
 
 
-def test_what_is_there_stays(installation: Installation) -> None:
+def test_existing_rows_are_unchanged(installation: Installation) -> None:
     """Storing rows of which some exist already, or repeat within the batch, adds the others and changes nothing."""
     columns = ("id", "subject_ref", "dataset_id", "request_id", "tenant_id")
     with installation.database.writing() as session:
@@ -44,7 +44,7 @@ def test_what_is_there_stays(installation: Installation) -> None:
         assert [tuple(row) for row in found] == [("a", "sup_a"), ("b", "sup_a"), ("c", "sup_b")]
 
 
-def test_they_go_with_their_transaction(installation: Installation, by: Actor) -> None:
+def test_a_constraint_violation_rolls_back_the_block(installation: Installation, by: Actor) -> None:
     """A row that violates a constraint raises the usual error, and nothing of the block is stored."""
 
     def fail_half_way() -> None:
@@ -66,9 +66,7 @@ def _suppressions(*people: str) -> list[dict[str, Any]]:
     return [row | {"id": f"sup_{place}", "subject_ref": who} for place, who in enumerate(people)]
 
 
-def test_what_is_stored_together_is_there_after_the_block(
-    installation: Installation, forget: Callable[[str], Any]
-) -> None:
+def test_rows_are_visible_after_the_block(installation: Installation, forget: Callable[[str], Any]) -> None:
     """Rows become visible at the end of the block, in the order in which they were stored."""
     request_id = forget("somebody")["id"]
     event = {"request_id": request_id, "facts": None, "detail": None, "actor": "a", "at": AT}
@@ -85,7 +83,7 @@ def test_what_is_stored_together_is_there_after_the_block(
         assert session.scalars(events).all() == ["running", "completed"]
 
 
-def test_many_rows_are_stored_as_few_are(installation: Installation) -> None:
+def test_large_batches_are_stored_like_small_ones(installation: Installation) -> None:
     """Objects and mappings are stored with their texts, lists, booleans and times; a missing column is NULL, and sealed
     columns are sealed row by row. A row that violates a constraint raises the usual error."""
     written = Particulars(external_id="\t\\N\n'é")

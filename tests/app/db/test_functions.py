@@ -25,14 +25,14 @@ def plan(installation: Installation, query: sa.Select[DeletionRequest]) -> str:
         return str(session.connection().exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters).all())
 
 
-def test_a_tenants_requests_are_found_by_what_is_asked(installation: Installation) -> None:
+def test_requests_are_looked_up_through_an_index(installation: Installation) -> None:
     """Requests are looked up by id and by person through an index, without reading all rows of the tenant."""
     newest = sa.select(DeletionRequest).order_by(DeletionRequest.created_at.desc(), DeletionRequest.id.desc()).limit(50)
     assert "(id=?)" in plan(installation, newest.where(DeletionRequest.id.in_(["dr_1", "dr_2", "dr_3"])))
     assert "(subject_ref=?)" in plan(installation, newest.where(DeletionRequest.subject_ref == "sub_1"))
 
 
-def test_a_list_is_read_in_its_order(installation: Installation) -> None:
+def test_lists_are_read_in_index_order(installation: Installation) -> None:
     """Lists of requests read the index in its order; the database does not sort."""
     newest = sa.select(DeletionRequest).order_by(DeletionRequest.created_at.desc(), DeletionRequest.id.desc()).limit(50)
     by_column = {"status": DeletionRequest.status, "regulation": DeletionRequest.regulation}
@@ -43,7 +43,7 @@ def test_a_list_is_read_in_its_order(installation: Installation) -> None:
         assert "TEMP B-TREE" not in found
 
 
-def test_it_says_the_same(installation: Installation) -> None:
+def test_usually_does_not_change_a_condition(installation: Installation) -> None:
     """`usually` does not change the value of a condition."""
     with installation.database.reading() as session:
         for condition in (sa.literal(1) == 1, sa.literal(1) == 2, sa.null() == 1):

@@ -30,7 +30,7 @@ def tables(database: Database) -> set[str]:
     return set(sa.inspect(database.engine).get_table_names()) - {"alembic_version"}
 
 
-def test_up_and_down_and_up(database: Database) -> None:
+def test_migrations_run_up_down_and_up(database: Database) -> None:
     """Migrations create the whole schema, remove it completely, and create it again; only the newest revision is
     current."""
     assert not migrate.is_current(database.engine)
@@ -43,7 +43,7 @@ def test_up_and_down_and_up(database: Database) -> None:
         assert tables(database) == set()
 
 
-def test_an_upgrade_of_what_is_current_changes_nothing(installation: Installation) -> None:
+def test_upgrading_a_current_database_is_a_no_op(installation: Installation) -> None:
     """Migrating a current database changes nothing."""
     with installation.database.reading() as session:
         before = session.execute(sa.text("SELECT * FROM api_keys")).all()
@@ -66,14 +66,14 @@ def test_a_database_of_another_version_is_refused(database: Database, revision: 
         assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == revision
 
 
-def test_revisions_are_those_of_the_scripts() -> None:
+def test_revisions_match_those_of_alembic() -> None:
     """The revisions and the heads, which are read without Alembic, are those that Alembic finds."""
     scripts = ScriptDirectory.from_config(migrate._config())
     assert migrate._revisions() == {script.revision for script in scripts.walk_revisions()}
     assert migrate.heads() == sorted(scripts.get_heads())
 
 
-def test_revisions_name_whose_code_can_use_them() -> None:
+def test_revisions_declare_consistent_compatibility() -> None:
     """The revisions of a branch are numbered without a gap, and none claims compatibility with code that an earlier one
     has broken."""
     scripts: dict[str, list[tuple[int, int]]] = {}
@@ -104,15 +104,13 @@ def test_revisions_name_whose_code_can_use_them() -> None:
         ([], ["core_0002"], False),
     ],
 )
-def test_a_schema_is_used_by_code_that_its_migrations_leave_whole(
-    revisions: list[str], expected: list[str], usable: bool
-) -> None:
+def test_a_schema_is_usable_by_compatible_code(revisions: list[str], expected: list[str], usable: bool) -> None:
     """A schema is usable only at the expected revisions, or at newer ones that declare an expected revision
     compatible."""
     assert migrations.are_usable(revisions, expected=expected) is usable
 
 
-def test_the_tables_are_what_the_migrations_make(database: Database) -> None:
+def test_tables_match_the_migrated_schema(database: Database) -> None:
     """The schema in `app.db.tables` equals the migrated one."""
     migrate.upgrade(database.engine)
     with database.engine.connect() as connection:
@@ -121,7 +119,7 @@ def test_the_tables_are_what_the_migrations_make(database: Database) -> None:
 
 
 @pytest.mark.service
-def test_migrations_at_once(database: Database, new_url: str, tmp_path: Path) -> None:
+def test_concurrent_migrations_succeed(database: Database, new_url: str, tmp_path: Path) -> None:
     """Processes that migrate a new database at the same moment all succeed and find it migrated."""
     environment = environment_of(tmp_path / "data", database_url=new_url)
     migrating = [subprocess.Popen([LETHE, "migrate"], env=environment, stdout=subprocess.PIPE) for _ in range(3)]

@@ -61,7 +61,9 @@ def pages(
 
 
 @given(moments=st.lists(MOMENTS, max_size=12), limit=st.integers(1, 5), ascending=st.booleans())
-def test_pages_are_the_list(engine: sa.Engine, moments: list[datetime.datetime], limit: int, ascending: bool) -> None:
+def test_pages_contain_every_row_once(
+    engine: sa.Engine, moments: list[datetime.datetime], limit: int, ascending: bool
+) -> None:
     """The pages together contain all rows once, newest or oldest first, and only the last is short."""
     with Session(engine) as session:
         add(session, moments, prefix="row")
@@ -97,7 +99,7 @@ def encoded(document: object) -> str:
 
 
 @given(cursor=st.text(max_size=30) | st.recursive(st.none() | st.text(), st.lists, max_leaves=3).map(encoded))
-def test_a_cursor_that_no_page_gave_is_refused(engine: sa.Engine, cursor: str) -> None:
+def test_a_malformed_cursor_is_refused(engine: sa.Engine, cursor: str) -> None:
     """A malformed cursor is refused, and the fault names the field."""
     with Session(engine) as session, pytest.raises(InputInvalid) as caught:
         page(session, sa.select(ApiKey), ApiKey.created_at, ApiKey.id, limit=1, cursor=cursor)

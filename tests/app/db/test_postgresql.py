@@ -52,7 +52,7 @@ def test_a_connection_has_safe_limits(url: str) -> None:
         assert [setting(database, name) for name in names] == ["1min", "30s", "1min", "lethe"]
 
 
-def test_the_url_has_the_last_word(url: str) -> None:
+def test_the_url_overrides_connection_limits(url: str) -> None:
     """The URL can override every limit of a connection, but cannot make a read-only one writable."""
     chosen = "?application_name=other&options=-c%20lock_timeout%3D7s%20-c%20default_transaction_read_only%3Doff"
     with opened(url + chosen, read_only=True) as database:
@@ -71,7 +71,7 @@ def test_a_read_only_database_refuses_to_change(installation: Installation, by: 
         access.add_key(session, name="a", key="k", scopes=[])
 
 
-def test_a_writer_waits_only_so_long_for_its_turn(url: str) -> None:
+def test_a_writer_without_the_lock_times_out(url: str) -> None:
     """A writer that does not get the write lock in time fails like one that found no database."""
     with opened(url + "?options=-c%20lock_timeout%3D200ms") as database, opened(url) as other:
         with other.writing() as first:
@@ -82,7 +82,7 @@ def test_a_writer_waits_only_so_long_for_its_turn(url: str) -> None:
             assert third.scalar(sa.text("SELECT 1")) == 1
 
 
-def test_a_session_that_was_silent_for_too_long(url: str) -> None:
+def test_an_idle_transaction_loses_its_connection(url: str) -> None:
     """An idle transaction loses its connection, and the next transaction gets a new one."""
     with opened(url + "?options=-c%20idle_in_transaction_session_timeout%3D1s") as database, opened(url) as other:
 
@@ -103,7 +103,7 @@ def test_a_session_that_was_silent_for_too_long(url: str) -> None:
             assert session.scalar(sa.text("SELECT 1")) == 1
 
 
-def test_a_connection_that_the_server_ends_after_its_ping(url: str) -> None:
+def test_a_connection_lost_after_its_ping_is_replaced(url: str) -> None:
     """A connection that the server ends between its ping and the transaction fails as an unreachable database, and the
     next transaction gets a new one."""
     with opened(url) as database, opened(url) as other:
@@ -123,7 +123,7 @@ def test_a_connection_that_the_server_ends_after_its_ping(url: str) -> None:
             assert session.scalar(sa.text("SELECT 1")) == 1
 
 
-def test_an_aborted_pipeline_is_raised_as_what_aborted_it(url: str) -> None:
+def test_an_aborted_pipeline_raises_the_first_error(url: str) -> None:
     """If the driver finally reports only an aborted pipeline, the error that came first is raised."""
 
     def end() -> None:
@@ -137,7 +137,7 @@ def test_an_aborted_pipeline_is_raised_as_what_aborted_it(url: str) -> None:
         end()
 
 
-def test_a_heartbeat_needs_no_turn(url: str) -> None:
+def test_a_heartbeat_needs_no_write_lock(url: str) -> None:
     """A session without the write lock proceeds while another writes."""
     with opened(url) as database, database.writing() as first:
         first.execute(sa.text("SELECT 1"))
@@ -145,7 +145,7 @@ def test_a_heartbeat_needs_no_turn(url: str) -> None:
             assert second.scalar(sa.text("SELECT 1")) == 1
 
 
-def test_a_session_does_not_inherit_how_another_began(installation: Installation) -> None:
+def test_a_session_does_not_inherit_the_mode_of_its_connection(installation: Installation) -> None:
     """A connection that was used for reading, or without the write lock, takes the lock when it is used for writing."""
     with installation.database.reading() as session:
         session.execute(sa.text("SELECT 1"))
@@ -173,7 +173,7 @@ def test_more_sessions_than_connections(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize("patience", [0.0, 2.0])
-def test_patience_is_for_an_outage_not_for_a_call(patience: float) -> None:
+def test_only_the_first_call_waits_for_the_server(patience: float) -> None:
     """Only the first call waits for a server that is away; later calls fail at once."""
     with opened("postgresql://nobody@127.0.0.1:1/none", patience_seconds=patience) as database:
         waited = []
@@ -193,7 +193,7 @@ def test_another_database_is_refused(url: str) -> None:
         Database(url)
 
 
-def test_only_one_package_knows_which_database_it_is() -> None:
+def test_only_one_package_depends_on_the_database() -> None:
     """Outside `app/db` no code depends on which database is used."""
     root = Path(app.__file__).parents[1]
     sources = (path for folder in ("app", "worker") for path in (root / folder).rglob("*.py"))

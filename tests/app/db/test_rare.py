@@ -9,7 +9,7 @@ from app.installations import Installation
 _ANY_NAMED = rare.Rare(Tenant.name == "a rare tenant")
 
 
-def test_a_condition_may_hold_until_it_is_asked(installation: Installation) -> None:
+def test_a_rare_condition_is_possible_until_queried(installation: Installation) -> None:
     """A rare condition counts as possible until `ask` has queried the database, so its feature queries the database
     itself."""
     with installation.database.reading() as session:
@@ -18,7 +18,7 @@ def test_a_condition_may_hold_until_it_is_asked(installation: Installation) -> N
         assert not _ANY_NAMED.may_hold(session)
 
 
-def test_each_session_asks_anew(installation: Installation) -> None:
+def test_each_session_queries_conditions_again(installation: Installation) -> None:
     """A row that another session committed makes the condition hold in the next session."""
     with installation.database.writing() as session:
         rare.ask(session)

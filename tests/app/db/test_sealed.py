@@ -48,7 +48,7 @@ def _stored(session: Session) -> list[tuple[bytes | None, str | None]]:
     return [(row[0], row[1]) for row in session.execute(sa.text("SELECT written, name_ref FROM things"))]
 
 
-def test_a_value_is_sealed_and_opened(database: Database, tmp_path: Path) -> None:
+def test_sealed_values_round_trip(database: Database, tmp_path: Path) -> None:
     """A sealed value is read back unchanged, and its plaintext is nowhere in the database."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=WRITTEN, name_ref="Jane Roe"))
@@ -60,7 +60,7 @@ def test_a_value_is_sealed_and_opened(database: Database, tmp_path: Path) -> Non
     assert b"ticket 4711" not in content
 
 
-def test_nothing_is_stored_as_null(database: Database) -> None:
+def test_an_empty_value_is_stored_as_null(database: Database) -> None:
     """An empty value is stored as null without using a key, and is read back as null."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=Particulars(), name_ref=None))
@@ -88,7 +88,7 @@ def test_a_changed_value_keeps_its_key(database: Database, vault: Vault) -> None
         assert session.get_one(_Thing, 1).written == Particulars()
 
 
-def test_a_reference_finds_what_is_sealed(database: Database) -> None:
+def test_a_sealed_text_is_found_by_its_reference(database: Database) -> None:
     """A sealed text is found by its reference and appears in no logged statement."""
     with database.writing() as session:
         session.add(_Thing(id=1, name_ref="Jane Roe"))
@@ -97,7 +97,7 @@ def test_a_reference_finds_what_is_sealed(database: Database) -> None:
         assert session.scalars(sa.select(_Thing.id).where(refers_to(session, _Thing.name_ref, "Jane Roe"))).all() == [1]
 
 
-def test_without_a_vault_nothing_is_opened_or_sealed(database: Database, tmp_path: Path) -> None:
+def test_sealed_columns_need_a_vault(database: Database, tmp_path: Path) -> None:
     """A process that opens the database without the vault can neither read sealed values nor seal new ones."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=WRITTEN))

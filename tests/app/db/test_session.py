@@ -60,7 +60,7 @@ def test_a_reading_session_changes_nothing(database: Database) -> None:
     assert names(database) == ["admin"]
 
 
-def test_a_reading_session_sees_one_moment(database: Database, by: Actor) -> None:
+def test_a_reading_session_sees_a_snapshot(database: Database, by: Actor) -> None:
     """A reading session does not see commits made while it is open, and does not block them."""
     with database.reading() as session:
         before = session.scalars(sa.select(sa.func.count()).select_from(ApiKey)).one()
@@ -106,7 +106,7 @@ def test_writers_take_turns_by_tenant(database: Database, by: Actor) -> None:
     assert order == ["hard", "quiet", "", *["hard"] * 19]
 
 
-def test_foreign_keys_hold(database: Database) -> None:
+def test_foreign_keys_are_enforced(database: Database) -> None:
     """A row cannot refer to a missing one."""
     with pytest.raises(sa.exc.IntegrityError), database.writing() as session:
         session.execute(
@@ -121,7 +121,7 @@ def test_errors_do_not_quote_values(database: Database) -> None:
     assert "somebody-by-name" not in str(caught.value)
 
 
-def test_the_clock_is_aware_and_never_goes_back(database: Database) -> None:
+def test_the_clock_is_aware_and_monotonic(database: Database) -> None:
     """The database's clock returns aware times in UTC that never decrease between transactions."""
     moments = []
     for _ in range(3):
@@ -197,7 +197,7 @@ def shared(database: Database) -> Database:
 
 
 @each("shape", SELECTIONS)
-def test_a_tenant_sees_its_own(shared: Database, shape: str) -> None:
+def test_a_tenant_sees_only_its_own_rows(shared: Database, shape: str) -> None:
     """No form of statement, first or repeated, returns rows of another tenant."""
     statement, found = SELECTIONS[shape]
     for _ in range(2):
@@ -207,7 +207,7 @@ def test_a_tenant_sees_its_own(shared: Database, shape: str) -> None:
             assert "_here" not in str(session.execute(statement()).all())
 
 
-def test_a_tenant_gets_its_own(shared: Database) -> None:
+def test_a_tenant_gets_only_its_own_objects(shared: Database) -> None:
     """Looking up another tenant's row by id returns None; a refreshed or expired object still belongs to its tenant."""
     for by, own, other in ((HERE, "key_here", "key_there"), (THERE, "key_there", "key_here")):
         with shared.reading(by=by) as session:
@@ -219,7 +219,7 @@ def test_a_tenant_gets_its_own(shared: Database) -> None:
             assert session.get_one(ApiKey, own).tenant_id == by.tenant_id
 
 
-def test_whoever_acts_for_no_tenant_sees_everything(shared: Database) -> None:
+def test_a_session_without_a_tenant_sees_everything(shared: Database) -> None:
     """A session without a tenant sees all tenants, and has no actor to store anything for."""
     with shared.reading() as session:
         assert len(session.scalars(sa.select(ApiKey)).all()) == 3
@@ -244,7 +244,7 @@ def test_whoever_acts_for_no_tenant_sees_everything(shared: Database) -> None:
         (lambda: sa.delete(ApiKey).where(ApiKey.id == "key_there"), {}),
     ],
 )
-def test_a_tenant_changes_its_own(
+def test_a_tenant_changes_only_its_own_rows(
     shared: Database, change: Callable[[], sa.Executable], changed: dict[str, str | None]
 ) -> None:
     """An update and a delete leave rows of other tenants unchanged."""
@@ -256,7 +256,7 @@ def test_a_tenant_changes_its_own(
     assert after == {key_id: name for key_id, name in (before | changed).items() if name is not None}
 
 
-def test_what_has_no_tenant_is_changed_by_way_of_what_has(shared: Database) -> None:
+def test_records_are_changed_through_the_tenants_datasets(shared: Database) -> None:
     """Records are found through the tenant's own datasets for changes and copies."""
     mine = sa.select(Dataset.id)
     with shared.writing(by=HERE) as session:
@@ -284,7 +284,9 @@ def test_what_has_no_tenant_is_changed_by_way_of_what_has(shared: Database) -> N
         lambda: sa.insert(Record).from_select(["dataset_id", "slot"], sa.select(DATASETS.c.id, sa.literal(3))),
     ],
 )
-def test_what_names_no_class_is_refused(shared: Database, statement: Callable[[], sa.Executable]) -> None:
+def test_a_statement_without_a_mapped_class_is_refused(
+    shared: Database, statement: Callable[[], sa.Executable]
+) -> None:
     """A statement that bypasses the mapped class, and with it the tenant's filter, is refused."""
     for _ in range(2):
         with shared.writing(by=HERE) as session, pytest.raises(RuntimeError, match="belongs to all"):

@@ -26,7 +26,7 @@ def files(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if ".db" in path.name)
 
 
-def test_what_is_deleted_or_updated_is_in_no_file(installation: Installation, by: Actor) -> None:
+def test_no_file_contains_deleted_or_updated_values(installation: Installation, by: Actor) -> None:
     """No file contains deleted or updated values after scrubbing, even if another process has the database open and has
     read from it."""
     with installation.database.writing(by=by) as session:
@@ -47,7 +47,7 @@ def test_what_is_deleted_or_updated_is_in_no_file(installation: Installation, by
     assert b"updated-by-name" not in found
 
 
-def test_a_reader_delays_it_and_stops_nobody(installation: Installation, by: Actor) -> None:
+def test_a_reader_delays_scrubbing_without_blocking_writers(installation: Installation, by: Actor) -> None:
     """Deleted rows that a reader may still see stay until the reader ends; writers continue meanwhile."""
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="seen-by-a-reader", key=access.new_key(), scopes=[Scope.ADMIN])
@@ -72,7 +72,7 @@ def closed(tmp_path: Path) -> Iterator[Database]:
     database.close()
 
 
-def test_sqlite_loses_nothing(closed: Database) -> None:
+def test_sqlite_is_configured_for_durability(closed: Database) -> None:
     """A new database syncs every commit, overwrites deleted content, writes no temporary files, and lets readers
     continue during a write."""
     with closed.engine.connect() as connection:
@@ -89,7 +89,7 @@ def test_sqlite_loses_nothing(closed: Database) -> None:
     }
 
 
-def test_a_database_is_new_to_several_at_once(tmp_path: Path) -> None:
+def test_concurrent_first_opens_succeed(tmp_path: Path) -> None:
     """Processes that open a new database at the same time wait for each other, and none finds it locked."""
     together = threading.Barrier(4)
     for number in range(20):
@@ -106,7 +106,7 @@ def test_a_database_is_new_to_several_at_once(tmp_path: Path) -> None:
             engine.dispose()
 
 
-def test_the_space_between_rows_is_cleared_too(closed: Database, tmp_path: Path) -> None:
+def test_vacuuming_clears_unused_space(closed: Database, tmp_path: Path) -> None:
     """Vacuuming removes the copies that inserts, updates and deletes of rows of all sizes left in unused space of
     pages, and keeps the live rows."""
     draw = random.Random(3)
@@ -136,7 +136,7 @@ def test_the_space_between_rows_is_cleared_too(closed: Database, tmp_path: Path)
     assert (tmp_path / "new.db-wal").stat().st_size == 0
 
 
-def test_the_file_is_written_anew_when_it_is_time(closed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_rewritten_once_an_hour(closed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is rewritten once an hour, however often this is requested, and at once if the clock was wrong."""
     began = time.time()
 
@@ -148,7 +148,7 @@ def test_the_file_is_written_anew_when_it_is_time(closed: Database, monkeypatch:
     assert [done(seconds) for seconds in at] == [True, False, False, True, False, True, True, False]
 
 
-def test_another_connection_drops_no_lock(installation: Installation) -> None:
+def test_another_connection_does_not_remove_the_log(installation: Installation) -> None:
     """While this process has the database open, even after repeated connections, another process that opens and closes
     it does not consider itself the last and remove the log."""
     log = installation.settings.data_dir / "lethe.db-wal"

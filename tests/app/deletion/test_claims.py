@@ -74,7 +74,7 @@ def owed(installation: Installation, request_id: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("served", [False, True])
-def test_whoever_asks_twice_is_forgotten_by_all_models(installation: Installation, served: bool) -> None:
+def test_a_second_request_waits_for_models_that_carry_the_person(installation: Installation, served: bool) -> None:
     """A second request, whose grace period ends after the first has erased the rows, waits for the models that still
     carry the person; if the first is completed, it completes with its rows."""
     with installation.database.writing(by=OFFICER) as session:
@@ -106,7 +106,7 @@ def test_whoever_asks_twice_is_forgotten_by_all_models(installation: Installatio
     assert statuses(installation) == {first: "completed", second: "completed"}
 
 
-def test_whoever_asks_twice_and_was_erased_is_done(installation: Installation) -> None:
+def test_a_second_request_completes_if_no_model_carries_the_person(installation: Installation) -> None:
     """A second request completes when it is claimed if no model of the dataset carries the person any more, though the
     first still waits for another dataset."""
     with installation.database.writing(by=OFFICER) as session:
@@ -129,7 +129,9 @@ def test_whoever_asks_twice_and_was_erased_is_done(installation: Installation) -
     assert owed(installation, second) == {}
 
 
-def test_one_person_takes_no_run_alone(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_serves_a_bounded_number_of_requests_of_one_person(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run serves a bounded number of requests of one person. The others complete as soon as these do, without a run,
     name the last of them and look the person up only once in total."""
     monkeypatch.setattr(repository, "MAX_ALSO_THEIRS", 1)

@@ -19,7 +19,7 @@ PASSED = st.timedeltas(min_value=datetime.timedelta(0), max_value=datetime.timed
 
 
 @given(every=st.integers(1, 30 * 86400), held=st.none() | PASSED)
-def test_the_report_time_is_fixed_by_when_work_could_begin(every: int, held: datetime.timedelta | None) -> None:
+def test_the_report_time_does_not_depend_on_the_outcome(every: int, held: datetime.timedelta | None) -> None:
     """A request is reported `report_seconds` after it was made or its grace period ended, whatever its outcome."""
     began = BEGAN + (held or datetime.timedelta(0))
     request = DeletionRequest(created_at=BEGAN, held_until=None if held is None else began)
@@ -27,7 +27,7 @@ def test_the_report_time_is_fixed_by_when_work_could_begin(every: int, held: dat
     assert reported == began + datetime.timedelta(seconds=every)
 
 
-def test_without_discretion_there_is_no_report_time() -> None:
+def test_there_is_no_report_time_without_discretion() -> None:
     """A request has no report time if `report_seconds` is 0."""
     assert completion.report_at(DeletionRequest(created_at=BEGAN), policy=Policy(report_seconds=0)) is None
 
@@ -54,7 +54,7 @@ def test_the_report_time_is_known_when_a_request_is_accepted(installation: Insta
             assert request.reported_at == request.ended_at == request.created_at + datetime.timedelta(hours=1)
 
 
-def test_a_request_that_follows_another_keeps_its_grace_time(installation: Installation) -> None:
+def test_a_grace_period_outlasts_an_erasure_for_another_request(installation: Installation) -> None:
     """If the rows are erased before the grace period is over, the request still waits for its end, and can be cancelled
     although the rows were claimed for another request."""
     with installation.database.writing() as session:

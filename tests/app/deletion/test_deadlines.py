@@ -32,7 +32,7 @@ def moment(text: str, zone: str = "UTC", *, fold: int = 0) -> datetime.datetime:
         (Regulation.OTHER, "2026-01-31", "2026-03-02"),
     ],
 )
-def test_time_limits(regulation: Regulation, submitted: str, due: str) -> None:
+def test_each_regulation_has_its_time_limit(regulation: Regulation, submitted: str, due: str) -> None:
     """A calendar month under the GDPR, 45 days under the CCPA, 30 days otherwise, at the same time of day."""
     assert due_at(LIMITS[regulation], moment(f"{submitted}T13:45:00")) == moment(f"{due}T13:45:00")
 
@@ -46,7 +46,7 @@ def test_time_limits(regulation: Regulation, submitted: str, due: str) -> None:
         (Regulation.OTHER, "2026-03-02", "2026-04-01"),
     ],
 )
-def test_extensions(regulation: Regulation, due: str, later: str) -> None:
+def test_each_regulation_has_its_extension(regulation: Regulation, due: str, later: str) -> None:
     """Two more months under the GDPR, 45 more days under the CCPA, 30 otherwise, counted from the first deadline."""
     assert extended(LIMITS[regulation], moment(f"{due}T08:00:00")) == moment(f"{later}T08:00:00")
 
@@ -65,7 +65,9 @@ def test_extensions(regulation: Regulation, due: str, later: str) -> None:
         ("Asia/Kolkata", moment("2026-01-30T20:00"), moment("2026-02-27T20:00")),  # 31 January there, so 28 February
     ],
 )
-def test_calendars_of_the_zone(zone: str, submitted: datetime.datetime, due: datetime.datetime) -> None:
+def test_deadlines_follow_the_calendar_of_the_zone(
+    zone: str, submitted: datetime.datetime, due: datetime.datetime
+) -> None:
     """Months and days follow the tenant's calendar, across every clock change."""
     assert due_at(LIMITS[Regulation.GDPR], submitted, zone=zone) == due
 
@@ -79,7 +81,7 @@ AN_HOUR = datetime.timedelta(hours=1)
 
 
 @given(regulation=st.sampled_from(Regulation), at=MOMENTS, zone=st.sampled_from(ZONES))
-def test_a_deadline_is_four_weeks_to_seven_away(regulation: Regulation, at: datetime.datetime, zone: str) -> None:
+def test_a_deadline_is_28_to_45_days_away(regulation: Regulation, at: datetime.datetime, zone: str) -> None:
     """A deadline is between 28 and 45 days away in every time zone, apart from clock changes."""
     away = due_at(LIMITS[regulation], at, zone=zone) - at
     day = datetime.timedelta(days=1 if zone == "Pacific/Apia" else 0)  # which left out one day in 2011
@@ -87,7 +89,7 @@ def test_a_deadline_is_four_weeks_to_seven_away(regulation: Regulation, at: date
 
 
 @given(regulation=st.sampled_from(Regulation), one=MOMENTS, other=MOMENTS, zone=st.sampled_from(ZONES))
-def test_who_asks_first_is_due_first(
+def test_earlier_requests_are_due_first(
     regulation: Regulation, one: datetime.datetime, other: datetime.datetime, zone: str
 ) -> None:
     """A later request is never due on an earlier day of the zone's calendar."""
@@ -97,7 +99,7 @@ def test_who_asks_first_is_due_first(
 
 
 @given(at=MOMENTS, zone=st.sampled_from(ZONES))
-def test_an_extension_is_never_later_than_the_law_says(at: datetime.datetime, zone: str) -> None:
+def test_an_extension_does_not_exceed_the_legal_maximum(at: datetime.datetime, zone: str) -> None:
     """An extension of one month by two ends after the first deadline and no later than three months."""
     limit = LIMITS[Regulation.GDPR]
     last = extended(limit, due_at(limit, at, zone=zone), zone=zone)
@@ -105,7 +107,7 @@ def test_an_extension_is_never_later_than_the_law_says(at: datetime.datetime, zo
     assert due_at(limit, at, zone=zone) < last <= whole + datetime.timedelta(hours=25 if zone == "Pacific/Apia" else 1)
 
 
-def test_regulations_of_a_tenant() -> None:
+def test_a_policy_adds_and_replaces_regulations() -> None:
     """A policy adds its own regulations, and can replace the limits of built-in ones."""
     own = {"lgpd": TimeLimit(days=15), "gdpr": TimeLimit(days=20)}
     found = deadlines.limits(Policy(regulations=own))
@@ -127,13 +129,13 @@ A_DAY = datetime.timedelta(days=1)
         (-A_DAY / 2, ClockState.OVERDUE, -1),
     ],
 )
-def test_the_clock(left: datetime.timedelta, state: ClockState, days: int) -> None:
+def test_the_clock_reports_at_risk_and_overdue(left: datetime.timedelta, state: ClockState, days: int) -> None:
     """A request is at risk within the horizon, overdue from its deadline on, and counts whole days."""
     found = clock(ended=False, deadline=NOW + left, paused_at=None, at=NOW, horizon=7 * A_DAY)
     assert (found.state, found.days_left, found.paused_since) == (state, days, None)
 
 
-def test_a_clock_that_stands_still_or_has_ended() -> None:
+def test_a_paused_or_ended_clock_stands_still() -> None:
     """A paused clock keeps its remaining days, and a deadline missed before the pause stays missed; an ended clock has
     no days."""
     paused = clock(ended=False, deadline=NOW, paused_at=NOW - 3 * A_DAY, at=NOW + A_DAY, horizon=7 * A_DAY)

@@ -274,8 +274,8 @@ class Life(RuleBasedStateMachine):
         return session.scalars(query.where(DeletionRequest.status.in_(ENDED)).limit(1)).first()
 
 
-def test_the_life_of_requests(set_up_once: Path) -> None:
-    """The invariants above hold after each step, in every order of calls, decisions, claims and deaths."""
+def test_invariants_hold_in_every_order(set_up_once: Path) -> None:
+    """The invariants of this module hold after each step, in every order of calls, decisions, claims and deaths."""
     run_state_machine_as_test(
         lambda: Life(set_up_once),
         settings=settings(

@@ -38,7 +38,7 @@ def found(installation: Installation, request_id: str) -> DeletionRequest:
         return deletion.get(session, request_id)
 
 
-def test_details_go_when_they_are_kept_no_longer(installation: Installation) -> None:
+def test_details_are_purged_when_their_retention_ends(installation: Installation) -> None:
     """After `retain_details_days` nothing is left of the details of an ended request, and its key opens nothing."""
     request_id = ask(installation, Policy(retain_details_days=30, report_seconds=0))
     pass_by(installation, 29 * DAY)
@@ -66,7 +66,7 @@ def test_a_trace_is_kept_of_a_request(installation: Installation) -> None:
         assert session.scalars(sa.select(Suppression)).all() == []
 
 
-def test_whoever_asked_again_is_not_taken_in(installation: Installation) -> None:
+def test_a_later_request_still_suppresses_a_purged_subject(installation: Installation) -> None:
     """When the subject of a request is no longer kept, another request that is kept still suppresses the person."""
     policy = Policy(retain_details_days=0, retain_requests_days=90, report_seconds=0)
     first = ask(installation, policy)
@@ -80,7 +80,7 @@ def test_whoever_asked_again_is_not_taken_in(installation: Installation) -> None
         assert (row.subject_ref, row.request_id) == ("sub_a", second)
 
 
-def test_details_go_with_whom_they_are_about(installation: Installation) -> None:
+def test_details_are_purged_with_their_request(installation: Installation) -> None:
     """If requests are kept for less time than their details, the details are purged with the request."""
     request_id = ask(installation, Policy(retain_details_days=30, retain_requests_days=7, report_seconds=0))
     pass_by(installation, 8 * DAY)
@@ -88,14 +88,14 @@ def test_details_go_with_whom_they_are_about(installation: Installation) -> None
     assert found(installation, request_id).kept == "trace"
 
 
-def test_an_open_request_keeps_everything(installation: Installation) -> None:
+def test_an_open_request_is_not_purged(installation: Installation) -> None:
     """An open request keeps its details, however old it is."""
     request_id = ask(installation, Policy(auto_accept=False, retain_details_days=0, retain_requests_days=0))
     pass_by(installation, 400 * DAY)
     assert found(installation, request_id).kept == "details"
 
 
-def test_a_purge_is_on_record(installation: Installation) -> None:
+def test_a_purge_is_recorded(installation: Installation) -> None:
     """The audit log states that the service reduced how many requests to which level, and identifies them by a
     digest."""
     policy = Policy(retain_details_days=0, report_seconds=0)
@@ -109,7 +109,7 @@ def test_a_purge_is_on_record(installation: Installation) -> None:
     assert entry.detail == {"kept": "request", "requests": 2, "request_ids_sha256": digest}
 
 
-def test_each_tenant_has_its_own_terms(installation: Installation) -> None:
+def test_retention_is_per_tenant(installation: Installation) -> None:
     """The policy of one tenant purges nothing of another's."""
     request_id = ask(installation, Policy(retain_details_days=0, report_seconds=0))
     with installation.database.writing() as session:
@@ -118,7 +118,7 @@ def test_each_tenant_has_its_own_terms(installation: Installation) -> None:
     assert found(installation, request_id).kept == "details"
 
 
-def test_a_purge_that_was_cut_off_is_done_again(installation: Installation) -> None:
+def test_an_interrupted_purge_is_repeated(installation: Installation) -> None:
     """If the service dies between destroying keys and recording it, the details cannot be read, and the next purge
     records it."""
     request_id = ask(installation, Policy(retain_details_days=1, report_seconds=0))
@@ -130,7 +130,7 @@ def test_a_purge_that_was_cut_off_is_done_again(installation: Installation) -> N
     assert found(installation, request_id).kept == "request"
 
 
-def test_nothing_written_is_in_the_database(installation: Installation) -> None:
+def test_details_are_never_in_clear(installation: Installation) -> None:
     """Neither a row nor a file of the data folder contains any of the texts, even while they are kept."""
     ask(installation, Policy())
     with installation.database.reading() as session:

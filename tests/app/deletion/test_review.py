@@ -35,7 +35,7 @@ def actions_of(installation: Installation, request_id: str) -> list[tuple[str, s
         return [(entry.action.removeprefix("deletion_request."), entry.actor) for entry in found]
 
 
-def test_a_review_comes_before_everything(installation: Installation) -> None:
+def test_a_request_in_review_claims_nothing(installation: Installation) -> None:
     """A request in review claims nothing; approved, it covers what is held by then, including rows added meanwhile, and
     names the officer as its actor."""
     with installation.database.writing() as session:
@@ -82,7 +82,7 @@ def test_a_rejection_has_a_ground(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize(("regulation", "days"), [("gdpr", 59), ("ccpa", 45), ("other", 30)])
-def test_an_extension(installation: Installation, regulation: str, days: int) -> None:
+def test_a_deadline_is_extended_once(installation: Installation, regulation: str, days: int) -> None:
     """A deadline can be extended once, for a reason, and `due_at` stays."""
     asked_at = datetime.datetime(2026, 1, 10, 12, tzinfo=datetime.UTC)
     with installation.database.writing(by=OFFICER) as session:
@@ -100,7 +100,7 @@ def test_an_extension(installation: Installation, regulation: str, days: int) ->
     assert actions_of(installation, request.id)[1:] == [("extended", "officer")]
 
 
-def test_an_extension_that_comes_too_late(installation: Installation) -> None:
+def test_a_late_extension_is_refused(installation: Installation) -> None:
     """An extension is refused after the first deadline, after the end, and for a regulation without extensions."""
     own = Policy(auto_accept=False, regulations={"strict": TimeLimit(days=3)})
     refused: list[type[Problem]] = []
@@ -118,7 +118,7 @@ def test_an_extension_that_comes_too_late(installation: Installation) -> None:
     assert refused == [ExtensionNotProvided, TransitionForbidden, ExtensionTooLate]
 
 
-def test_the_clock_stands_still_while_identity_is_established(installation: Installation) -> None:
+def test_the_clock_is_paused_while_the_sender_is_unverified(installation: Installation) -> None:
     """A request whose sender could not identify the subject waits in review with its clock paused; any act that resumes
     the clock moves both deadlines by the pause."""
     with installation.database.writing(by=OFFICER) as session:
@@ -150,7 +150,7 @@ def test_the_clock_stands_still_while_identity_is_established(installation: Inst
     ]
 
 
-def test_where_the_clock_does_not_stand_still(installation: Installation) -> None:
+def test_the_clock_is_not_paused_under_the_ccpa_or_after_acceptance(installation: Installation) -> None:
     """Verification does not pause the clock under the CCPA, and no act pauses it once a request is accepted."""
     with installation.database.writing(by=OFFICER) as session:
         people.hold(session, ["sub_a"])
@@ -179,7 +179,7 @@ def test_a_regulation_must_be_known(installation: Installation) -> None:
     assert [fault.path for fault in error.value.errors] == ["regulation"]
 
 
-def test_alerts(installation: Installation) -> None:
+def test_a_deadline_raises_alerts_once(installation: Installation) -> None:
     """An open request raises one alert when its deadline is near and one when it has passed, and again if the deadline
     was extended in between."""
     with installation.database.writing() as session:
@@ -201,7 +201,7 @@ def test_alerts(installation: Installation) -> None:
         assert deletion.alert(session, 7 * A_DAY) == 1
 
 
-def test_the_grace_time(installation: Installation) -> None:
+def test_no_request_is_claimed_during_its_grace_period(installation: Installation) -> None:
     """During the grace period no worker claims a request, any caller may cancel it, and one about a stranger stays
     open; it then completes."""
     policy = Policy(grace_seconds=3600)

@@ -20,7 +20,7 @@ Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 
 
-def test_a_request_about_an_unknown_dataset_is_not_made(installation: Installation) -> None:
+def test_a_request_about_an_unknown_dataset_is_refused(installation: Installation) -> None:
     """A request that names an unknown dataset is refused, and nothing is stored."""
     with pytest.raises(DatasetUnknown), installation.database.writing() as session:
         people.ask(session, "sub_a", Policy(), dataset_ids=["ds_0"])
@@ -30,7 +30,7 @@ def test_a_request_about_an_unknown_dataset_is_not_made(installation: Installati
             deletion.get(session, "dr_0")
 
 
-def test_references_go_with_the_rows(
+def test_nulling_a_row_deletes_its_reference(
     installation: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """Nulling a row deletes its reference to a person; all other rows keep theirs."""
@@ -45,7 +45,7 @@ def test_references_go_with_the_rows(
     assert references == dict(zip(slots, refs, strict=True))
 
 
-def test_a_model_that_never_learns_is_owed_nothing(
+def test_a_request_does_not_wait_for_a_failed_model(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
     """A request does not wait for a model whose learning fails, as it never published anything of the person."""

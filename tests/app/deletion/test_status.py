@@ -24,7 +24,7 @@ ALLOWED = {
 
 
 @each(("present", "wanted"), list(itertools.product(RequestStatus, RequestStatus)))
-def test_a_request_changes_as_the_table_says(present: RequestStatus, wanted: RequestStatus) -> None:
+def test_only_permitted_transitions_are_accepted(present: RequestStatus, wanted: RequestStatus) -> None:
     """Exactly eleven pairs of states are permitted transitions; every other pair is refused."""
     if (present, wanted) in ALLOWED:
         status.check(present, wanted)
@@ -33,7 +33,7 @@ def test_a_request_changes_as_the_table_says(present: RequestStatus, wanted: Req
             status.check(present, wanted)
 
 
-def test_what_is_open_can_end() -> None:
+def test_every_open_state_can_end() -> None:
     """Every open state can reach completion, and an ended state has no transitions."""
     for state in RequestStatus:
         reachable = {state}

@@ -13,7 +13,7 @@ from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
 
-def test_whoever_asks_is_suppressed_where_they_ask(installation: Installation) -> None:
+def test_a_request_suppresses_its_person_in_its_datasets(installation: Installation) -> None:
     """A request for some datasets suppresses the person in these, and a request for all in every dataset, whether or
     not anything was held."""
     with installation.database.writing() as session:
@@ -43,7 +43,7 @@ def test_many_are_looked_up_at_once(installation: Installation, few: int, monkey
         assert search_repository.suppressed_people(session, "ds_2", everybody) == {"sub_7"}
 
 
-def test_nobody_is_suppressed_before_their_request_is_accepted(installation: Installation) -> None:
+def test_a_request_in_review_suppresses_nobody(installation: Installation) -> None:
     """A request in review does not suppress its person; its approval does, and its rejection never did."""
     policy = Policy(auto_accept=False)
     with installation.database.writing() as session:
@@ -56,7 +56,7 @@ def test_nobody_is_suppressed_before_their_request_is_accepted(installation: Ins
         assert search_repository.suppressed_people(session, "*", {"sub_a", "sub_b"}) == {"sub_a"}
 
 
-def test_a_suppression_outlives_its_request_while_another_needs_it(installation: Installation) -> None:
+def test_a_suppression_lasts_until_its_last_request_is_withdrawn(installation: Installation) -> None:
     """A person stays suppressed after the first of two requests is withdrawn, until the second is too."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
@@ -86,7 +86,9 @@ def test_consent_ends_a_suppression(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize(("hours", "expected"), [(0, {"sub_a"}), (2, set[str]())])
-def test_what_an_upload_may_have_missed(installation: Installation, hours: int, expected: set[str]) -> None:
+def test_recent_suppressions_include_those_an_upload_may_miss(
+    installation: Installation, hours: int, expected: set[str]
+) -> None:
     """The suppressions since shortly before a moment are those that a reader at that moment may have missed."""
     with installation.database.writing() as session:
         people.ask(session, "sub_a", Policy())

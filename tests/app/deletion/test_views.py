@@ -32,7 +32,7 @@ def test_an_officer_sees_the_true_status(status: RequestStatus) -> None:
 
 
 @pytest.mark.parametrize("status", RequestStatus)
-def test_an_app_sees_neither_work_nor_its_end(status: RequestStatus) -> None:
+def test_an_app_does_not_see_work_in_progress(status: RequestStatus) -> None:
     """An app sees a running request, or a completed one before its report, as accepted; every other status is shown."""
     hidden = status in (RequestStatus.RUNNING, RequestStatus.COMPLETED)
     seen = request(status)
@@ -42,7 +42,7 @@ def test_an_app_sees_neither_work_nor_its_end(status: RequestStatus) -> None:
     assert (APP.clock(seen, horizon=A_MINUTE).state == "ended") != APP.is_open(seen)
 
 
-def test_a_completion_that_was_reported() -> None:
+def test_a_completion_is_shown_from_its_report_on() -> None:
     """A completion is shown from its report on, with the time of the report."""
     done = request(RequestStatus.COMPLETED, reported_in=datetime.timedelta(0))
     assert (APP.status(done), APP.completed_at(done)) == ("completed", NOW)
@@ -53,7 +53,7 @@ def event(status: RequestStatus, kind: EventKind | None = None, actor: str = "le
     return RequestEvent(status=status, kind=kind, actor=actor, at=NOW - A_MINUTE)
 
 
-def test_the_events_of_an_app() -> None:
+def test_an_app_sees_only_events_independent_of_held_data() -> None:
     """An app sees only events that do not depend on held data: one acceptance, decisions about the clock, and the
     reported end, but no runs, rows or alerts."""
     events = [
@@ -81,7 +81,7 @@ def test_the_events_of_an_app() -> None:
 
 
 @pytest.mark.parametrize("happened", EventKind)
-def test_events_are_hidden_from_an_app_unless_listed(happened: EventKind) -> None:
+def test_unlisted_events_are_hidden_from_an_app(happened: EventKind) -> None:
     """An app sees no event about runs, rows, alerts or actual completion."""
     shown = APP.events(request(RequestStatus.RUNNING), [event(RequestStatus.RUNNING, happened)])
     seen = {"received", "in_review", "accepted", "rejected", "cancelled", "extended", "paused", "resumed"}

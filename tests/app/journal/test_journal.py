@@ -25,7 +25,7 @@ def room(num_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_line_that_does_not_fit_is_not_said_to_be_there(tmp_path: Path) -> None:
+def test_a_partly_written_line_is_repeated(tmp_path: Path) -> None:
     """A partly written line raises an error, and the next attempt writes it whole."""
     (tmp_path / "subject.key").write_text("0" * 64)
     journal = Journal(tmp_path / "tombstones", Keys(tmp_path))

@@ -35,7 +35,7 @@ def statuses(installation: Installation) -> list[tuple[str, str]]:
     ]
 
 
-def test_each_event_is_remembered_once(installation: Installation, new_dataset: Make, forget: Make) -> None:
+def test_each_event_is_recorded_once(installation: Installation, new_dataset: Make, forget: Make) -> None:
     """Recording repeatedly writes one line per acceptance, with the deadline and without the person."""
     new_dataset()
     asked = forget("p1", regulation="ccpa", metadata={"note": "unmistakable"}, external_id="case-77")
@@ -52,7 +52,7 @@ def test_each_event_is_remembered_once(installation: Installation, new_dataset: 
     assert "case-77" not in written
 
 
-def test_a_copy_that_is_put_back_learns_what_was_retired(
+def test_an_older_copy_gets_the_missing_retirements(
     installation: Installation,
     file: Path,
     gateway: TestClient,
@@ -84,7 +84,7 @@ def test_a_copy_that_is_put_back_learns_what_was_retired(
     assert retired() == everything
 
 
-def test_who_lags_behind_catches_up(
+def test_a_backlog_is_written_in_portions(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, new_dataset: Make, forget: Make
 ) -> None:
     """A backlog of more lines than one write allows is written in portions, in order and completely."""
@@ -95,7 +95,7 @@ def test_who_lags_behind_catches_up(
     assert statuses(installation) == [(request_id, "accepted") for request_id in asked]
 
 
-def test_what_happens_to_a_request_is_remembered(
+def test_withdrawals_reviews_and_extensions_are_recorded(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
     """Withdrawals, reviews and extensions are lines of their own, with the state of the clock."""
@@ -143,7 +143,7 @@ def test_the_gateway_records_by_itself(
     wait_until(lambda: (asked["id"], "accepted") in statuses(installation))
 
 
-def test_a_torn_last_line_is_none(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
+def test_a_torn_last_line_is_rewritten(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
     """A line that a crash cut short is removed and written again."""
     new_dataset()
     forget("p1")
@@ -178,7 +178,7 @@ def test_damage_is_refused(
         list(tombstones.journal(installation).lines())
 
 
-def test_a_damaged_end_stops_the_writer(
+def test_a_damaged_last_line_stops_the_writer(
     installation: Installation, file: Path, new_dataset: Make, forget: Make
 ) -> None:
     """Recording refuses to append to a file whose last line was altered or whose key differs."""
@@ -199,7 +199,7 @@ def test_a_damaged_end_stops_the_writer(
         list(tombstones.Journal(file, Keys(file.parent / "other").create()).lines())
 
 
-def test_a_key_that_is_none_is_said_to_be_at_fault(installation: Installation) -> None:
+def test_a_missing_or_changed_key_is_reported(installation: Installation) -> None:
     """A missing or changed key is reported as such, and not as damage to the tombstones."""
     tombstones.record(installation)
     assert tombstones.kept_heads(installation.settings) == []
@@ -208,7 +208,7 @@ def test_a_key_that_is_none_is_said_to_be_at_fault(installation: Installation) -
         tombstones.kept_heads(installation.settings)
 
 
-def test_a_database_that_was_put_back_is_noticed(
+def test_a_restored_database_is_noticed(
     installation: Installation, file: Path, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """If the file has lines that the database lacks, recording raises DatabasePutBack and runs fail."""
@@ -225,7 +225,7 @@ def test_a_database_that_was_put_back_is_noticed(
         assert session.scalars(sa.select(Run.error_code)).one() == "database_put_back"
 
 
-def test_nobody_is_served_by_a_database_that_was_put_back(
+def test_a_restored_database_serves_nothing(
     gateway: TestClient,
     installation: Installation,
     file: Path,
@@ -262,7 +262,7 @@ def test_nobody_is_served_by_a_database_that_was_put_back(
     assert gateway.get(model).status_code == 200
 
 
-def test_a_lost_file_is_written_anew(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
+def test_a_lost_file_is_rewritten(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
     """A new file contains everything that the database knows."""
     new_dataset()
     for number in range(3):
@@ -275,7 +275,7 @@ def test_a_lost_file_is_written_anew(installation: Installation, file: Path, new
     assert len(before) == 3
 
 
-def test_a_file_that_is_lost_during_a_run_is_written_anew(
+def test_a_file_lost_during_a_run_is_rewritten(
     installation: Installation, file: Path, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
     """A run that finds the file lost writes everything that the database knows before its own line, so earlier versions
@@ -319,7 +319,7 @@ def test_old_lines_are_dropped(installation: Installation, file: Path, new_datas
     assert len(statuses(installation)) == 1
 
 
-def test_how_long_it_remembers_is_a_setting(installation: Installation, new_dataset: Make, forget: Make) -> None:
+def test_retention_of_lines_is_a_setting(installation: Installation, new_dataset: Make, forget: Make) -> None:
     """No lines are dropped unless `tombstone_days` is set."""
     new_dataset()
     for number in range(3):

@@ -51,7 +51,7 @@ def superseded(
         return session.scalars(sa.select(Version.id).where(Version.status == "retired")).one()
 
 
-def test_a_slow_store_holds_up_no_writer(installation: Installation, settings: Settings, superseded: str) -> None:
+def test_a_slow_store_does_not_block_writers(installation: Installation, settings: Settings, superseded: str) -> None:
     """Writers are not blocked while a slow store destroys weights; the database records it afterwards."""
     with locked(settings.data_dir / "weights" / "keys"):
         destroying = threading.Thread(target=periodic_jobs.destroy_retired, args=(installation,))
@@ -66,7 +66,7 @@ def test_a_slow_store_holds_up_no_writer(installation: Installation, settings: S
     assert superseded not in installation.weights.version_ids()
 
 
-def test_what_was_destroyed_before_a_crash(installation: Installation, superseded: str) -> None:
+def test_weights_destroyed_before_a_crash_are_recorded(installation: Installation, superseded: str) -> None:
     """Weights that were destroyed by a worker that died before recording it are recorded as destroyed afterwards;
     repeating it is a no-op."""
     installation.weights.destroy(superseded)
@@ -77,7 +77,7 @@ def test_what_was_destroyed_before_a_crash(installation: Installation, supersede
         assert len(installation.weights.version_ids()) == 1
 
 
-def test_sweeping_rows_takes_nobodys_turn(installation: Installation, new_dataset: Make) -> None:
+def test_sweeping_rows_does_not_block_writers(installation: Installation, new_dataset: Make) -> None:
     """Rows that no dataset claims are wiped while another session writes; those of a dataset stay."""
     kept = new_dataset()["id"]
     lost = new_dataset("lost")["id"]
@@ -97,7 +97,7 @@ def test_sweeping_rows_takes_nobodys_turn(installation: Installation, new_datase
     np.testing.assert_array_equal(rows_of(installation, kept).features, rows.features)
 
 
-def test_damage_that_no_run_reads_is_noticed(
+def test_damage_is_found_by_the_periodic_check(
     installation: Installation, new_dataset: Make, get: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each block is opened in its turn, unless its rows are being written; a damaged one stops its dataset."""
@@ -114,7 +114,7 @@ def test_damage_that_no_run_reads_is_noticed(
     assert get(f"/datasets/{sound}")["damage"] is None
 
 
-def test_old_answers_are_forgotten(
+def test_idempotent_answers_expire(
     gateway: TestClient, installation: Installation, new_dataset: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer is kept for LETHE_IDEMPOTENCY_DAYS; the same key then makes a new request."""
@@ -141,7 +141,7 @@ def test_old_answers_are_forgotten(
     assert ask(0) != made[0]
 
 
-def test_one_that_fails_stops_no_other(settings: Settings, installation: Installation, capsys: Any) -> None:
+def test_a_failing_job_does_not_stop_others(settings: Settings, installation: Installation, capsys: Any) -> None:
     """A job that raises is logged by its name, without the error's text; the others run, and it is repeated when it is
     due."""
     done: list[str] = []
@@ -168,7 +168,7 @@ def test_one_that_fails_stops_no_other(settings: Settings, installation: Install
     assert "jane" not in said
 
 
-def test_they_are_done_without_being_asked(installation: Installation, settings: Settings, superseded: str) -> None:
+def test_due_jobs_run_by_themselves(installation: Installation, settings: Settings, superseded: str) -> None:
     """Due jobs run while the thread lives, which ends with the block."""
     before = set(threading.enumerate())
     with PeriodicJobs(settings, seconds=0.05):
@@ -176,7 +176,7 @@ def test_they_are_done_without_being_asked(installation: Installation, settings:
     assert "periodic-jobs" not in {thread.name for thread in set(threading.enumerate()) - before}
 
 
-def test_what_is_urgent_comes_as_often(settings: Settings, installation: Installation) -> None:
+def test_an_urgent_job_always_runs_when_due(settings: Settings, installation: Installation) -> None:
     """An urgent job runs every time it is due, however long it takes."""
     done: list[float] = []
     urgent = PeriodicJob(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)), urgent=True)
@@ -186,7 +186,7 @@ def test_what_is_urgent_comes_as_often(settings: Settings, installation: Install
     assert len(done) == 3
 
 
-def test_what_takes_long_comes_less_often(settings: Settings, installation: Installation) -> None:
+def test_a_slow_job_runs_less_often(settings: Settings, installation: Installation) -> None:
     """A slow job runs less often: a job that takes a tenth of a second does not run again for two seconds."""
     done: list[float] = []
     slow = PeriodicJobs(

@@ -22,7 +22,7 @@ from tests.tables import each
 WHOLE = {"rows.csv": CSV.encode(), "rows.parquet": parquet(), "rows.npz": npz()}
 
 
-def test_the_whole_files_are_accepted(send: Callable[..., httpx.Response]) -> None:
+def test_undamaged_files_are_accepted(send: Callable[..., httpx.Response]) -> None:
     """The files that the other tests damage are accepted while they are whole."""
     assert {send(content, name).status_code for name, content in WHOLE.items()} == {201}
 
@@ -37,7 +37,7 @@ def test_a_file_that_ends_too_early_is_refused(refused: Callable[..., list[str]]
 
 @each("name", WHOLE)
 @each("other", WHOLE)
-def test_the_name_does_not_make_the_file(refused: Callable[..., list[str]], name: str, other: str) -> None:
+def test_a_wrong_suffix_is_refused(refused: Callable[..., list[str]], name: str, other: str) -> None:
     """A file with the suffix of another kind, or with an unknown suffix, is refused."""
     if name != other:
         refused("input_invalid", WHOLE[other], name)
@@ -48,7 +48,7 @@ def test_the_name_does_not_make_the_file(refused: Callable[..., list[str]], name
 @settings(max_examples=25)
 @given(st.data())
 @pytest.mark.parametrize("name", WHOLE)
-def test_any_bytes_are_a_dataset_or_refused(
+def test_arbitrary_bytes_are_accepted_or_refused(
     send: Callable[..., httpx.Response], held: Callable[[], tuple[int, list[str]]], name: str, data: st.DataObject
 ) -> None:
     """Random bytes, truncated files, flipped bits and overwritten pieces return 201, 413 or 422, and only a 201 leaves
@@ -118,7 +118,7 @@ def test_a_hostile_csv_is_refused(refused: Callable[..., list[str]], case: str) 
     assert refused(code, content, "rows.csv")[: len(places)] == places
 
 
-def test_whoever_is_uploaded_can_be_forgotten(
+def test_every_uploaded_subject_can_be_forgotten(
     client: TestClient, send: Callable[..., httpx.Response], refused: Callable[..., list[str]]
 ) -> None:
     """The longest subject of an upload is the longest that a deletion request may name, and a longer one is refused by
@@ -157,7 +157,7 @@ def test_a_hostile_schema_is_refused(refused: Callable[..., list[str]], case: st
 
 @pytest.mark.parametrize("bomb", bombs.BOMBS)
 @pytest.mark.soak
-def test_a_bomb_is_read_in_little_memory(tmp_path: Path, bomb: str) -> None:
+def test_a_decompression_bomb_takes_little_memory(tmp_path: Path, bomb: str) -> None:
     """A file that unpacks to more than a gibibyte is refused, or read, within one gibibyte of additional memory."""
     path = tmp_path / "bomb"
     bombs.BOMBS[bomb].write(path)

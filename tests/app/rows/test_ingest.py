@@ -23,7 +23,7 @@ in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixt
 # --- what is read ----------------------------------------------------------------------------------------------------
 
 
-def test_the_kind_is_told_by_the_file_name() -> None:
+def test_the_file_name_determines_the_kind() -> None:
     """A known suffix in any case determines the kind; any other name is refused."""
     assert [ingest.kind_of(name) for name in ("a.csv", "b.v2.Csv")] == ["csv", "csv"]
     for name in ("a", "a.csv.gz", ".csv", "a.pkl", ""):
@@ -121,7 +121,7 @@ def test_csv_columns_must_be_those_of_the_schema(tmp_path: Path, header: str, pl
     assert refused(csv_file(tmp_path, header + "\n"), "csv", SchemaInvalid) == places
 
 
-def test_a_csv_without_header_betrays_no_record(tmp_path: Path) -> None:
+def test_a_csv_without_a_header_reveals_no_record(tmp_path: Path) -> None:
     """If a record is in place of the header, the refusal repeats nothing of it."""
     with pytest.raises(SchemaInvalid) as refusal:
         list(read(csv_file(tmp_path, "ann,25,some,secret,low\n"), "csv"))
@@ -130,12 +130,12 @@ def test_a_csv_without_header_betrays_no_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", CSV.encode("utf-16"), HEADER.encode() + b"\xff,1,some,,low\n"])
-def test_a_file_that_is_no_csv_text_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_a_file_that_is_not_csv_text_is_refused(tmp_path: Path, data: bytes) -> None:
     """An empty file and one that is not UTF-8 are refused with a message."""
     refused(csv_file(tmp_path, data), "csv", InputInvalid)
 
 
-def test_the_schema_goes_with_the_kind(tmp_path: Path) -> None:
+def test_a_csv_file_needs_a_schema(tmp_path: Path) -> None:
     """A CSV file needs a schema."""
     assert refused(csv_file(tmp_path, CSV), "csv", SchemaInvalid, None) == ["schema"]
 
@@ -152,7 +152,7 @@ def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
 
 @in_one_folder
 @given(st.data())
-def test_a_hostile_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.DataObject) -> None:
     """Random bytes, truncated files and files with some bytes overwritten raise only named conditions."""
     path = csv_file(tmp_path, CSV)
     path.write_bytes(data.draw(damaged(path.read_bytes())))
@@ -175,7 +175,7 @@ def test_a_hostile_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) 
         ([3, 4, 0, 1], range(4), "class 2: never occurs in a row of weight above 0."),
     ],
 )
-def test_rows_that_teach_nothing_are_refused(counts: list[int], classes: Any, sentence: str) -> None:
+def test_unlearnable_rows_are_refused(counts: list[int], classes: Any, sentence: str) -> None:
     """An upload without rows, with rows of one class, or with a class without rows is refused, and the class is
     named."""
     with pytest.raises(DatasetUnusable) as refusal:

@@ -28,7 +28,7 @@ def new_blocks(num_blocks: int) -> list[ManifestEntry]:
 
 
 @pytest.mark.parametrize("num_blocks", [1, 3, 4, 5, 16, 17, 64, 70])
-def test_trees_of_any_height(objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int) -> None:
+def test_trees_return_blocks_in_order(objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int) -> None:
     """Blocks are returned in order, all or some of them, before and after edits; an edit of one block writes one node
     per level, and shares the others."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
@@ -54,7 +54,7 @@ def test_trees_of_any_height(objects: FolderStore, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("num_blocks", [1, 4, 5, 17, 70])
-def test_a_root_says_how_many_rows_are_not_null(
+def test_a_root_counts_its_non_null_rows(
     objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int
 ) -> None:
     """The counts of all blocks add up to that of the root, before and after edits, at any height."""
@@ -68,7 +68,7 @@ def test_a_root_says_how_many_rows_are_not_null(
     assert manifests.read("ds_1", edited).records == sum(block.records for block in blocks)
 
 
-def test_every_node_is_what_the_one_above_says(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_node_is_found(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flipped bit, a truncation or a swap of any manifest node is found on reading."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)

@@ -22,7 +22,7 @@ def _damage(installation: Installation, dataset_id: str) -> str | None:
     return error and error.kind
 
 
-def test_a_check_value_tells_everything_apart(installation: Installation) -> None:
+def test_check_values_differ_by_key_dataset_slot_and_person(installation: Installation) -> None:
     """The check value depends on the key, dataset, slot and person, including no person, and is deterministic."""
     one, other = installation.keys.record_key("ds_1"), installation.keys.record_key("ds_2")
     of = [
@@ -52,7 +52,7 @@ def test_every_record_is_stored_with_its_check_value(installation: Installation,
     assert _damage(installation, dataset_id) == "record"
 
 
-def test_all_are_verified_once_a_round(installation: Installation) -> None:
+def test_every_record_is_verified_once_a_round(installation: Installation) -> None:
     """Each portion continues where the last one ended, over all datasets; after the last one nothing is due for an
     hour."""
     a, b = "ds_1", "ds_2"
@@ -76,7 +76,7 @@ def test_all_are_verified_once_a_round(installation: Installation) -> None:
     assert portion() == [(a, 19)]
 
 
-def test_a_record_that_is_gone_is_damage(installation: Installation, new_dataset: Make) -> None:
+def test_a_lost_record_is_damage(installation: Installation, new_dataset: Make) -> None:
     """A lost record is found by the dataset's count, by the periodic check and by a recheck."""
     dataset_id = new_dataset(rows=30)["id"]
     with installation.database.writing() as session:
@@ -88,7 +88,7 @@ def test_a_record_that_is_gone_is_damage(installation: Installation, new_dataset
     assert (found.damage.kind, found.damage.block) == (DamageKind.RECORD, None)
 
 
-def test_a_portion_finds_what_lies_before_the_first_slot(installation: Installation, new_dataset: Make) -> None:
+def test_a_portion_includes_negative_slots(installation: Installation, new_dataset: Make) -> None:
     """A portion also checks a slot that became negative, and records the damage once."""
     dataset_id = new_dataset(rows=30)["id"]
     with installation.database.writing() as session:

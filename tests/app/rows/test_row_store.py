@@ -19,7 +19,7 @@ from lethe.contract.problems import DatasetDamaged, DatasetUnknown, DatasetUnusa
 from tests.app.rows.at_rest import NUM_SLOTS, TOUCHED, batch_of, files, rows_of
 
 
-def test_what_was_written_is_read(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
+def test_written_rows_are_read_back(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
     """Rows are read in the order of their batches, by any process that opens the store, and are read-only."""
     expected = [batch_of(5), batch_of(NUM_SLOTS - 5, seed=1)]
     with new_store().open("ds_1", root) as rows:
@@ -70,7 +70,7 @@ def test_weights_are_stored_beside_labels(store: RowStore, new_store: Callable[.
         mix()
 
 
-def test_nothing_at_rest_shows_a_row(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
+def test_stored_files_reveal_no_row(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
     """Stored files contain no encoded row nor any part of one, and only their owner can read them."""
     features, _ = rows_of(store, root)
     at_rest = [objects.get(name) for name in objects.names()] + [path.read_bytes() for path in files(tmp_path)]
@@ -80,7 +80,7 @@ def test_nothing_at_rest_shows_a_row(store: RowStore, root: str, objects: Object
     assert {path.stat().st_mode & 0o777 for path in files(tmp_path)} == {0o600}
 
 
-def test_nothing_remains_of_a_failed_upload(store: RowStore, objects: ObjectStore, tmp_path: Path) -> None:
+def test_a_failed_upload_leaves_nothing(store: RowStore, objects: ObjectStore, tmp_path: Path) -> None:
     """If the block raises or writes no row, nothing is left, and the rows can be written again."""
 
     def torn_upload() -> None:
@@ -100,7 +100,7 @@ def test_nothing_remains_of_a_failed_upload(store: RowStore, objects: ObjectStor
     assert store.shape("ds_1", writer.root).num_slots == 5
 
 
-def test_nothing_remains_where_a_block_cannot_be_sealed(
+def test_a_failed_writing_thread_leaves_nothing(
     store: RowStore, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failure in a writing thread is raised to the writer, and nothing is left of the other blocks."""
@@ -207,7 +207,7 @@ def test_an_id_that_is_a_path_is_unknown(store: RowStore) -> None:
         store.delete("../ds_1")
 
 
-def test_nothing_is_destroyed_under_a_reader(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
+def test_rows_in_use_are_not_destroyed(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
     """Rows that the database named when a reader began are kept until the reader has ended."""
     after = store.edit("ds_1", root, null=TOUCHED)
     destroying = threading.Thread(target=lambda: new_store().destroy_replaced("ds_1", before=root, after=after))
@@ -222,7 +222,7 @@ def test_nothing_is_destroyed_under_a_reader(store: RowStore, root: str, new_sto
         store.check("ds_1", root)
 
 
-def test_the_lock_of_rows_that_were_deleted(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
+def test_a_deleted_lock_is_replaced(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
     """A process that waited while rows and their lock were deleted has exclusive access to the rows that exist
     afterwards."""
     entered = threading.Event()

@@ -15,7 +15,7 @@ from tests.app.rows.at_rest import ROOM, batch_of
 from tests.stored import flipped
 
 
-def test_rows_in_another_order_are_damaged(store: RowStore, root: str, objects: ObjectStore) -> None:
+def test_reordered_blocks_are_damage(store: RowStore, root: str, objects: ObjectStore) -> None:
     """Blocks that are swapped, in the tree or in the store, are damage, as the root fixes the order of rows."""
     node = next(name for name in objects.names() if root in name)
     was = objects.get(node)
@@ -53,7 +53,7 @@ def _only(tmp_path: Path, objects: ObjectStore, what: str) -> str:
         ("manifest lost", DamageKind.MANIFEST_MISSING, None),
     ],
 )
-def test_damage_is_found_and_named(
+def test_damage_is_reported_on_every_open(
     store: RowStore, root: str, objects: ObjectStore, tmp_path: Path, what: str, kind: DamageKind, block: int | None
 ) -> None:
     """A flipped bit in a file that holds rows, or a lost file, is reported as damage on every attempt to open the
@@ -86,7 +86,7 @@ def test_damage_is_found_and_named(
             store.edit("ds_1", root, null=[BLOCK_ROWS])
 
 
-def test_a_block_of_another_count_is_damaged(store: RowStore, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_with_another_row_count_is_damage(store: RowStore, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A block that opens but has another number of non-null rows than its root states is damage."""
     put = RowStore._put
     with monkeypatch.context() as patch:
@@ -97,15 +97,15 @@ def test_a_block_of_another_count_is_damaged(store: RowStore, root: str, monkeyp
     assert (found.value.kind, found.value.block) == (DamageKind.BLOCK, 1)
 
 
-def test_a_root_that_is_none(store: RowStore, root: str) -> None:
-    """A database that names another root, or an invalid one, is damaged too."""
+def test_an_invalid_root_is_damage(store: RowStore, root: str) -> None:
+    """Rows whose database names another root, or an invalid one, are damaged."""
     for other in ("0" * 64, root[:-1] + ("0" if root[-1] != "0" else "1"), "no root", root[:-1]):
         with pytest.raises(DatasetDamaged) as found:
             store.check("ds_1", other)
         assert found.value.kind in (DamageKind.MANIFEST, DamageKind.MANIFEST_MISSING)
 
 
-def test_another_key_encryption_key_damages_nothing(
+def test_another_key_encryption_key_is_not_damage(
     store: RowStore, root: str, tmp_path: Path, key_encryption: KeyEncryptionFile
 ) -> None:
     """Rows do not open while the key-encryption key is missing or another one, and open again when it is back."""
@@ -119,7 +119,7 @@ def test_another_key_encryption_key_damages_nothing(
     store.check("ds_1", root)
 
 
-def test_a_folder_that_is_not_there_damages_nothing(tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
+def test_an_unreachable_store_is_not_damage(tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
     """A store that cannot be reached is not damage; a later check succeeds."""
     objects = FolderStore(tmp_path / "blocks")
     objects.check()

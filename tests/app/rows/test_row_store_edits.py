@@ -16,7 +16,7 @@ from tests.settled import is_settled
 FILLED = (3, 4, 5, BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 6)
 
 
-def test_a_root_is_a_function_of_no_row(store: RowStore, root: str) -> None:
+def test_roots_are_not_functions_of_rows(store: RowStore, root: str) -> None:
     """The same rows written again have another root, and so have rows that were changed and changed back."""
     with store.writing("ds_2") as writer:
         writer.write(*batch_of(5))
@@ -52,7 +52,7 @@ def test_only_touched_blocks_are_written(store: RowStore, root: str, objects: Ob
     assert len(objects.names().keys() - before) == 2
 
 
-def test_what_was_replaced_cannot_be_opened(store: RowStore, root: str, tmp_path: Path) -> None:
+def test_replaced_blocks_cannot_be_opened(store: RowStore, root: str, tmp_path: Path) -> None:
     """Once the new root is recorded, the keys of what only the old root names are destroyed, while shared objects and
     those that a later run writes meanwhile stay."""
     after = store.edit("ds_1", root, null=[1])
@@ -72,7 +72,7 @@ def test_what_was_replaced_cannot_be_opened(store: RowStore, root: str, tmp_path
     assert len(list((tmp_path / "keys").iterdir())) == 3
 
 
-def test_a_manifest_cut_short_by_a_crash_is_swept(store: RowStore, root: str, tmp_path: Path) -> None:
+def test_a_partial_manifest_is_swept(store: RowStore, root: str, tmp_path: Path) -> None:
     """The file of a manifest that a killed process was writing to a folder is removed when the rows are settled."""
     left = tmp_path / "blocks" / ".unfinished" / f"ds_1.{'0' * 64}.node.34a09c37"
     left.write_bytes(b"half a node")
@@ -82,7 +82,7 @@ def test_a_manifest_cut_short_by_a_crash_is_swept(store: RowStore, root: str, tm
     store.check("ds_1", root)
 
 
-def test_what_was_put_back_is_found_and_swept(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
+def test_restored_old_blocks_are_swept(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
     """Blocks and keys of an older copy, which no root names, are found, not opened, and destroyed."""
     old_objects = {name: objects.get(name) for name in objects.names()}
     old_keys = {path: path.read_bytes() for path in (tmp_path / "keys").iterdir()}
@@ -146,7 +146,7 @@ def test_a_large_batch_fills_slots(store: RowStore, root: str) -> None:
 
 
 @pytest.mark.parametrize("slots", [(1, 2), (1, 1, 2), (2, 1, 0), (0, 1, NUM_SLOTS)])
-def test_a_batch_that_does_not_fit(store: RowStore, root: str, slots: tuple[int, ...]) -> None:
+def test_a_batch_that_does_not_fit_is_refused(store: RowStore, root: str, slots: tuple[int, ...]) -> None:
     """A batch is refused unless its slots are as many as its rows, distinct, ordered and within the dataset."""
     with store.writing("add_1") as writer:
         writer.write(*batch_of(3))

@@ -27,7 +27,7 @@ def order_of(folder: Path, pieces: list[int], *, parts: int, held_bytes: int = u
 
 
 @given(pieces=st.lists(st.integers(0, 50), max_size=10), parts=st.integers(1, 20), held_bytes=st.sampled_from([0, 200]))
-def test_every_row_comes_out_once(
+def test_a_shuffle_returns_every_row_once(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[int], parts: int, held_bytes: int
 ) -> None:
     """A shuffle returns every row exactly once, whatever part of it was written to the file."""
@@ -46,7 +46,7 @@ def test_all_orders_are_equally_likely(tmp_path: Path, parts: int, held_bytes: i
     assert stats.chisquare(counts).statistic < stats.chi2.isf(1e-9, 23)
 
 
-def test_nothing_is_left_in_the_folder(tmp_path: Path) -> None:
+def test_a_shuffle_leaves_no_file(tmp_path: Path) -> None:
     """A shuffle's file has no name, and a small upload needs no file at all."""
     with Shuffle(tmp_path / "nowhere", most_bytes=2**30) as rows:
         rows.add(np.arange(1000).view(PLACE))

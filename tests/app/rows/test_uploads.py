@@ -40,9 +40,7 @@ def sorted_by_label(gateway: TestClient) -> dict[str, Any]:
     return made
 
 
-def test_a_file_that_is_sorted_by_label_arrives_mixed(
-    installation: Installation, sorted_by_label: dict[str, Any]
-) -> None:
+def test_a_sorted_file_is_stored_mixed(installation: Installation, sorted_by_label: dict[str, Any]) -> None:
     """Every hundredth of the slots has both classes, within six and a half standard deviations of their shares; a
     correct permutation fails this less than once in ten million times."""
     labels = rows_of(installation, sorted_by_label["id"]).labels
@@ -51,7 +49,7 @@ def test_a_file_that_is_sorted_by_label_arrives_mixed(
     assert np.abs(of_one_class - 50).max() < 6.5 * np.sqrt(100 * 0.25)
 
 
-def test_two_uploads_of_one_file_get_other_slots(installation: Installation, new_dataset: Make) -> None:
+def test_uploading_a_file_again_draws_other_slots(installation: Installation, new_dataset: Make) -> None:
     """The permutation is drawn again for each upload of the same file."""
     people = [f"p{row}" for row in range(40)]
     one, other = new_dataset(rows=40)["id"], new_dataset(rows=40)["id"]
@@ -84,7 +82,7 @@ def test_records_name_the_slots_that_rows_landed_in(
     assert np.flatnonzero(~rows_of(installation, dataset).features.any(axis=1)).tolist() == [slot]
 
 
-def test_rows_that_are_left_out_leave_no_gap(installation: Installation, gateway: TestClient, forget: Make) -> None:
+def test_skipped_rows_leave_no_gap(installation: Installation, gateway: TestClient, forget: Make) -> None:
     """Rows of suppressed people get neither a slot nor a record; the other rows correspond to their records."""
     forget("p3")
     file = io.BytesIO()
@@ -99,7 +97,7 @@ def test_rows_that_are_left_out_leave_no_gap(installation: Installation, gateway
     np.testing.assert_allclose(rows.features[slots, 0] / rows.features[slots, 1], x[kept, 0], rtol=1e-6)
 
 
-def test_references_are_kept_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_are_read_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """References, including None, can be read repeatedly in order, and leave no named file."""
     monkeypatch.setattr(uploads, "_HELD", 5)
     wanted = [f"sub_{number:040}" if number % 3 else None for number in range(23)]
@@ -118,7 +116,7 @@ def test_a_reference_that_is_too_long_is_refused() -> None:
         packed(["sub_" + 41 * "a"])
 
 
-def test_uploads_are_read_in_turn_by_tenant(
+def test_tenants_take_turns_at_reading_uploads(
     installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a tenant has many files read, a batch of another tenant's file is read after each of theirs."""

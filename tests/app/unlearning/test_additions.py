@@ -78,7 +78,7 @@ def test_a_claim_takes_batches_first(
         assert session.get_one(Dataset, live["dataset_id"]).revision == 3
 
 
-def test_a_lost_claim_leads_to_relearning_alone(
+def test_a_lost_claim_only_leads_to_relearning(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
     """If a worker dies after it claimed a batch, even repeatedly, the next run learns from scratch and writes the batch
@@ -148,7 +148,7 @@ def test_added_rows_count_as_edits_until_relearning(
     assert standing().chain.influence == 0
 
 
-def test_deletion_of_somebody_added(
+def test_a_certificate_of_an_added_person_counts_steps_since(
     installation: Installation,
     live: dict[str, Any],
     add: Callable[..., str],
@@ -172,7 +172,7 @@ def test_deletion_of_somebody_added(
     assert sum(count for _, count in exposure["releases"]) == 3  # two from before: too many, never too few
 
 
-def test_a_model_that_waits_for_requests_learns_again_at_once(
+def test_added_rows_end_the_waiting_period(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -209,7 +209,7 @@ def test_an_uncommitted_batch_is_swept(
     assert set(installation.rows.stored()) == {live["dataset_id"]}
 
 
-def test_a_batch_that_was_just_destroyed_is_no_damage(
+def test_a_destroyed_batch_is_not_damage(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], monkeypatch: pytest.MonkeyPatch, get: Get
 ) -> None:
     """A sweep that reaches a batch after its worker has destroyed it does not report damage."""

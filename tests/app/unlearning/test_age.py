@@ -78,7 +78,7 @@ def forgotten(
     return measured
 
 
-def test_a_run_takes_as_many_statements_whatever_its_age(forgotten: Callable[..., tuple[int, str]]) -> None:
+def test_statements_of_a_run_do_not_grow_with_history(forgotten: Callable[..., tuple[int, str]]) -> None:
     """Neither two thousand earlier requests nor ten times the rows increase the number of statements of a run, and its
     signed statement grows only by a few hundred bytes for the runs that still count."""
     asked, young = forgotten(rows=30)

@@ -159,7 +159,9 @@ class Story:
 
 @hypothesis.settings(max_examples=12, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(data=st.data())
-def test_any_order_of_events(set_up_once: Any, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_any_order_of_events_is_consistent(
+    set_up_once: Any, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     """After additions, requests and kills in any order, the rows on disk are those expected and the ledger verifies."""
     folder = tmp_path_factory.mktemp("story") / "data"
     shutil.copytree(set_up_once, folder)

@@ -37,7 +37,7 @@ def statuses(get: Get, *requests: dict[str, Any]) -> list[str]:
     return [get(f"/deletion-requests/{request['id']}")["status"] for request in requests]
 
 
-def test_requests_wait_until_there_are_enough(
+def test_requests_wait_for_a_full_batch(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A model that batches three requests lets two wait and serves all three in one run."""
@@ -53,7 +53,7 @@ def test_requests_wait_until_there_are_enough(
     assert get(f"/models/{model['id']}")["live_version"] == 2
 
 
-def test_a_request_waits_no_longer_than_it_may(
+def test_requests_wait_no_longer_than_max_wait(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], older: Any
 ) -> None:
     """When the oldest request has waited for max_wait_seconds, all waiting requests are served."""
@@ -68,7 +68,7 @@ def test_a_request_waits_no_longer_than_it_may(
     assert statuses(get, first, second) == ["completed"] * 2
 
 
-def test_a_deadline_ends_the_waiting(
+def test_a_near_deadline_ends_the_wait(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -90,7 +90,7 @@ def test_a_deadline_ends_the_waiting(
     assert statuses(get, request) == ["completed"]
 
 
-def test_each_model_has_its_own_patience(
+def test_batching_is_per_model(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], older: Any
 ) -> None:
     """A model without batching runs at once, which erases the rows; a model of the same dataset with batching runs

@@ -63,7 +63,7 @@ def publish(installation: Installation, claimed: ClaimedRun, observed: Observed 
         )
 
 
-def test_lanes_go_through_what_the_run_goes_through(
+def test_lanes_go_through_the_steps_of_the_run(
     installation: Installation, gateway: Any, live: dict[str, Any], forget: Make, claim: Claim, work: Callable[[], int]
 ) -> None:
     """A run that continues has lanes that carry all steps since the model last began; a run from scratch has new
@@ -96,7 +96,7 @@ OBSERVED: dict[str, tuple[Observe, type[Exception]]] = {
 
 
 @each(("version", "case"), list(enumerate(OBSERVED, start=1)))
-def test_what_a_canary_test_refutes_is_not_published(
+def test_a_run_refuted_by_its_canary_test_is_not_published(
     installation: Installation,
     live: dict[str, Any],
     forget: Make,
@@ -126,7 +126,9 @@ def test_what_a_canary_test_refutes_is_not_published(
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
 
 
-def test_rows_are_counted(installation: Installation, live: dict[str, Any], forget: Make, claim: Claim) -> None:
+def test_a_run_over_other_records_than_recorded_is_refused(
+    installation: Installation, live: dict[str, Any], forget: Make, claim: Claim
+) -> None:
     """A run that read another number of records than recorded does not match its plan."""
     forget("p1")
     claimed = claim()

@@ -25,7 +25,7 @@ def claim(installation: Installation) -> Claim:
     return take
 
 
-def test_a_worker_that_only_forgets_leaves_learning_alone(
+def test_a_deletion_worker_does_not_learn(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
     """A worker for deletions only finds no work while models wait to learn, but serves a request."""
@@ -41,7 +41,7 @@ def test_a_worker_that_only_forgets_leaves_learning_alone(
     assert (claimed.kind, claimed.dataset_id, claimed.gives_way) == ("erase", asked["id"], False)
 
 
-def test_a_model_with_somebody_to_forget_goes_before_one_that_only_learns(
+def test_forgetting_goes_before_learning(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
     """A model that was made after the rows were erased learns after the dataset's other models have forgotten."""
@@ -58,7 +58,7 @@ def test_a_model_with_somebody_to_forget_goes_before_one_that_only_learns(
     assert claimed.kind == "unlearn"
 
 
-def test_learning_that_honours_a_deletion_gives_way_to_none(
+def test_a_run_from_scratch_for_a_deletion_does_not_give_way(
     new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
     """A run from scratch gives way unless a deletion request waits for it."""
@@ -74,7 +74,7 @@ def test_learning_that_honours_a_deletion_gives_way_to_none(
     assert (claimed.kind, claimed.gives_way) == ("learn", False)
 
 
-def test_a_learning_run_gives_way_and_goes_on(
+def test_a_learning_run_gives_way_and_continues(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
     """A worker that has begun to learn does a deletion of another dataset in between, and publishes both, the deletion
@@ -93,7 +93,7 @@ def test_a_learning_run_gives_way_and_goes_on(
     assert not runner.run_next(installation, worker="w")
 
 
-def test_a_worker_that_dies_while_its_learning_stands_still_loses_both(
+def test_a_death_during_suspended_learning_hands_back_both_runs(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, claim: Claim
 ) -> None:
     """If a worker dies while its learning is suspended for a deletion, both runs are handed back and both are

@@ -50,7 +50,7 @@ def test_a_failed_run_backs_off_and_is_tried_again(
     assert get(f"/models/{live[1]['id']}")["error_code"] is None
 
 
-def test_who_waits_is_told_twice_that_a_run_failed(
+def test_a_failed_run_is_reported_twice(
     claim: Claim, fail: Callable[[ClaimedRun | None], None], live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A request whose runs fail reports the reason, and then that they are repeated until one succeeds; later failures
@@ -83,7 +83,7 @@ def _confirm_by_an_erase_run(claim: Claim, installation: Installation) -> None:
         unlearning.finish(session, run_id=claimed.run_id)
 
 
-def test_a_model_that_never_learns_ends_failed(
+def test_a_model_that_never_learns_fails_after_three_attempts(
     claim: Claim, fail: Callable[[ClaimedRun | None], None], new_dataset: Make, new_model: Make, get: Get, gateway: Any
 ) -> None:
     """A first learning run that fails three times ends in `failed`, is not repeated, and can be requested again."""
@@ -104,7 +104,7 @@ def test_a_model_that_never_learns_ends_failed(
 
 
 @pytest.mark.parametrize("asked_during_attempt", [0, 1, 3])
-def test_a_model_that_never_learns_frees_who_waits(
+def test_a_failed_model_completes_waiting_requests(
     asked_during_attempt: int,
     claim: Claim,
     fail: Callable[[ClaimedRun | None], None],
@@ -132,7 +132,7 @@ def test_a_model_that_never_learns_frees_who_waits(
     assert get(f"/datasets/{dataset['id']}")["num_records"] == 59
 
 
-def test_failing_a_run_that_was_taken_away_changes_nothing(
+def test_a_late_failure_does_not_affect_the_successor(
     claim: Claim, live: Any, forget: Make, installation: Installation
 ) -> None:
     """A worker that lost its lease and fails afterwards neither ends nor delays the run of its successor."""

@@ -54,7 +54,7 @@ def test_models_of_one_dataset_take_turns(
     assert status(first) == "completed"
 
 
-def test_a_new_model_learns_in_its_turn(
+def test_a_new_model_is_learned_despite_a_stream_of_requests(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -76,7 +76,7 @@ def test_a_new_model_learns_in_its_turn(
     assert status(first) == "completed"
 
 
-def test_datasets_go_by_deadline(
+def test_datasets_are_served_by_deadline(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
     """A dataset whose models never catch up does not delay a request on another dataset that is due next."""
@@ -92,7 +92,7 @@ def test_datasets_go_by_deadline(
     assert status(mine) == "completed"
 
 
-def test_a_broken_model_stops_nobody_else(
+def test_a_broken_model_does_not_stop_others(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
     """A dataset that cannot be planned for is postponed; requests for it are accepted, and those for others
@@ -111,7 +111,7 @@ def test_a_broken_model_stops_nobody_else(
     assert (status(waiting), status(other)) == ("accepted", "completed")
 
 
-def test_weights_that_cannot_be_removed_stop_nobody(
+def test_undestroyable_weights_do_not_stop_runs(
     settings: Settings, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
     """Runs continue if the disk refuses to destroy a file, which is tried again."""
@@ -143,7 +143,7 @@ def test_rows_from_a_backup_are_refused(
     assert get(f"/models/{model['id']}")["live_version"] == 2
 
 
-def test_deaths_and_failures_are_counted_apart(
+def test_deaths_and_failures_are_counted_separately(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, claim: Callable[[], ClaimedRun]
 ) -> None:
     """A model whose worker died twice does not end in `failed` because a run then fails once."""
@@ -158,7 +158,7 @@ def test_deaths_and_failures_are_counted_apart(
     assert get(f"/models/{model['id']}")["status"] == "learning"
 
 
-def test_a_model_that_kills_its_workers_is_given_up(
+def test_a_model_that_kills_its_workers_fails(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -181,7 +181,7 @@ def test_a_model_that_kills_its_workers_is_given_up(
     assert status(request) == "completed"
 
 
-def test_a_model_that_comes_back_owes_again(
+def test_a_relearned_model_owes_certificates_again(
     gateway: TestClient,
     installation: Installation,
     new_dataset: Make,
@@ -210,7 +210,7 @@ def test_a_model_that_comes_back_owes_again(
         assert (done["status"], [owed["status"] for owed in done["models"]]) == ("completed", ["completed"])
 
 
-def test_a_model_that_is_behind_says_so(
+def test_the_guarantee_of_a_lagging_model_counts_its_people(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """While rows are null and a model still carries them, its guarantee counts them; then it meets its target."""
@@ -230,7 +230,7 @@ def test_a_model_that_is_behind_says_so(
     assert epsilons()[1] <= 1.0001
 
 
-def test_a_prediction_follows_a_version_that_is_superseded(
+def test_a_prediction_retries_with_the_next_version(
     gateway: TestClient,
     new_dataset: Make,
     new_model: Make,
@@ -255,7 +255,7 @@ def test_a_prediction_follows_a_version_that_is_superseded(
     assert (answer.status_code, answer.json()["version"]) == (200, 2)
 
 
-def test_metrics_go_with_the_people_they_were_measured_on(
+def test_metrics_are_dropped_with_erased_evaluation_people(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """Accuracy, an exact statistic of the evaluation people, is dropped when one of them is erased."""
@@ -268,7 +268,7 @@ def test_metrics_go_with_the_people_they_were_measured_on(
     assert get(f"/models/{model['id']}/versions/1")["metrics"] == {}
 
 
-def test_the_same_rows_are_no_evaluation_data(gateway: TestClient, new_dataset: Make) -> None:
+def test_learned_rows_are_refused_as_evaluation_data(gateway: TestClient, new_dataset: Make) -> None:
     """The learned rows uploaded under another name are refused as evaluation data."""
     learned, again = new_dataset("learned"), new_dataset("again")
     body = {"name": "m", "dataset_id": learned["id"], "l2": 0.05, "evaluation_dataset_id": again["id"]}

@@ -45,7 +45,7 @@ def test_one_record_is_unlearned() -> None:
     assert (plan.reason, plan.facts) == (PlanReason.FEWEST_STEPS, {"relearn_steps": chain.mechanism.learn_steps})
 
 
-def test_what_is_no_cheaper_is_relearned() -> None:
+def test_relearning_is_planned_if_it_is_cheaper() -> None:
     """If the noise is far too small for the target, the plan is to relearn, with the reason."""
     chain = learned(noise_scale=1e-9)
     plan = planner.forget(chain, records=1, epsilon=0.01, delta=1e-9)
@@ -88,7 +88,7 @@ def test_more_records_never_take_fewer_steps(epsilon: float) -> None:
     assert steps == sorted(steps)
 
 
-def test_where_a_plan_leads() -> None:
+def test_unlearning_continues_and_relearning_restarts_the_chain() -> None:
     """Unlearning continues the chain with the records gone; relearning restarts it, with no records to forget."""
     chain = learned()
     plan = planner.forget(chain, records=2, epsilon=1.0, delta=DELTA)

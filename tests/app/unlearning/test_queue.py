@@ -104,7 +104,7 @@ def open_erasures(session: Session) -> int:
     return session.scalars(sa.select(sa.func.count()).select_from(Erasure).where(waits)).one()
 
 
-def test_a_request_in_its_grace_time_is_not_taken(installation: Installation, wait: Wait) -> None:
+def test_a_request_in_its_grace_period_is_not_due(installation: Installation, wait: Wait) -> None:
     """A request is not due before `held_until`, and a run that serves another request leaves it alone."""
     _, held = wait(held_until=DAY)
     assert due(installation) == []
@@ -119,7 +119,7 @@ def test_a_request_in_its_grace_time_is_not_taken(installation: Installation, wa
 @pytest.mark.parametrize(
     "status", [RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.REJECTED, RequestStatus.CANCELLED]
 )
-def test_what_is_not_accepted_is_not_taken(installation: Installation, wait: Wait, status: RequestStatus) -> None:
+def test_only_accepted_requests_are_queued(installation: Installation, wait: Wait, status: RequestStatus) -> None:
     """A request that awaits a decision, or was rejected or withdrawn, is not in the queue."""
     wait(status=status)
     _, request_id = wait("ds_b")
@@ -146,7 +146,7 @@ def test_the_queue_follows_the_request(
         assert stored == (erasure.deadline, erasure.ready_at)
 
 
-def test_those_who_are_due_first_are_taken(installation: Installation, wait: Wait) -> None:
+def test_the_earliest_deadlines_are_served_first(installation: Installation, wait: Wait) -> None:
     """A run that takes two of three requests takes those with the earliest deadlines, whatever their order of
     arrival."""
     wait(due_in=20 * DAY, made=-9 * DAY)
@@ -156,7 +156,7 @@ def test_those_who_are_due_first_are_taken(installation: Installation, wait: Wai
         assert {request.id for _, request in taken} == near
 
 
-def test_all_of_one_person_are_taken(installation: Installation, wait: Wait) -> None:
+def test_all_requests_of_a_person_are_taken_together(installation: Installation, wait: Wait) -> None:
     """A run takes all requests of a person, even if it takes no other that is equally late."""
     first, later = wait(due_in=DAY, subject_ref="sub_1")[1], wait(due_in=20 * DAY, subject_ref="sub_1")[1]
     wait(due_in=2 * DAY)
@@ -182,7 +182,7 @@ def test_tenants_take_turns(installation: Installation, wait: Wait) -> None:
 
 
 @pytest.mark.parametrize(("max_requests", "waits"), [(None, True), (3, True), (2, False)])
-def test_a_patient_model_counts_who_may_be_taken(
+def test_requests_in_their_grace_period_do_not_fill_a_batch(
     installation: Installation, wait: Wait, max_requests: int | None, waits: bool
 ) -> None:
     """A request in its grace period does not count towards a batch."""
@@ -213,7 +213,7 @@ def two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_at_once")
-def test_nobody_is_told_of_a_run_for_more_than_one_takes(
+def test_estimates_are_for_one_run(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Callable[[str], Any]
 ) -> None:
     """The estimate of a request and the account of its dataset are for as many requests as one run takes, and match the

@@ -66,7 +66,7 @@ def status(get: Get, model: dict[str, Any]) -> tuple[str, int | None]:
 # --- runs that are cancelled -----------------------------------------------------------------------------------------
 
 
-def test_a_first_learning_that_is_cancelled_can_begin_anew(
+def test_a_cancelled_first_run_can_be_restarted(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -90,7 +90,7 @@ def test_a_first_learning_that_is_cancelled_can_begin_anew(
     assert [run["status"] for run in get("/runs")["items"]] == ["published", "cancelled"]
 
 
-def test_learning_again_that_is_cancelled_leaves_the_version(
+def test_cancelling_a_relearning_keeps_the_live_version(
     live: dict[str, Any], get: Get, call: Call, claim: Any, work: Callable[[], int]
 ) -> None:
     """The live version stays in service if relearning, or a canary test, is cancelled."""
@@ -102,7 +102,7 @@ def test_learning_again_that_is_cancelled_leaves_the_version(
     assert get(f"/models/{live['id']}")["audit"]["asked_at"] is None
 
 
-def test_whoever_waits_for_a_model_that_is_cancelled_waits_no_longer(
+def test_cancelling_a_first_run_completes_waiting_requests(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, call: Call, claim: Any, work: Any
 ) -> None:
     """A request made while a model learns completes if that run is cancelled: the model owes it nothing."""
@@ -115,7 +115,7 @@ def test_whoever_waits_for_a_model_that_is_cancelled_waits_no_longer(
     assert (found["status"], found["outcome"], found["models"]) == ("completed", "forgotten", [])
 
 
-def test_what_honours_a_deletion_is_not_cancelled(
+def test_a_run_for_a_deletion_cannot_be_cancelled(
     live: dict[str, Any], new_model: Make, forget: Make, get: Get, call: Call, claim: Any
 ) -> None:
     """A run that a deletion request waits for cannot be cancelled."""
@@ -126,7 +126,7 @@ def test_what_honours_a_deletion_is_not_cancelled(
     assert get(f"/runs/{claimed.run_id}")["status"] == "running"
 
 
-def test_learning_that_a_model_must_do_is_not_cancelled(
+def test_a_mandatory_relearning_cannot_be_cancelled(
     installation: Installation, live: dict[str, Any], call: Call, claim: Any
 ) -> None:
     """A relearning of a model whose weights are lost cannot be cancelled; retiring the model ends it."""
@@ -144,7 +144,7 @@ def test_learning_that_a_model_must_do_is_not_cancelled(
 # --- models ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_retired_model_is_gone_and_on_record(
+def test_retiring_a_model_destroys_its_weights(
     installation: Installation, live: dict[str, Any], forget: Make, gateway: TestClient, get: Get, call: Call, work: Any
 ) -> None:
     """Retiring a model destroys its weights at once; its versions, exports, ledger and certificates stay, and later
@@ -182,7 +182,7 @@ def test_a_retired_model_is_gone_and_on_record(
     assert carried["num_versions"] == 2
 
 
-def test_a_model_that_somebody_waits_for_is_not_retired(
+def test_a_model_that_owes_a_version_cannot_be_retired(
     live: dict[str, Any], forget: Make, get: Get, call: Call, work: Any
 ) -> None:
     """A model that owes a request a version cannot be retired, and the refusal explains how to proceed."""
@@ -194,7 +194,7 @@ def test_a_model_that_somebody_waits_for_is_not_retired(
     assert call("DELETE", f"/models/{live['id']}")["status"] == "retired"
 
 
-def test_a_model_that_learns_is_retired(
+def test_a_learning_model_can_be_retired(
     installation: Installation, new_dataset: Make, new_model: Make, call: Call, claim: Any, work: Callable[[], int]
 ) -> None:
     """Retiring a model that learns ends its run; weights that its worker may still write are destroyed like those of
@@ -210,7 +210,7 @@ def test_a_model_that_learns_is_retired(
 # --- datasets --------------------------------------------------------------------------------------------------------
 
 
-def test_a_retired_dataset_holds_nobody(
+def test_retiring_a_dataset_destroys_its_rows(
     installation: Installation, live: dict[str, Any], forget: Make, get: Get, call: Call, work: Any
 ) -> None:
     """When the models of a dataset are retired and no requests wait, retiring it destroys its rows and their owners'
@@ -239,7 +239,7 @@ def test_a_retired_dataset_holds_nobody(
     assert work() == 0
 
 
-def test_a_dataset_that_somebody_waits_for_is_not_retired(
+def test_a_dataset_with_rows_to_be_erased_cannot_be_retired(
     new_dataset: Make, forget: Make, get: Get, call: Call, work: Any
 ) -> None:
     """A dataset with rows to be erased cannot be retired; a request in review finds nothing there when it is approved
@@ -256,7 +256,7 @@ def test_a_dataset_that_somebody_waits_for_is_not_retired(
     assert get(f"/deletion-requests/{reviewed['id']}")["outcome"] == "nothing_held"
 
 
-def test_rows_that_wait_to_be_added_go_with_their_dataset(
+def test_waiting_batches_are_dropped_with_their_dataset(
     installation: Installation, new_dataset: Make, forget: Make, get: Get, call: Call, work: Any
 ) -> None:
     """A batch that waits for a retired dataset is dropped, and its rows are destroyed too."""
@@ -272,9 +272,7 @@ def test_rows_that_wait_to_be_added_go_with_their_dataset(
     assert work() == 0
 
 
-def test_what_was_retired_is_destroyed_however_often_that_is_cut_off(
-    installation: Installation, by: Actor, live: dict[str, Any]
-) -> None:
+def test_an_interrupted_retirement_is_completed(installation: Installation, by: Actor, live: dict[str, Any]) -> None:
     """A retirement that was killed after the commit, after the tombstones, or after the rows is completed by the next
     attempt; until then the dataset is not reported as destroyed."""
     with installation.database.writing(by=by) as session:
@@ -299,9 +297,7 @@ def test_what_was_retired_is_destroyed_however_often_that_is_cut_off(
     assert not installation.rows.stored()
 
 
-def test_what_a_run_writes_after_its_dataset_was_destroyed_is_swept(
-    installation: Installation, new_dataset: Make, call: Call
-) -> None:
+def test_blocks_written_after_a_retirement_are_swept(installation: Installation, new_dataset: Make, call: Call) -> None:
     """Blocks that a worker left in the middle of an edit are swept; their keys are not kept for an hour, as those of an
     upload that may still be claimed are."""
     dataset = new_dataset()

@@ -22,7 +22,7 @@ Get = Callable[[str], Any]
 Claim = Callable[..., ClaimedRun | None]
 
 
-def test_nothing_due_nothing_claimed(claim: Claim, live: Any) -> None:
+def test_nothing_is_claimed_if_nothing_is_due(claim: Claim, live: Any) -> None:
     """No run can be claimed while every model is live and no request waits."""
     assert claim() is None
 
@@ -96,7 +96,9 @@ def test_relearning_runs_from_scratch(claim: Claim, live: Any, gateway: Any) -> 
     assert (claimed.kind, claimed.parent_version_id) == ("relearn", None)
 
 
-def test_an_expired_lease_is_taken(claim: Claim, live: Any, forget: Make, get: Get, installation: Installation) -> None:
+def test_a_run_with_an_expired_lease_is_taken_over(
+    claim: Claim, live: Any, forget: Make, get: Get, installation: Installation
+) -> None:
     """A run whose lease has expired is abandoned by the next claim, which gets the same work in a new run."""
     request = forget("p3")
     first = claim(worker="silent", lease_seconds=-1.0)
@@ -115,7 +117,7 @@ def test_an_expired_lease_is_taken(claim: Claim, live: Any, forget: Make, get: G
     assert get(f"/datasets/{live[0]['id']}")["revision"] == 1
 
 
-def test_a_worker_without_its_lease_can_do_nothing(
+def test_a_worker_without_its_lease_is_refused(
     claim: Claim, live: Any, forget: Make, installation: Installation
 ) -> None:
     """A worker that lost its lease cannot renew, confirm, finish or publish the run."""
@@ -164,7 +166,7 @@ def test_a_run_is_published_once(claim: Claim, live: Any, forget: Make, installa
         assert list(session.scalars(sa.select(LedgerEntry.sequence).order_by(LedgerEntry.sequence))) == [1, 2]
 
 
-def test_only_what_was_planned_is_published(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
+def test_an_unplanned_run_is_not_published(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
     """A run with other steps or another mechanism than planned publishes nothing, and keeps its lease."""
     forget("p3")
     claimed = claim()

@@ -37,7 +37,7 @@ def test_a_backlog_of_one_tenant_does_not_hold_up_another() -> None:
     assert names(in_turn([*backlog, quiet], just_ran, at=NOW))[:3] == ["a0", "b0", "a1"]
 
 
-def test_a_deadline_that_is_near_goes_first() -> None:
+def test_near_deadlines_go_first() -> None:
     """Datasets due within a week go before all others; among them tenants alternate regardless of deadlines."""
     found = [due("a0", "a", 6), due("a1", "a", -1), due("a2", "a", 8), due("b0", "b", 7), due("b1", "b", 20)]
     ran = {"a": TenantShare(running=3, last_began_at=NOW)}
@@ -53,7 +53,7 @@ def test_learning_is_never_pressing() -> None:
     assert names(in_turn(found, {}, at=NOW)) == ["b0", "a0", "a1"]
 
 
-def test_who_has_least_under_way_is_next() -> None:
+def test_the_tenant_with_the_fewest_workers_is_next() -> None:
     """A tenant without a running worker goes before a tenant with some, whichever had the last run."""
     found = [due("a0", "a", 9), due("b0", "b", 30), due("b1", "b", 31), due("b2", "b", 32)]
     ran = {"a": TenantShare(running=2, last_began_at=NOW - DAY), "b": TenantShare(last_began_at=NOW)}
@@ -71,7 +71,9 @@ some_standings = st.dictionaries(
 
 
 @given(some_due, some_standings)
-def test_the_order_is_the_law(found: list[DueDataset], standings: dict[str, TenantShare]) -> None:
+def test_the_order_keeps_deadlines_and_loses_nothing(
+    found: list[DueDataset], standings: dict[str, TenantShare]
+) -> None:
     """Nothing is lost, near deadlines come first, and datasets of one tenant come in the order of their deadlines."""
     ordered = in_turn(found, standings, at=NOW)
     assert sorted(names(ordered)) == sorted(names(found))
@@ -115,7 +117,7 @@ def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data:
 
 
 @given(st.integers(1, 3), st.floats(0.2, 45), st.floats(8, 45))
-def test_nobody_waits_for_ever(per_step: int, limit: float, mine: float) -> None:
+def test_no_tenant_waits_forever(per_step: int, limit: float, mine: float) -> None:
     """A tenant with more work than can be done, and with earlier deadlines, cannot delay another forever: at most the
     work requested before the other's deadline goes first."""
     waiting = [due("quiet", "b", mine)]

@@ -9,7 +9,7 @@ from app.vault import store
 WORKERS = 8
 
 
-def test_a_file_is_wiped_by_whoever_comes(tmp_path: Path) -> None:
+def test_concurrent_wipes_succeed(tmp_path: Path) -> None:
     """Workers that wipe the same files at the same moment all succeed and find the files gone."""
     paths = [tmp_path / f"{number}.sealed" for number in range(50)]
     together = threading.Barrier(WORKERS)

@@ -33,7 +33,7 @@ def _bytes(folder: Path) -> bytes:
 
 
 @given(content=st.binary(max_size=300))
-def test_what_was_sealed_is_opened(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_sealed_pieces_round_trip(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Sealed content opens unchanged and is not readable in its sealed form."""
     folder = tmp_path_factory.mktemp("vault")
     key_encryption = KeyEncryptionFile(folder / "kek")
@@ -44,7 +44,7 @@ def test_what_was_sealed_is_opened(content: bytes, tmp_path_factory: pytest.Temp
     assert len(content) < 8 or content not in sealed
 
 
-def test_another_process_opens_it(vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
+def test_another_process_opens_a_sealed_piece(vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
     """Any process that shares the folder and the key-encryption key opens what another process sealed."""
     sealed = vault.seal(b"free text")
     assert Vault(tmp_path / "vault", key_encryption, reference=str, record_key=str.encode).open(sealed) == b"free text"
@@ -83,7 +83,7 @@ def test_sealing_again_uses_the_same_key(vault: Vault) -> None:
         vault.seal(b"third", key=vault.key_of(first))
 
 
-def test_every_piece_has_a_key_of_its_own(vault: Vault, tmp_path: Path) -> None:
+def test_every_piece_has_its_own_key(vault: Vault, tmp_path: Path) -> None:
     """Threads that seal at the same time never share a key, across several pages."""
     sealed: list[bytes] = []
 
@@ -100,7 +100,7 @@ def test_every_piece_has_a_key_of_its_own(vault: Vault, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 9, 12, 25, -1])
-def test_what_was_changed_does_not_open(vault: Vault, place: int) -> None:
+def test_a_changed_piece_is_refused(vault: Vault, place: int) -> None:
     """A sealed piece with a flipped bit is refused, or names a missing key."""
     sealed = bytearray(vault.seal(b"free text"))
     sealed[place] ^= 1
@@ -126,7 +126,9 @@ def test_the_key_encryption_key_can_be_changed(vault: Vault, tmp_path: Path, key
         vault.open(kept)
 
 
-def test_many_are_opened_at_once(vault: Vault, key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
+def test_opening_many_pieces_checks_the_key_once(
+    vault: Vault, key_encryption: KeyEncryptionFile, tmp_path: Path
+) -> None:
     """While many pieces are opened the key-encryption key is checked only once; a change meanwhile is noticed, and
     another thread checks for itself."""
     sealed = [vault.seal(b"one"), vault.seal(b"two")]
@@ -147,7 +149,7 @@ def test_many_are_opened_at_once(vault: Vault, key_encryption: KeyEncryptionFile
         vault.open(sealed[0])
 
 
-def test_a_change_that_was_cut_off_keeps_no_key(
+def test_an_interrupted_rotation_keeps_no_destroyed_key(
     vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile
 ) -> None:
     """Destroying a key also removes the pages left by an interrupted change of the key-encryption key."""
@@ -159,7 +161,7 @@ def test_a_change_that_was_cut_off_keeps_no_key(
     assert not left.exists()
 
 
-def test_a_missing_page_is_no_destroyed_key(vault: Vault, tmp_path: Path) -> None:
+def test_a_missing_page_is_not_a_destroyed_key(vault: Vault, tmp_path: Path) -> None:
     """A missing page is an error, so that lost content does not look like destroyed content."""
     sealed = vault.seal(b"free text")
     [page] = (tmp_path / "vault").glob("*.page")
@@ -181,7 +183,7 @@ def test_pages_move_to_another_vault(vault: Vault, tmp_path: Path) -> None:
     assert other.open(gone) is None
 
 
-def test_a_page_that_was_not_written_to_its_end_is_no_page(vault: Vault, tmp_path: Path) -> None:
+def test_an_incomplete_page_is_ignored(vault: Vault, tmp_path: Path) -> None:
     """If a new page does not fit on the disk, sealing fails, and the existing pages can still be backed up and
     rotated."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

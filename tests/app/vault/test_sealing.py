@@ -31,7 +31,7 @@ def rotate(key_encryption: KeyEncryptionFile, sealed: SealedStore) -> None:
     key_encryption.end_rotation()
 
 
-def test_what_was_sealed_is_opened(
+def test_sealed_objects_round_trip(
     sealed: SealedStore, open_objects: Callable[[], ObjectStore], keys: Path, tmp_path: Path
 ) -> None:
     """A process with the store, the keys and the key-encryption key can open the content."""
@@ -40,7 +40,7 @@ def test_what_was_sealed_is_opened(
     assert not other.empty()
 
 
-def test_nothing_is_in_the_clear(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
+def test_stored_objects_are_encrypted(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
     """The store contains only ciphertext, with a key for each object, and the keys are private files."""
     sealed.put("ds_1.b", CONTENT)
     stored = [objects.get(name) for name in objects.names()]
@@ -50,7 +50,7 @@ def test_nothing_is_in_the_clear(sealed: SealedStore, objects: ObjectStore, keys
     assert keys.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_destroyed_key_is_the_end(sealed: SealedStore, objects: ObjectStore) -> None:
+def test_a_destroyed_object_does_not_open(sealed: SealedStore, objects: ObjectStore) -> None:
     """A destroyed object does not open, even if a copy of it is put back."""
     copies = {name: objects.get(name) for name in objects.names()}
     sealed.destroy("ds_1.a")
@@ -61,7 +61,7 @@ def test_a_destroyed_key_is_the_end(sealed: SealedStore, objects: ObjectStore) -
         sealed.get("ds_1.a")
 
 
-def test_a_new_key_encryption_key_ends_copies_of_keys_too(
+def test_a_rotation_voids_copies_of_destroyed_keys(
     sealed: SealedStore, objects: ObjectStore, keys: Path, key_encryption: KeyEncryptionFile, tmp_path: Path
 ) -> None:
     """After a rotation an object that was destroyed before does not open, even with copies of its object and its
@@ -77,7 +77,7 @@ def test_a_new_key_encryption_key_ends_copies_of_keys_too(
         sealed.get("ds_1.a")
 
 
-def test_keys_go_before_the_store_is_asked(sealed: SealedStore, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_destroyed_before_objects(sealed: SealedStore, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the store is unavailable, destroying fails with its error, but the keys are gone."""
     sealed.put("ds_1.b", CONTENT)
 
@@ -93,7 +93,7 @@ def test_keys_go_before_the_store_is_asked(sealed: SealedStore, keys: Path, monk
     assert list(keys.iterdir()) == []
 
 
-def test_keys_are_zero_before_their_names_go(sealed: SealedStore, keys: Path, tmp_path: Path) -> None:
+def test_keys_are_zeroed_before_removal(sealed: SealedStore, keys: Path, tmp_path: Path) -> None:
     """A key file is overwritten before it is removed, as another name of the same file shows."""
     os.link(keys / "ds_1.a.key", tmp_path / "link")
     sealed.destroy("ds_1.a")
@@ -101,7 +101,7 @@ def test_keys_are_zero_before_their_names_go(sealed: SealedStore, keys: Path, tm
     assert content == bytes(len(content)) != b""
 
 
-def test_sealing_again_destroys_what_was_before(sealed: SealedStore, objects: ObjectStore) -> None:
+def test_sealing_again_replaces_the_object(sealed: SealedStore, objects: ObjectStore) -> None:
     """Sealing under an existing name replaces the object; the one before does not open any more."""
     [name] = objects.names()
     before = objects.get(name)
@@ -112,7 +112,7 @@ def test_sealing_again_destroys_what_was_before(sealed: SealedStore, objects: Ob
         sealed.get("ds_1.a")
 
 
-def test_a_group_is_destroyed_but_some(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
+def test_a_group_is_destroyed_except_named_objects(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
     """Destroying a group removes all its objects, including those a crash left incomplete, except the named ones; other
     groups stay."""
     for name in ("ds_1.b", "ds_1.c", "ds_1.d", "ds_2.a"):
@@ -136,7 +136,7 @@ def test_damage_is_noticed(sealed: SealedStore, objects: ObjectStore, position: 
         sealed.get("ds_1.a")
 
 
-def test_what_a_crash_cut_short_does_not_open(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
+def test_an_incomplete_object_is_damage(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
     """An object or a key without its content is damage."""
     objects.put("ds_1.a.sealed", b"")
     with pytest.raises(ValueError, match="Nonce"):
@@ -147,7 +147,7 @@ def test_what_a_crash_cut_short_does_not_open(sealed: SealedStore, objects: Obje
 
 
 @pytest.mark.parametrize("position", [0, 20, -1])
-def test_damage_is_noticed_at_once(
+def test_a_faulty_store_is_noticed_on_writing(
     sealed: SealedStore, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
     """A store that keeps other bytes than it was given raises an error, which does not blame the content."""
@@ -163,7 +163,7 @@ def test_damage_is_noticed_at_once(
         sealed.put("ds_1.b", CONTENT)
 
 
-def test_things_cannot_be_exchanged(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
+def test_objects_cannot_be_swapped(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
     """An object opens only under its own name, even with its own key."""
     sealed.put("ds_1.b", b"other")
     objects.put("ds_1.b.sealed", objects.get("ds_1.a.sealed"))
@@ -174,7 +174,7 @@ def test_things_cannot_be_exchanged(sealed: SealedStore, objects: ObjectStore, k
         sealed.get("ds_1.b")
 
 
-def test_a_rotation_loses_nothing(sealed: SealedStore, keys: Path, key_encryption: KeyEncryptionFile) -> None:
+def test_a_rotation_keeps_every_object(sealed: SealedStore, keys: Path, key_encryption: KeyEncryptionFile) -> None:
     """Everything opens before, during and after a change of the key-encryption key, and every key is wrapped again."""
     sealed.put("ds_1.b", b"other")
     (keys / "ds_1.c.key").write_bytes(b"")  # a crash cut it short
@@ -191,7 +191,7 @@ def test_a_rotation_loses_nothing(sealed: SealedStore, keys: Path, key_encryptio
     assert {path.name for path in keys.iterdir()} == set(after)
 
 
-def test_a_rotation_amid_traffic(sealed: SealedStore, key_encryption: KeyEncryptionFile) -> None:
+def test_a_rotation_allows_concurrent_use(sealed: SealedStore, key_encryption: KeyEncryptionFile) -> None:
     """Sealing, opening and destroying work while keys are rotated, and destroyed objects stay destroyed."""
 
     def traffic(number: int) -> None:
@@ -213,7 +213,7 @@ def test_a_rotation_amid_traffic(sealed: SealedStore, key_encryption: KeyEncrypt
     assert all(sealed.get(name) for name in sealed.names())
 
 
-def test_a_key_that_is_overwritten_as_it_is_read(
+def test_a_reader_retries_a_key_that_is_being_replaced(
     sealed: SealedStore, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that finds zeros because a key is being wrapped again reads the key on a second try and reports no
@@ -233,7 +233,9 @@ def test_a_key_that_is_overwritten_as_it_is_read(
         sealed.get("ds_1.a")
 
 
-def test_without_the_key_encryption_key(sealed: SealedStore, key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
+def test_nothing_opens_without_the_key_encryption_key(
+    sealed: SealedStore, key_encryption: KeyEncryptionFile, tmp_path: Path
+) -> None:
     """Nothing is opened without the right key-encryption key, and nothing is sealed without its file; once that is
     back, everything opens as before."""
     file = tmp_path / "installation" / "kek"

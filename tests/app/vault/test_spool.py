@@ -28,7 +28,7 @@ def on_disk(file: Spool) -> bytes:
     pieces=st.lists(st.binary(max_size=100), max_size=20),
     spans=st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 200))),
 )
-def test_what_was_written_is_read_anywhere(
+def test_spooled_content_is_read_in_any_span(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], spans: list[tuple[int, int]]
 ) -> None:
     """Every span of the content is read as it was written, in whatever pieces, and nothing beyond the end."""
@@ -44,7 +44,7 @@ def test_what_was_written_is_read_anywhere(
         assert io.BufferedReader(file).detach().seek(-len(whole), io.SEEK_CUR) == 0
 
 
-def test_on_the_disk_is_noise_without_a_name(spooled: Spool, tmp_path: Path) -> None:
+def test_spooled_content_is_encrypted_and_unnamed(spooled: Spool, tmp_path: Path) -> None:
     """The content on the disk is noise that does not even reveal whether two spools or two blocks hold the same, and
     the file has no name."""
     with store.create(tmp_path) as other:
@@ -59,7 +59,7 @@ def test_on_the_disk_is_noise_without_a_name(spooled: Spool, tmp_path: Path) -> 
         assert list(tmp_path.iterdir()) == []
 
 
-def test_no_part_of_the_key_stream_serves_twice(spooled: Spool) -> None:
+def test_spooled_content_is_never_overwritten(spooled: Spool) -> None:
     """A spool refuses to overwrite its content or to write beyond its end."""
     spooled.write(b"once")
     for place in (0, 3, 5):
@@ -70,7 +70,7 @@ def test_no_part_of_the_key_stream_serves_twice(spooled: Spool) -> None:
     assert spooled.read() == b"once"
 
 
-def test_it_goes_when_it_is_closed(tmp_path: Path) -> None:
+def test_a_closed_spool_is_gone(tmp_path: Path) -> None:
     """A closed spool has no key and no file; closing it again is a no-op, and a position before its start is
     refused."""
     file = store.create(tmp_path)

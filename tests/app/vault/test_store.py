@@ -38,7 +38,7 @@ def test_create_does_not_replace(objects: ObjectStore) -> None:
     assert objects.get("a.x") == b"third"
 
 
-def test_one_of_many_creates(open_objects: Callable[[], ObjectStore]) -> None:
+def test_concurrent_creations_have_one_winner(open_objects: Callable[[], ObjectStore]) -> None:
     """Exactly one of several concurrent creations succeeds, and its content is stored."""
 
     def create(number: int) -> bool:
@@ -54,7 +54,7 @@ def test_one_of_many_creates(open_objects: Callable[[], ObjectStore]) -> None:
     assert open_objects().get("a.x") == b"%d" % created.index(True)
 
 
-def test_a_missing_object(objects: ObjectStore) -> None:
+def test_a_missing_object_raises(objects: ObjectStore) -> None:
     """Reading a missing object raises FileNotFoundError, and deleting it is a no-op."""
     objects.check()
     with pytest.raises(FileNotFoundError):
@@ -63,7 +63,7 @@ def test_a_missing_object(objects: ObjectStore) -> None:
     assert objects.names() == {}
 
 
-def test_deleted_is_gone(objects: ObjectStore) -> None:
+def test_a_deleted_object_is_gone(objects: ObjectStore) -> None:
     """A deleted object is neither read nor listed, and the others remain."""
     for name in ("a.x", "a.y", "ab.x"):
         objects.put(name, name.encode())
@@ -73,7 +73,7 @@ def test_deleted_is_gone(objects: ObjectStore) -> None:
     assert objects.names().keys() == {"a.y", "ab.x"}
 
 
-def test_groups_are_listed_alone(objects: ObjectStore) -> None:
+def test_a_group_lists_only_its_names(objects: ObjectStore) -> None:
     """A group lists exactly the names that begin with it and a '.', with the times of their last write."""
     for name in ("a.x", "a.y.z", "ab.x", "a_b.x"):
         objects.put(name, b"")
@@ -129,7 +129,7 @@ def test_deleted_content_is_overwritten(tmp_path: Path, go: Callable[[FolderStor
     assert (tmp_path / "link").read_bytes() == bytes(7)
 
 
-def test_a_partial_file_goes_with_its_object(tmp_path: Path) -> None:
+def test_a_partial_file_is_deleted_with_its_object(tmp_path: Path) -> None:
     """A partial file left by a killed process is listed under its object's name only, and is deleted with it."""
     objects = FolderStore(tmp_path)
     objects.put("a.x", b"whole")

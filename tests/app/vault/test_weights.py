@@ -32,7 +32,7 @@ def store(tmp_path: Path, key_encryption: KeyEncryptionFile) -> WeightStore:
     return store
 
 
-def test_a_version_is_read_back(store: WeightStore) -> None:
+def test_weights_round_trip(store: WeightStore) -> None:
     """Any process that opens the folder reads a version back unchanged."""
     assert store.get("ver_1") == WEIGHTS
     assert store.version_ids() == {"ver_1"}
@@ -47,7 +47,7 @@ def test_damaged_weights_are_named(store: WeightStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["ver_1.sealed", "keys/ver_1.key"])
-def test_half_a_version_is_destroyed_too(store: WeightStore, tmp_path: Path, part: str) -> None:
+def test_an_incomplete_version_is_destroyed_too(store: WeightStore, tmp_path: Path, part: str) -> None:
     """A version of which a crash left only one of its two files is listed, counts as destroyed and can be removed,
     even twice."""
     (tmp_path / part).unlink()

@@ -43,7 +43,7 @@ def dataset(new_dataset: Make, forget: Make, work: Callable[[], int]) -> dict[st
     return made
 
 
-def test_rows_are_added(
+def test_added_rows_are_held_and_written(
     installation: Installation,
     dataset: dict[str, Any],
     add: Callable[..., httpx.Response],
@@ -82,7 +82,7 @@ def test_rows_are_added(
     assert work() == 0
 
 
-def test_models_learn_again(
+def test_models_relearn_after_an_addition(
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -111,7 +111,7 @@ def test_models_learn_again(
     assert owed[models[0]["id"]]["status"] == "completed"
 
 
-def test_no_more_than_there_are_free_slots(
+def test_rows_beyond_the_free_slots_are_refused(
     dataset: dict[str, Any],
     add: Callable[..., httpx.Response],
     refused: Refused,
@@ -129,7 +129,7 @@ def test_no_more_than_there_are_free_slots(
     assert set(installation.rows.stored()) == {dataset["id"]}
 
 
-def test_a_call_that_is_repeated_adds_once(
+def test_a_repeated_call_adds_once(
     dataset: dict[str, Any], add: Callable[..., httpx.Response], refused: Refused, installation: Installation, get: Get
 ) -> None:
     """The same key and rows get the first answer again, other rows are a conflict, and nothing more is staged."""
@@ -140,7 +140,7 @@ def test_a_call_that_is_repeated_adds_once(
     assert set(installation.rows.stored()) == {dataset["id"], first.json()["id"]}
 
 
-def test_forgotten_people_do_not_come_back(
+def test_rows_of_forgotten_people_are_refused(
     gateway: TestClient,
     dataset: dict[str, Any],
     add: Callable[..., httpx.Response],
@@ -159,7 +159,7 @@ def test_forgotten_people_do_not_come_back(
     assert add(dataset["id"], people("p3")).status_code == 202
 
 
-def test_a_request_before_the_rows_are_applied(
+def test_a_request_before_rows_are_applied_nulls_them(
     installation: Installation,
     dataset: dict[str, Any],
     add: Callable[..., httpx.Response],
@@ -193,7 +193,7 @@ def test_a_request_before_the_rows_are_applied(
         (b"", "p.exe"),
     ],
 )
-def test_other_rows_are_refused(
+def test_rows_that_do_not_fit_are_refused(
     content: bytes,
     filename: str,
     dataset: dict[str, Any],
@@ -207,7 +207,7 @@ def test_other_rows_are_refused(
     assert stored() == before
 
 
-def test_rows_come_by_the_schema_of_the_dataset(
+def test_added_csv_rows_follow_the_schema(
     gateway: TestClient,
     add: Callable[..., httpx.Response],
     forget: Make,
@@ -229,7 +229,7 @@ def test_rows_come_by_the_schema_of_the_dataset(
     np.testing.assert_array_equal(rows_of(installation, made["id"]).features[slots], first)
 
 
-def test_an_unknown_dataset(add: Callable[..., httpx.Response], refused: Refused, gateway: TestClient) -> None:
+def test_an_unknown_dataset_is_a_404(add: Callable[..., httpx.Response], refused: Refused, gateway: TestClient) -> None:
     """Adding rows to an unknown dataset, or listing its additions, returns 404."""
     refused(add("ds_none", npz()), 404, "dataset_unknown")
     refused(gateway.get("/v1/datasets/ds_none/additions"), 404, "dataset_unknown")

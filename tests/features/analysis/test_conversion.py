@@ -21,14 +21,14 @@ def test_identical_laws_cost_nothing():
 
 
 @pytest.mark.parametrize(("mu", "mironov", "cks", "gdp"), [(0.3, 1.345, 1.073, 0.965), (0.05, 0.218, 0.147, 0.129)])
-def test_three_conversions_of_one_mu(mu, mironov, cks, gdp):
+def test_three_conversions_match_published_numbers(mu, mironov, cks, gdp):
     """At delta = 1/11982 the three conversions give the published numbers."""
     assert round(renyi.gaussian_epsilon_mironov(mu=mu, delta=MNIST_DELTA).epsilon, 3) == mironov
     assert round(renyi.gaussian_epsilon_cks(mu=mu, delta=MNIST_DELTA).epsilon, 3) == cks
     assert round(conversion.gdp_epsilon(mu=mu, delta=MNIST_DELTA), 3) == gdp
 
 
-def test_extremes_of_the_floats():
+def test_extreme_floats_are_converted():
     """At the extremes of the floats epsilon is below 1e-90 for the smallest mu and delta, and mu^2/2 for a mu of
     1e150."""
     assert renyi.gaussian_epsilon_cks(mu=5e-324, delta=5e-324).epsilon < 1e-90

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("digits")
         (1.25, 0.3, 1e-5, 46.3517018599, 43.8496897422),
     ],
 )
-def test_one_order_to_epsilon(order, divergence, delta, mironov, cks):
+def test_epsilon_of_one_order_matches_known_values(order, divergence, delta, mironov, cks):
     """Both conversions of one order agree with independently computed values to ten digits."""
     at = {"order": order, "divergence": divergence, "delta": delta}
     assert renyi.renyi_to_epsilon_mironov(**at) == pytest.approx(mironov, rel=1e-10)
@@ -30,7 +30,7 @@ def test_one_order_to_epsilon(order, divergence, delta, mironov, cks):
     ("order", "divergence", "epsilon", "delta"),
     [(8.0, 1.0, 2.0, 4.47615390753e-05), (4.0, 0.2, 0.5, 0.0428803938008), (2.0, 0.05, 0.3, 0.194700195768)],
 )
-def test_one_order_to_delta(order, divergence, epsilon, delta):
+def test_delta_of_one_order_matches_known_values(order, divergence, epsilon, delta):
     """Delta of one order agrees with independently computed values to ten digits."""
     found = renyi.renyi_to_delta_cks(order=order, divergence=divergence, epsilon=epsilon)
     assert found == pytest.approx(delta, rel=1e-10)
@@ -77,7 +77,7 @@ def test_delta_and_epsilon_of_one_order_are_inverse(order, divergence, delta):
 
 
 @pytest.mark.parametrize("order", [1 + 2**-52, 2.0, 1e12])
-def test_divergence_zero_and_unknown(order):
+def test_zero_divergence_is_free_and_infinite_divergence_is_unbounded(order):
     """A divergence of zero costs nothing at any order; an unknown one, infinity, guarantees nothing."""
     for convert in (renyi.renyi_to_epsilon_cks, renyi.renyi_to_epsilon_mironov):
         assert convert(order=order, divergence=0.0, delta=1e-5) == 0.0
@@ -93,7 +93,7 @@ def test_divergence_zero_and_unknown(order):
         (renyi.require_divergence, [0.0, math.inf], [-5e-324, -math.inf]),
     ],
 )
-def test_orders_and_divergences_are_in_their_ranges(check, accepted, refused):
+def test_orders_and_divergences_are_validated(check, accepted, refused):
     """A check accepts what the theorem allows and raises DomainError, with the name and the value, for anything
     else."""
     for value in accepted:

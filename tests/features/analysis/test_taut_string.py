@@ -30,7 +30,7 @@ from tests.tables import each
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(stretches=chains, apart=nonnegative)
-def test_long_stretches_are_their_steps(stretches, apart):
+def test_closed_forms_equal_single_steps(stretches, apart):
     """Closed forms for stretches of any length equal a 50-digit computation corner by corner, and are never less."""
     expected = pulled_mu(steps_of(stretches), apart=apart)
     assert taut_string.mu(stretches, apart=apart) == pytest.approx(expected, rel=1e-13, abs=1e-300)
@@ -38,7 +38,7 @@ def test_long_stretches_are_their_steps(stretches, apart):
 
 
 @pytest.mark.parametrize("contraction", [1 - 1e-12, 1 - 1e-6, 1.0, 1 + 1e-12, 1 + 1e-6])
-def test_contractions_next_to_one(contraction):
+def test_contractions_near_one_keep_precision(contraction):
     """Nothing cancels if a step hardly contracts, or hardly expands."""
     stretches = [
         Stretch(steps=40, contraction=contraction, variance=2.0, push=0.3, every=7),
@@ -49,7 +49,7 @@ def test_contractions_next_to_one(contraction):
 
 
 @given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=5))
-def test_one_piece_is_the_recursion(stretches):
+def test_one_piece_equals_the_recursion(stretches):
     """While differences never grow and the noise never falls, mu is W/sqrt(V) of W <- c W + s, V <- c^2 V + nu^2."""
     variances = sorted(stretch.variance for stretch in stretches)
     pushes = sorted((stretch.push for stretch in stretches), reverse=True)
@@ -65,7 +65,7 @@ def test_one_piece_is_the_recursion(stretches):
 
 
 @given(stretches=chains)
-def test_differences_of_late_are_counted_from_when_they_came(stretches):
+def test_steps_before_a_difference_change_nothing(stretches):
     """Noise from before the data first differed hides nothing: adding earlier steps changes no digit."""
     before = Stretch(steps=10**6, contraction=0.9, variance=50.0)
     expected = taut_string.mu(stretches)
@@ -74,7 +74,7 @@ def test_differences_of_late_are_counted_from_when_they_came(stretches):
 
 @pytest.mark.parametrize("steps", [10**7, 10**15])
 @pytest.mark.parametrize("c", [0.5, 1 - 1e-9, 1.0, 1.001, 3.0])
-def test_any_number_of_steps(c, steps):
+def test_extreme_numbers_of_steps_reach_their_limits(c, steps):
     """Ten million steps and 10^15 steps reach their limits, even if they expand beyond the largest float."""
     alike = Stretch(steps=steps, contraction=c, variance=1.0, push=0.5)
     quiet = Stretch(steps=steps, contraction=c, variance=1.0)
@@ -89,7 +89,7 @@ def test_any_number_of_steps(c, steps):
         assert starts == pytest.approx(2 * (math.sqrt((c - 1) * (c + 1)) if c > 1 else steps**-0.5), rel=1e-12)
 
 
-def test_after_the_greatest_expansion_comes_the_greatest_contraction():
+def test_expansion_and_contraction_cancel():
     """Ten million steps of expansion followed by ten million steps of the inverse contraction return to the original
     mu."""
     grown = Stretch(steps=10**7, contraction=2.0, variance=1e-6)
@@ -129,7 +129,7 @@ def test_a_constrained_optimiser_finds_no_better_shifts(seed):
 
 
 @each("seed", range(200))
-def test_curvatures_that_change_with_time_attain_it(seed):
+def test_time_varying_curvatures_attain_the_bound(seed):
     """The quadratic found by an exact search over the slopes of all steps has exactly the mu of the string."""
     steps = random_steps(seed, most=12)
     bound = taut_string.mu(chain_of(steps))
@@ -140,7 +140,7 @@ def test_curvatures_that_change_with_time_attain_it(seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-def test_climbing_from_anywhere_never_exceeds_it(seed):
+def test_local_search_never_exceeds_the_bound(seed):
     """Curvatures and pulls that are improved step by step approach the bound from below, and one search reaches it."""
     steps = random_steps(seed, most=5)
     count, bound = len(steps), taut_string.mu(chain_of(steps))
@@ -211,7 +211,7 @@ def test_the_slot_visited_last_is_the_worst(batches, steps, after, c):
         assert earlier <= later * (1 + 1e-12)
 
 
-def test_examples_in_docstrings():
+def test_examples_in_docstrings_are_correct():
     """The examples in docstrings are correct."""
     failed, attempted = doctest.testmod(taut_string)
     assert attempted

@@ -51,14 +51,14 @@ def test_mu_is_monotone_in_differences_and_noise(stretches, apart, index, factor
 
 
 @given(stretches=chains, apart=nonnegative, more=stretches_with(any_contraction))
-def test_steps_on_equal_data_only_help(stretches, apart, more):
+def test_steps_on_equal_data_never_raise_mu(stretches, apart, more):
     """Two distributions are no easier to distinguish after a step that treats both the same."""
     quiet = Stretch(steps=more.steps, contraction=more.contraction, variance=more.variance)
     assert at_most(taut_string.mu([*stretches, quiet], apart=apart), taut_string.mu(stretches, apart=apart))
 
 
 @given(first=chains, second=chains)
-def test_a_chain_is_worth_no_more_than_its_parts_composed(first, second):
+def test_composition_bounds_the_chain(first, second):
     """The mu of a chain lies between that of its last part and that of both parts composed."""
     both, parts = taut_string.mu([*first, *second]), (taut_string.mu(first), taut_string.mu(second))
     assert at_most(parts[1], both)
@@ -86,7 +86,7 @@ def test_splitting_a_stretch_changes_nothing(stretch, cut, others):
 
 
 @given(stretches=chains, apart=nonnegative, factor=positive)
-def test_lengths_have_no_unit(stretches, apart, factor):
+def test_mu_is_scale_invariant(stretches, apart, factor):
     """Scaling differences and noise together does not change mu."""
     scaled = stretches
     for index in range(len(stretches)):
@@ -96,7 +96,7 @@ def test_lengths_have_no_unit(stretches, apart, factor):
 
 
 @given(seeds=st.lists(st.integers(0, 2**32), min_size=2, max_size=4), place=st.integers(0, 2**32))
-def test_several_slots_add_at_most(seeds, place):
+def test_mu_of_several_slots_is_subadditive(seeds, place):
     """The mu of several slots that differ together is at most the sum of theirs, with equality if they coincide."""
     chain = random_steps(place, most=12)
     slots = [np.random.default_rng(seed).exponential(size=len(chain)) for seed in seeds]
@@ -112,7 +112,7 @@ def test_several_slots_add_at_most(seeds, place):
 
 
 @given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=6), apart=positive)
-def test_restarts_are_chains_that_begin_there(stretches, apart):
+def test_restarts_equal_chains_that_begin_there(stretches, apart):
     """Each restart gives the mu of the chain that begins there, with a distance between the starts."""
     alike = [
         Stretch(steps=stretch.steps, contraction=stretch.contraction, variance=stretch.variance, push=stretch.push)
@@ -134,7 +134,7 @@ def test_restarts_are_chains_that_begin_there(stretches, apart):
 # --- ends ------------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_differs_or_nothing_hides():
+def test_mu_is_zero_without_a_difference_and_infinite_without_noise():
     """Mu is 0 if nothing differs; starts at a distance are distinguished with certainty before the first step."""
     quiet = Stretch(steps=10, contraction=0.9, variance=1.0)
     assert taut_string.mu([]) == taut_string.mu([quiet]) == 0.0
@@ -167,7 +167,7 @@ def test_invalid_numbers_are_refused(field, wrong):
 
 
 @pytest.mark.parametrize("apart", [-1.0, math.nan, math.inf])
-def test_starts_are_a_distance_apart(apart):
+def test_invalid_distances_are_refused(apart):
     """A distance that is infinite or negative is refused."""
     with pytest.raises(DomainError, match="apart="):
         taut_string.mu([], apart=apart)
@@ -177,7 +177,7 @@ def test_starts_are_a_distance_apart(apart):
 
 
 @pytest.mark.parametrize("contraction", [0.999, 1.0, 1.001])
-def test_a_query_costs_what_its_stretches_cost(contraction):
+def test_work_is_proportional_to_stretches(contraction):
     """The work is proportional to the number of stretches and at most logarithmic in the steps of each."""
 
     def chain(pieces: int, steps: int) -> list[Stretch]:

@@ -8,7 +8,7 @@ from lethe.features.analysis import work
 from lethe.features.analysis.work import WorkBudget, WorkBudgetExceeded
 
 
-def test_a_part_that_does_not_fit_takes_nothing() -> None:
+def test_a_refused_charge_takes_nothing() -> None:
     """A refused charge leaves the work budget unchanged, and foreseen work is not spent yet."""
     with work.within(WorkBudget(units=10, seconds=60)):
         work.foresee(10)
@@ -19,7 +19,7 @@ def test_a_part_that_does_not_fit_takes_nothing() -> None:
     work.spend(10**12)
 
 
-def test_a_limit_within_a_limit_is_the_first() -> None:
+def test_nested_limits_have_no_effect() -> None:
     """A limit inside another limit has no effect."""
     with (
         work.within(WorkBudget(units=1, seconds=60)),
@@ -29,7 +29,7 @@ def test_a_limit_within_a_limit_is_the_first() -> None:
         work.spend(2)
 
 
-def test_nothing_goes_on_after_its_time() -> None:
+def test_a_stopped_budget_refuses_further_work() -> None:
     """A budget that was stopped, or whose time is over, refuses every further part."""
     stopped, late = WorkBudget(units=10, seconds=60), WorkBudget(units=10, seconds=0)
     stopped.stop()

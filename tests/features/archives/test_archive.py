@@ -44,7 +44,7 @@ LARGE = [("tables/a", bytes(range(256)) * 9000), ("rows/b", b"\1" * 2**20), ("em
 
 
 @given(sizes=st.lists(st.integers(0, 5000), max_size=20))
-def test_pieces_come_back_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, sizes: list[int]) -> None:
+def test_pieces_round_trip(tmp_path_factory: pytest.TempPathFactory, sizes: list[int]) -> None:
     """Any number of pieces of any size are read back in order, with the same tallies."""
     key = KeyEncryptionFile(tmp_path_factory.getbasetemp() / "key")
     key.create()
@@ -53,7 +53,7 @@ def test_pieces_come_back_as_they_were_written(tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.parametrize("size", [2**20 - 20, 2**20 - 19, 2**20, 2**21 - 30, 3 * 2**20])
-def test_chunks_end_anywhere(key: KeyEncryptionFile, size: int) -> None:
+def test_pieces_may_end_near_a_chunk(key: KeyEncryptionFile, size: int) -> None:
     """A piece that ends near the end of a chunk is read back whole."""
     assert [piece.content for piece in read(key, written(key, ("a", b"7" * size)))] == [b"7" * size]
 
@@ -73,13 +73,13 @@ def test_tallies_agree(key: KeyEncryptionFile) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 17, CHUNK, 2 * CHUNK, 3 * CHUNK - 5])
-def test_nothing_can_be_cut_off(key: KeyEncryptionFile, cut: int) -> None:
+def test_a_truncated_archive_is_refused(key: KeyEncryptionFile, cut: int) -> None:
     """An archive that ends early is refused, even if exactly one chunk is missing."""
     with pytest.raises(BackupDamaged):
         read(key, written(key, *LARGE)[:-cut])
 
 
-def test_chunks_cannot_be_reordered_or_left_out(key: KeyEncryptionFile) -> None:
+def test_reordered_chunks_are_refused(key: KeyEncryptionFile) -> None:
     """Each chunk opens only in its own place."""
     whole = written(key, *LARGE)
     head, first, second, rest = (
@@ -94,7 +94,7 @@ def test_chunks_cannot_be_reordered_or_left_out(key: KeyEncryptionFile) -> None:
 
 
 @pytest.mark.parametrize("place", [5, 20, 40, HEAD + 3, -1])
-def test_no_bit_can_be_changed(key: KeyEncryptionFile, place: int) -> None:
+def test_a_flipped_bit_is_refused(key: KeyEncryptionFile, place: int) -> None:
     """An archive with a flipped bit anywhere is refused."""
     changed = bytearray(written(key, *LARGE))
     changed[place] ^= 1
@@ -110,7 +110,7 @@ def test_another_key_opens_nothing(key: KeyEncryptionFile, tmp_path: Path) -> No
         Reader(io.BytesIO(written(key, *LARGE)), other)
 
 
-def test_nothing_is_in_clear(key: KeyEncryptionFile) -> None:
+def test_an_archive_is_encrypted(key: KeyEncryptionFile) -> None:
     """An archive contains neither names nor contents in clear."""
     sealed = written(key, ("tables/people", b"an unmistakable line of text" * 100))
     assert b"people" not in sealed
@@ -128,7 +128,7 @@ Make = Callable[..., dict[str, Any]]
         (lambda _, block: [b"{", block], "the shape of rows"),
     ],
 )
-def test_rows_that_are_not_of_their_shape_are_refused(
+def test_rows_of_another_shape_are_refused(
     new_dataset: Make,
     back_up: Callable[[], Backup],
     restore: Callable[[], Restored],

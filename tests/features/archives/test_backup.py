@@ -41,7 +41,7 @@ def new_database(kind: str, request: pytest.FixtureRequest) -> NewDatabase:
 
 
 @pytest.mark.soak
-def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
+def test_forgotten_people_do_not_return(tmp_path: Path, new_database: NewDatabase) -> None:
     """Everything is lost except archive, key file and tombstones. After the restore, which was killed once, the rows of
     people who were forgotten or had requested it are null before anything is served; their requests get new
     certificates, ledger and audit logs verify, and their rows are not added again."""

@@ -21,7 +21,7 @@ def _remembered(installation: Installation) -> Remembered:
     return request
 
 
-def test_what_is_remembered_survives_json(installation: Installation, new_dataset: Make, forget: Make) -> None:
+def test_tombstones_round_trip_through_json(installation: Installation, new_dataset: Make, forget: Make) -> None:
     """Each field is read back unchanged, and times with their zone."""
     dataset = new_dataset()
     asked = forget("p1", dataset_ids=[dataset["id"]])
@@ -31,7 +31,7 @@ def test_what_is_remembered_survives_json(installation: Installation, new_datase
     assert remembered.dataset_ids == [dataset["id"]]
 
 
-def test_catching_up_twice_is_once(installation: Installation, new_dataset: Make, forget: Make) -> None:
+def test_catching_up_is_idempotent(installation: Installation, new_dataset: Make, forget: Make) -> None:
     """An unknown request is created under its own id, and its person suppressed; a known one is left unchanged."""
     new_dataset()
     forget("p1")
@@ -46,8 +46,8 @@ def test_catching_up_twice_is_once(installation: Installation, new_dataset: Make
         assert session.get(Suppression, ("sub_lost", "*"))
 
 
-def test_whoever_withdrew_is_not_asked_for(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """An unknown request that was withdrawn is not created; one that is open here is withdrawn."""
+def test_withdrawn_requests_are_not_created(installation: Installation, new_dataset: Make, forget: Make) -> None:
+    """An unknown request that was withdrawn is not created; one that is open in the database is withdrawn."""
     new_dataset()
     asked = forget("p1")
     known = _remembered(installation).to_json()

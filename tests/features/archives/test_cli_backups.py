@@ -47,7 +47,7 @@ def made(
     return installation.settings.resolved_tombstones()
 
 
-def test_a_backup_is_restored(made: Path, lethe: Lethe) -> None:
+def test_restore_prints_a_summary(made: Path, lethe: Lethe) -> None:
     """Restoring prints how many requests came after the backup, the remaining work, and that one person can log in;
     invitations are void."""
     ended = lethe("restore", "archive", "--key-file", "key", "--tombstones", made)
@@ -64,7 +64,7 @@ def test_a_backup_is_restored(made: Path, lethe: Lethe) -> None:
         }
 
 
-def test_tombstones_are_not_forgotten_by_mistake(made: Path, lethe: Lethe) -> None:
+def test_a_restore_needs_a_tombstone_option(made: Path, lethe: Lethe) -> None:
     """A restore needs exactly one tombstone option; `--no-tombstones` also needs `--lost-versions`, and warns."""
     refused(lethe("restore", "archive", "--key-file", "key"), "backup_refused")
     refused(lethe("restore", "archive", "--key-file", "key", "--tombstones", made, "--no-tombstones"), "backup_refused")

@@ -59,7 +59,7 @@ def test_older_tombstones_are_refused(
         assert restore_with(then).requests.made == 0
 
 
-def test_a_cut_tail_is_refused(
+def test_truncated_tombstones_do_not_cover_the_archive(
     installation: Installation,
     own: Path,
     tmp_path: Path,
@@ -90,7 +90,7 @@ def test_a_cut_tail_is_refused(
             restore_with(cut)
 
 
-def test_a_file_that_was_written_anew_covers_what_came_before(
+def test_rewritten_tombstones_cover_the_archive(
     installation: Installation,
     own: Path,
     new_dataset: Make,
@@ -110,7 +110,7 @@ def test_a_file_that_was_written_anew_covers_what_came_before(
     assert restore_with(own).requests.made == 1
 
 
-def test_another_hosts_file_is_told_by_what_it_tells_of(
+def test_the_file_of_another_host_is_accepted_by_its_content(
     installation: Installation,
     own: Path,
     tmp_path: Path,
@@ -137,7 +137,7 @@ def test_another_hosts_file_is_told_by_what_it_tells_of(
     assert restore_with(theirs.resolved_tombstones()).requests.made == 0
 
 
-def test_dropped_lines_are_covered(
+def test_dropped_lines_do_not_prevent_a_restore(
     installation: Installation,
     own: Path,
     new_dataset: Make,

@@ -32,7 +32,7 @@ from tests.stored import rows_of, slots_of
 Make = Callable[..., dict[str, Any]]
 
 
-def test_versions_that_were_lost_are_counted(
+def test_lost_versions_are_counted(
     gateway: TestClient,
     new_dataset: Make,
     new_model: Make,
@@ -68,7 +68,7 @@ def test_versions_that_were_lost_are_counted(
         assert verified.status_code == 200, verified.text
 
 
-def test_models_that_were_lost_are_counted(
+def test_lost_models_are_counted(
     gateway: TestClient,
     new_dataset: Make,
     new_model: Make,
@@ -108,7 +108,7 @@ def adaptive(client: TestClient, request: dict[str, Any]) -> float:
     return float(next(one["mu"] for one in stated if one["notion"] == "adaptive"))
 
 
-def test_what_was_signed_and_lost_is_said_in_the_chains(
+def test_lost_heads_are_named_in_the_chains(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -153,7 +153,7 @@ def test_what_was_signed_and_lost_is_said_in_the_chains(
             assert entry.detail["lost_ledger_head"] == said["lost"]
 
 
-def test_without_tombstones_it_must_be_said(
+def test_missing_tombstones_must_be_acknowledged(
     installation: Installation,
     archive: Path,
     key_file: Path,
@@ -172,7 +172,7 @@ def test_without_tombstones_it_must_be_said(
     assert restored.requests.made == 0
 
 
-def test_a_database_that_was_put_back_is_mended(
+def test_a_backup_of_a_rolled_back_database_is_mended(
     installation: Installation,
     archive: Path,
     key_file: Path,

@@ -12,7 +12,7 @@ from app.features.archives import service as backups
 from app.installations import Installation
 
 
-def test_backups_that_are_late(installation: Installation, get: Callable[[str], Any], tmp_path: Path) -> None:
+def test_late_backups_are_reported(installation: Installation, get: Callable[[str], Any], tmp_path: Path) -> None:
     """A backup is late if the last one, or without any the first start, is longer ago than allowed."""
     assert get("/overview")["backups"] == {"last_at": None, "is_late": False}
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=8)

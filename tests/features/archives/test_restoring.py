@@ -31,7 +31,7 @@ from tests.stored import rows_of, slots_of
 Make = Callable[..., dict[str, Any]]
 
 
-def test_whoever_was_forgotten_since_is_forgotten_again(
+def test_people_forgotten_since_the_backup_are_forgotten_again(
     gateway: TestClient,
     installation: Installation,
     new_dataset: Make,
@@ -86,7 +86,7 @@ def test_whoever_was_forgotten_since_is_forgotten_again(
         assert_all_done_once(again)
 
 
-def test_weights_of_rows_come_back(
+def test_row_weights_are_restored(
     gateway: TestClient,
     installation: Installation,
     new_model: Make,
@@ -127,7 +127,7 @@ def test_weights_of_rows_come_back(
             assert (model.live_version, model.mechanism["weight_bound"]) == (2, 4)
 
 
-def test_what_else_happened_since_happens_again(
+def test_decisions_since_the_backup_are_repeated(
     gateway: TestClient,
     installation: Installation,
     new_dataset: Make,
@@ -165,7 +165,7 @@ def test_what_else_happened_since_happens_again(
         assert client.get(f"/v1/deletion-requests/{gone['id']}").status_code == 404
 
 
-def test_a_grace_time_goes_on(
+def test_a_grace_period_continues(
     gateway: TestClient,
     new_dataset: Make,
     forget: Make,
@@ -190,7 +190,7 @@ def test_a_grace_time_goes_on(
         assert client.post(f"/v1/deletion-requests/{asked['id']}/cancel").json()["status"] == "cancelled"
 
 
-def test_a_batch_that_waits_is_added(
+def test_a_waiting_batch_is_added(
     installation: Installation,
     gateway: TestClient,
     new_dataset: Make,
@@ -224,7 +224,7 @@ def test_a_batch_that_waits_is_added(
         assert_all_done_once(again)
 
 
-def test_everything_is_said_in_the_audit_logs(
+def test_audit_logs_record_the_restore(
     installation: Installation,
     new_dataset: Make,
     back_up: Callable[[], Backup],
@@ -262,7 +262,7 @@ def test_tombstones_must_reach_back_to_the_backup(
 
 
 @pytest.mark.parametrize("where", ["_load", "_forget", "_write_rows", "_finish"])
-def test_what_was_cut_off_serves_nobody_and_can_be_run_again(
+def test_an_interrupted_restore_can_be_repeated(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -311,7 +311,7 @@ def test_what_was_cut_off_serves_nobody_and_can_be_run_again(
         assert_all_done_once(again)
 
 
-def test_it_can_be_backed_up_and_restored_again(
+def test_a_restored_installation_can_be_restored_again(
     installation: Installation,
     tmp_path: Path,
     archive: Path,
@@ -350,7 +350,7 @@ def test_it_can_be_backed_up_and_restored_again(
         assert_all_done_once(again)
 
 
-def test_what_was_retired_since_does_not_come_back(
+def test_retired_objects_do_not_return(
     gateway: TestClient,
     installation: Installation,
     new_dataset: Make,
@@ -386,7 +386,7 @@ def test_what_was_retired_since_does_not_come_back(
         assert client.get(f"/v1/models/{model['id']}/versions").json()["items"][0]["status"] == "destroyed"
 
 
-def test_it_is_restored_where_nothing_is(
+def test_a_restore_needs_an_empty_place(
     installation: Installation,
     archive: Path,
     key_file: Path,
@@ -425,7 +425,7 @@ def test_it_is_restored_where_nothing_is(
     restore()
 
 
-def test_empty_folders_are_in_nobodys_way(
+def test_mounted_empty_folders_count_as_empty(
     new_dataset: Make, back_up: Callable[[], Backup], restore: Callable[[], Restored], other: Settings
 ) -> None:
     """A data folder that contains only mounted empty volumes counts as empty."""

@@ -57,7 +57,7 @@ def _trained(installation: Installation) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_asked_before", [False, True])
-def test_nobody_comes_back_to_systems_and_trainers(
+def test_people_forgotten_in_systems_and_trainers_do_not_return(
     is_asked_before: bool,
     gateway: TestClient,
     installation: Installation,

@@ -41,7 +41,7 @@ def things(archive: Path, key_file: Path) -> dict[str, bytes]:
         return found
 
 
-def test_an_archive_holds_everything_but_weights(
+def test_an_archive_contains_everything_except_weights(
     installation: Installation,
     archive: Path,
     key_file: Path,
@@ -67,7 +67,7 @@ def test_an_archive_holds_everything_but_weights(
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_nothing_is_replaced(archive: Path, back_up: Callable[[], Backup]) -> None:
+def test_existing_files_are_not_replaced(archive: Path, back_up: Callable[[], Backup]) -> None:
     """A backup under an existing name is refused."""
     archive.write_bytes(b"another one")
     with pytest.raises(BackupRefused, match="replaces nothing"):
@@ -75,7 +75,7 @@ def test_nothing_is_replaced(archive: Path, back_up: Callable[[], Backup]) -> No
     assert archive.read_bytes() == b"another one"
 
 
-def test_what_fails_leaves_nothing(
+def test_a_failed_backup_leaves_nothing(
     installation: Installation, archive: Path, back_up: Callable[[], Backup], new_dataset: Make
 ) -> None:
     """A backup of rows that differ from the recorded ones gets no name; a partial file left by a crash does not prevent
@@ -96,14 +96,14 @@ def test_what_fails_leaves_nothing(
     assert [path.name for path in archive.parent.glob("*archive*")] == ["archive"]
 
 
-def test_one_writes_an_archive(archive: Path, back_up: Callable[[], Backup]) -> None:
+def test_a_second_writer_of_an_archive_is_refused(archive: Path, back_up: Callable[[], Backup]) -> None:
     """A second process that would write the same archive at the same time is refused."""
     partial = archive.with_name(".archive.partial")
     with service._exclusively(partial), pytest.raises(BackupRefused, match="Another process"):
         back_up()
 
 
-def test_a_backup_that_was_just_made_is_not_written_over(
+def test_a_finished_backup_is_not_overwritten(
     archive: Path, back_up: Callable[[], Backup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that opened the unfinished file before it was renamed is refused the lock, and cannot overwrite it."""
@@ -124,7 +124,7 @@ def test_a_backup_that_was_just_made_is_not_written_over(
     assert archive.read_bytes() == b"whole"
 
 
-def test_rows_and_tables_are_of_one_moment(
+def test_a_backup_is_a_consistent_snapshot(
     installation: Installation,
     gateway: TestClient,
     settings: Settings,
@@ -172,7 +172,7 @@ def test_rows_and_tables_are_of_one_moment(
         assert_all_done_once(again)
 
 
-def test_an_erasure_that_was_under_way_goes_on(
+def test_an_erasure_in_progress_is_completed_after_a_restore(
     installation: Installation,
     back_up: Callable[[], Backup],
     restore: Callable[[], restoring.Restored],
@@ -204,7 +204,7 @@ def test_an_erasure_that_was_under_way_goes_on(
         assert_all_done_once(again)
 
 
-def test_a_backup_has_no_damaged_record(
+def test_a_backup_of_damaged_records_is_refused(
     installation: Installation, tmp_path: Path, new_dataset: Make, get: Callable[[str], Any]
 ) -> None:
     """A backup of a dataset with a damaged record is refused, and the dataset reports the damage."""

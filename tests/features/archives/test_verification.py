@@ -60,7 +60,7 @@ def verdict_of(installation: Installation) -> BackupVerdict:
     return found
 
 
-def test_a_whole_file_holds(apart: Installation, file: Path) -> None:
+def test_an_intact_file_verifies(apart: Installation, file: Path) -> None:
     """An untouched file verifies to its last byte; a missing file verifies as empty."""
     found = verification.verify(apart)
     assert (found.found, found.fault) == (BackupState.WHOLE, None)
@@ -111,7 +111,7 @@ def test_lines_that_were_moved_are_found(apart: Installation, file: Path) -> Non
     assert verdict_of(apart).found is BackupState.WHOLE
 
 
-def test_a_tail_that_was_cut_off_is_written_again(apart: Installation, file: Path) -> None:
+def test_a_truncated_tail_is_rewritten(apart: Installation, file: Path) -> None:
     """A tail that was cut off, of any length, is written again from what the database still knows."""
     before = [line.of for line in tombstones.journal(apart).lines() if line.request]
     size = file.stat().st_size
@@ -122,7 +122,7 @@ def test_a_tail_that_was_cut_off_is_written_again(apart: Installation, file: Pat
         verification.require_whole(apart, now=True)
 
 
-def test_what_was_added_is_verified_alone(apart: Installation, file: Path, forget: Make) -> None:
+def test_only_new_lines_are_verified(apart: Installation, file: Path, forget: Make) -> None:
     """Between two full verifications only new lines are read; a file that was replaced is read completely."""
     first = verification.verify(apart)
     forget("p3")
@@ -142,7 +142,7 @@ def test_what_was_added_is_verified_alone(apart: Installation, file: Path, forge
     assert verdict_of(apart).found is BackupState.DAMAGED
 
 
-def test_all_of_it_is_verified_every_hour(apart: Installation, file: Path) -> None:
+def test_the_whole_file_is_verified_every_hour(apart: Installation, file: Path) -> None:
     """A changed byte in the middle is found within the hour, even if nothing else changes the file."""
     verification.verify(apart)
     whole = bytearray(file.read_bytes())
@@ -157,7 +157,7 @@ def test_all_of_it_is_verified_every_hour(apart: Installation, file: Path) -> No
     assert verdict_of(apart).found is BackupState.DAMAGED
 
 
-def test_another_file_is_verified_before_a_run(apart: Installation, file: Path) -> None:
+def test_a_replaced_file_is_verified_before_a_run(apart: Installation, file: Path) -> None:
     """Before a run erases rows, an earlier verdict counts only for the verified file, not for another in its place."""
     verification.verify(apart)
     verification.require_whole(apart)
@@ -169,7 +169,7 @@ def test_another_file_is_verified_before_a_run(apart: Installation, file: Path) 
         verification.require_whole(apart)
 
 
-def test_damage_is_told(apart: Installation, file: Path, admin_key: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_damage_is_reported(apart: Installation, file: Path, admin_key: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Readiness, metrics and the log of the gateway report the damage from its start on, until the file is whole
     again."""
     headers = {"Authorization": f"Bearer {admin_key}"}
@@ -186,7 +186,7 @@ def test_damage_is_told(apart: Installation, file: Path, admin_key: str, capfd: 
         assert "lethe_tombstones_damaged 0.0" in Metrics(apart).exposition().decode()
 
 
-def test_nobody_is_erased_while_it_is_damaged(
+def test_damage_stops_erasures(
     apart: Installation,
     file: Path,
     forget: Make,
@@ -206,7 +206,7 @@ def test_nobody_is_erased_while_it_is_damaged(
 
 
 @pytest.mark.parametrize("kept", ["", "{", '{"at": 1}', "[]"])
-def test_a_note_that_cannot_be_read_is_none(apart: Installation, file: Path, kept: str) -> None:
+def test_an_unreadable_verdict_is_ignored(apart: Installation, file: Path, kept: str) -> None:
     """A verdict file that is missing or truncated is ignored, and the whole file is verified again."""
     verification.verdict_file(apart.settings).write_text(kept)
     assert verification.last_verdict(apart.settings) is None
@@ -214,7 +214,7 @@ def test_a_note_that_cannot_be_read_is_none(apart: Installation, file: Path, kep
     assert verdict_of(apart).extent.bytes == file.stat().st_size
 
 
-def test_what_a_kill_left_of_a_note_is_not_kept(apart: Installation, file: Path) -> None:
+def test_a_partial_verdict_is_overwritten(apart: Installation, file: Path) -> None:
     """A verdict file that was cut off while it was written is overwritten by the next, and does not remain."""
     [half_written] = verification.files(apart.settings) - {verification.verdict_file(apart.settings)}
     half_written.write_text('{"at"')

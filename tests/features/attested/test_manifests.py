@@ -42,7 +42,7 @@ def is_waiting(get: Get, request: dict[str, Any]) -> bool:
     return "Churn" in get(f"/deletion-requests/{request['id']}/systems")["waits_for"]
 
 
-def test_one_retraining_serves_all_who_wait(
+def test_one_retraining_serves_all_waiting_requests(
     installation: Installation, trainer: AttestedTrainer, forget: New, get: Get
 ) -> None:
     """Requests wait until a manifest without their people arrives, and complete together; a request made after the rows
@@ -74,7 +74,7 @@ def test_one_retraining_serves_all_who_wait(
     assert trainer.serving(before["artefacts"][0])["reason"] == "superseded"
 
 
-def test_a_refused_manifest_serves_nobody(
+def test_a_refused_manifest_serves_no_request(
     trainer: AttestedTrainer, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
     """A manifest is refused by the name of the check if it is by another key, for another trainer or an earlier
@@ -135,7 +135,7 @@ def test_a_manifest_is_accepted_in_one_commit(
     assert not is_waiting(get, request)
 
 
-def test_an_artefact_that_read_other_people_is_refused(
+def test_an_artefact_of_an_earlier_retraining_is_refused(
     installation: Installation,
     trainer: AttestedTrainer,
     new_trainer: Callable[..., AttestedTrainer],
@@ -164,7 +164,7 @@ def test_an_artefact_that_read_other_people_is_refused(
     assert trainer.serving(same[0])["may_serve"]
 
 
-def test_the_gate_of_serving(
+def test_serving_is_permitted_until_a_deadline(
     installation: Installation, trainer: AttestedTrainer, forget: New, gateway: TestClient
 ) -> None:
     """An artefact may be served from its manifest until a request that it may carry is served by a later one, or is
@@ -221,7 +221,7 @@ def test_no_person_is_stored_or_named(
     assert mine[0] not in stored
 
 
-def test_grace_cancellation_and_consent(
+def test_grace_cancellation_and_consent_permit_reading(
     installation: Installation,
     gateway: TestClient,
     policy: Callable[..., None],
@@ -253,7 +253,7 @@ def test_grace_cancellation_and_consent(
     assert trainer.digests("bob")["digests"] != [None]
 
 
-def test_datasets_decide_who_waits(
+def test_requests_wait_only_for_trainers_of_their_datasets(
     gateway: TestClient, new_dataset: New, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
     """A request restricted to datasets that a trainer does not read neither waits for the trainer nor bans the person
@@ -268,7 +268,7 @@ def test_datasets_decide_who_waits(
     assert not is_waiting(get, forget("x4"))
 
 
-def test_a_key_of_few_requests_sees_who_must_not_be_read(
+def test_a_limited_key_sees_all_banned_people(
     installation: Installation, trainer: AttestedTrainer, forget: New, by: Actor
 ) -> None:
     """A key that sees only its own requests still sees every person who must not be read, and what is overdue."""

@@ -49,7 +49,7 @@ def test_the_plan_has_the_fewest_retrainings(intervals: list[tuple[int, int]]) -
     )
 
 
-def test_a_trainer_is_told_before_the_latest_date(
+def test_a_trainer_is_notified_of_the_latest_date(
     installation: Installation,
     trainer: AttestedTrainer,
     forget: New,
@@ -88,7 +88,7 @@ def test_a_trainer_is_told_before_the_latest_date(
     assert request["id"] not in body
 
 
-def test_a_request_in_its_grace_period_needs_a_retraining_of_its_own(
+def test_a_later_grace_period_needs_a_second_retraining(
     installation: Installation, policy: Callable[..., None], trainer: AttestedTrainer, forget: New
 ) -> None:
     """A request whose grace period ends after the latest date of the other waiting requests is planned for a second

@@ -69,7 +69,7 @@ def test_a_webhook_leads_to_a_retraining(
     assert [fault.path for fault in refused.value.errors] == ["manifest_current"]
 
 
-def test_the_example_and_the_command_line(settings: Settings, admin_key: str, lethe: Lethe, tmp_path: Path) -> None:
+def test_the_example_and_the_command_line_run(settings: Settings, admin_key: str, lethe: Lethe, tmp_path: Path) -> None:
     """The example runs unchanged; a command signs and sends a manifest, and another verifies a case."""
     with processes.gateway(settings) as (_, address):
         environment = os.environ | {"LETHE_URL": address, "LETHE_API_KEY": admin_key}

@@ -58,7 +58,7 @@ def test_request_completes(
 
 @pytest.mark.soak
 @BOTH_BROKERS
-def test_work_from_before_any_worker_is_found(
+def test_earlier_work_is_found_by_a_late_worker(
     worker: Worker,
     beat: Service,
     broker: Broker,
@@ -82,7 +82,7 @@ def test_work_from_before_any_worker_is_found(
 
 @BOTH_AT_LENGTH
 @pytest.mark.parametrize("how", ["gone", "silent"])
-def test_broker_away_while_submitting(
+def test_requests_are_accepted_without_the_broker(
     how: str,
     worker: Worker,
     beat: Service,
@@ -122,7 +122,7 @@ def test_broker_away_while_submitting(
     assert_all_done_once(installation)
 
 
-def test_worker_killed_in_a_run(
+def test_the_run_of_a_killed_worker_is_repeated(
     worker: Worker, beat: Service, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
     """The run of a Celery worker that was killed with -9 is repeated by another when its lease is over, once."""
@@ -144,7 +144,7 @@ def test_a_worker_that_starts_verifies_the_tombstones(settings: Settings, worker
     wait_until(lambda: (verdict := verification.last_verdict(settings)) is not None and verdict.found == "damaged")
 
 
-def test_celery_worker_without_a_broker_says_what_to_do(tmp_path: Path) -> None:
+def test_a_worker_without_a_broker_names_the_setting(tmp_path: Path) -> None:
     """A Celery worker without LETHE_BROKER_URL exits with a message that names the missing setting."""
     command = [sys.executable, "-c", "import worker.celery_app"]
     done = subprocess.run(

@@ -31,7 +31,7 @@ Worker = Callable[..., Service]
 Broker = processes.Redis | processes.RabbitMQ
 
 
-def test_message_says_nothing(
+def test_a_message_has_no_arguments(
     broker: processes.Redis, gateway: TestClient, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """A message in the broker names no person, request, model, dataset or run: its task has no arguments."""
@@ -58,7 +58,7 @@ def _versions(installation: Installation) -> list[tuple[str, str]]:
         return [(version.id, version.weights_sha256) for version in session.scalars(sa.select(Version))]
 
 
-def test_a_message_lost_with_its_worker(
+def test_a_lost_message_is_made_up_by_the_sweep(
     worker: Worker,
     beat: Service,
     broker: processes.Redis,
@@ -85,7 +85,7 @@ def test_a_message_lost_with_its_worker(
     assert_all_done_once(installation)
 
 
-def test_a_message_doubled(
+def test_duplicate_messages_cause_one_run(
     worker: Worker, broker: processes.Redis, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
     """Two workers that are notified a hundred times, before, during and after a request, do one run."""
@@ -103,7 +103,7 @@ def test_a_message_doubled(
     assert_all_done_once(installation)
 
 
-def test_a_message_delayed(
+def test_a_late_message_changes_nothing(
     worker: Worker,
     beat: Service,
     broker: processes.Redis,
@@ -182,7 +182,7 @@ def _waiting(broker: Broker) -> int:
 
 
 @BOTH_AT_LENGTH
-def test_worker_outlives_whatever_is_in_the_broker(
+def test_malformed_messages_are_dropped(
     worker: Worker, broker: Broker, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
     """Strings that are not JSON and foreign or broken messages are dropped; the worker that read them continues and
@@ -200,7 +200,7 @@ def test_worker_outlives_whatever_is_in_the_broker(
     assert_all_done_once(installation)
 
 
-def test_no_message_ends_a_worker(
+def test_remote_control_is_refused(
     worker: Worker, broker: processes.Redis, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
     """A worker accepts no commands from the broker: a shutdown, as Celery's remote control sends it, changes

@@ -15,7 +15,7 @@ from lethe import sockets
 from lethe.contract.problems import InputInvalid
 
 
-def test_settings_choose_the_bell(tmp_path: Path) -> None:
+def test_the_broker_determines_the_notifier(tmp_path: Path) -> None:
     """The notifier is Celery's if a broker is set."""
     broker = SecretStr("redis://127.0.0.1:1/0")
     assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path, broker_url=broker)).notifier, CeleryNotifier)
@@ -28,7 +28,7 @@ def test_a_broker_without_its_feature_is_refused(tmp_path: Path, monkeypatch: py
         dispatch.notifier(Settings(data_dir=tmp_path, broker_url=SecretStr("redis://127.0.0.1:1/0")))
 
 
-def test_ringing_without_a_broker_is_quick_and_quiet(capfd: pytest.CaptureFixture[str]) -> None:
+def test_notifying_without_a_broker_does_not_block(capfd: pytest.CaptureFixture[str]) -> None:
     """A notification without a reachable broker neither fails nor blocks its caller; the log reports it without the
     broker's address."""
     with socket.socket() as closed:
@@ -45,7 +45,7 @@ def test_ringing_without_a_broker_is_quick_and_quiet(capfd: pytest.CaptureFixtur
 
 
 @pytest.mark.soak
-def test_ringing_a_silent_broker_ends(capfd: pytest.CaptureFixture[str]) -> None:
+def test_notifying_a_silent_broker_times_out(capfd: pytest.CaptureFixture[str]) -> None:
     """A broker that accepts connections and never answers blocks the caller for less than 5 s."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

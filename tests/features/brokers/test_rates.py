@@ -57,7 +57,9 @@ def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, 
 
 
 @pytest.mark.redis
-def test_redis_locks_no_key_out(limited: Limited, server: processes.Redis, minute: Callable[[int], None]) -> None:
+def test_forged_counts_lock_no_key_out(
+    limited: Limited, server: processes.Redis, minute: Callable[[int], None]
+) -> None:
     """A count that an attacker wrote into Redis leaves a key a tenth of its quota at each gateway."""
     minute(1000)
     gateway = limited(100, redis_url=server.url)

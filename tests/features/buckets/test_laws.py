@@ -7,4 +7,4 @@ from tests.app.vault.test_sealing import *  # noqa: F403
 from tests.app.vault.test_store import *  # noqa: F403
 
 # A folder alone has files that are written half.
-del test_a_manifest_cut_short_by_a_crash_is_swept  # noqa: F821
+del test_a_partial_manifest_is_swept  # noqa: F821

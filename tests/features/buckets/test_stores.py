@@ -14,7 +14,7 @@ from tests.features.buckets.server import Server
 
 
 @pytest.mark.parametrize("kept", [{"versioning": "Enabled"}, {"object_lock": True}])
-def test_a_bucket_that_keeps_versions_is_refused(s3: Server, kept: dict[str, object]) -> None:
+def test_a_versioned_bucket_is_refused(s3: Server, kept: dict[str, object]) -> None:
     """A bucket with versioning or object lock fails the check and every write, and the message says what to switch
     off."""
     objects = S3Store(f"s3://{s3.new_bucket(**kept)}", "weights")  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ def test_a_check_leaves_nothing(s3: Server, bucket: str) -> None:
     assert s3.contents(bucket) == {}
 
 
-def test_where_objects_are(s3: Server, bucket: str) -> None:
+def test_objects_are_stored_below_their_prefix(s3: Server, bucket: str) -> None:
     """Objects are stored below prefix, folder and group, where an operator finds them; other prefixes are ignored."""
     S3Store(f"s3://{bucket}/one/two/", "weights").put("ver_1.sealed", b"1")
     S3Store(f"s3://{bucket}", "weights").put("ver_2.sealed", b"2")
@@ -54,13 +54,13 @@ def test_an_upload_is_one_request(s3: Server, bucket: str) -> None:
     assert "-" not in found["ETag"]  # of an upload in parts it ends in their number
 
 
-def test_a_missing_bucket(s3: Server) -> None:
+def test_a_missing_bucket_names_the_setting(s3: Server) -> None:
     """The error for a missing bucket names the setting to change."""
     with pytest.raises(StoreUnavailable, match="LETHE_STORE_URL"):
         S3Store("s3://lethe-there-is-no-such-bucket", "weights").check()
 
 
-def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, s3: Server) -> None:
+def test_an_unreachable_store_names_the_setting(monkeypatch: pytest.MonkeyPatch, s3: Server) -> None:
     """An unreachable store raises an `OSError` that names the setting to check and reveals no content."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")  # where nobody listens
     monkeypatch.setattr("app.features.buckets.stores._RETRIES", 0)
@@ -69,9 +69,7 @@ def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, s3: Serv
     assert "someone" not in str(raised.value)
 
 
-def test_credentials_come_from_the_shared_file_too(
-    s3: Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shared_credentials_are_used(s3: Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The profile of the shared credentials file is used if the environment has no key."""
     file, environment = tmp_path / "credentials", s3.environment
     file.write_text(

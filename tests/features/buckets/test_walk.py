@@ -109,7 +109,7 @@ def test_rows_are_added(
     assert_all_done_once(installation)
 
 
-def test_two_hosts(
+def test_hosts_can_share_a_bucket(
     settings: Settings,
     installation: Installation,
     new_dataset: Make,
@@ -185,14 +185,14 @@ def test_keys_are_changed_while_the_service_runs(
             installation.weights.get(key.stem)
 
 
-def test_a_bucket_that_keeps_versions_stops_the_start(s3: Server, settings: Settings) -> None:
+def test_a_versioned_bucket_stops_the_start(s3: Server, settings: Settings) -> None:
     """An installation cannot be set up on a bucket with versioning."""
     settings = settings.model_copy(update={"store_url": f"s3://{s3.new_bucket(versioning='Enabled')}"})
     with pytest.raises(StoreKeepsVersions):
         installations.set_up(settings)
 
 
-def test_a_lost_key_encryption_key_is_not_made_anew(
+def test_a_lost_key_encryption_key_is_not_replaced(
     settings: Settings, installation: Installation, new_dataset: Make, tmp_path: Path
 ) -> None:
     """If sealed data exists and its key-encryption key is missing, the start is refused until the key is back."""

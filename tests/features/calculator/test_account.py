@@ -35,6 +35,6 @@ def test_all_theorems_are_listed(lethe: Lethe) -> None:
         (["bound", "gdp_eps", "--param", "mu=1"], "precondition_failed"),
     ],
 )
-def test_wrong_question_is_refused_in_one_line(lethe: Lethe, arguments: list[str], code: str) -> None:
+def test_invalid_input_is_refused_in_one_line(lethe: Lethe, arguments: list[str], code: str) -> None:
     """The command exits with code 1 and names the condition for an unknown theorem or a parameter out of range."""
     refused(lethe("account", *arguments), code)

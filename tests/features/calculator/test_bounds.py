@@ -22,7 +22,7 @@ Get = Callable[[str], Any]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_a_form_can_be_made_of_every_bound(get: Get) -> None:
+def test_every_bound_describes_its_form(get: Get) -> None:
     """Each parameter states its meaning, its unit and its range as data, and whether it is a precondition to be
     affirmed."""
     page = get("/accounting/bounds")
@@ -44,14 +44,14 @@ def test_a_form_can_be_made_of_every_bound(get: Get) -> None:
     assert (units["eps_target"], units["n"], units["sigma"]) == ("nats", "rows", "")
 
 
-def test_much_work_is_refused_before_it_is_done(gateway: TestClient, refused: Refused) -> None:
+def test_excessive_work_is_refused(gateway: TestClient, refused: Refused) -> None:
     """A small call that would take seconds of work returns 422 with the limit."""
     asked = {"eps_target": 1.0, "sigma": 0.03, "total": 200, "batch": 1, "Mlip": 1, "m": 0.0119, "L": 0.26}
     answer = gateway.post("/v1/accounting/bounds/alg6_K_list", json={"params": asked | {"n": 11982, "delta": 1e-5}})
     assert "at most 3000000 units of work" in refused(answer, 422, "work_exceeded")["detail"]
 
 
-def test_an_evaluation_ends_when_its_caller_goes(settings: Settings, admin_key: str) -> None:
+def test_an_evaluation_stops_on_disconnect(settings: Settings, admin_key: str) -> None:
     """An evaluation stops as soon as its caller disconnects."""
     stopped = threading.Event()
     service, body = create_app(settings), b'{"params": {"mu": 0.3, "delta": 1e-5}}'

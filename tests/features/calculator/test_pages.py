@@ -11,7 +11,7 @@ from tests.tables import each
 SomebodyWith = Callable[..., Browser]
 
 
-def test_finding_a_theorem(officer: Browser) -> None:
+def test_theorems_are_found_by_search(officer: Browser) -> None:
     """All theorems are listed; search words narrow them down; no match shows an empty state."""
     page = officer.get("/admin/calculator").text
     assert all(f'"/admin/calculator/{name}"' in page for name in CALCULATOR)
@@ -34,7 +34,7 @@ def asked(name: str, **params: object) -> str:
     return f"/admin/calculator/{name}?{urllib.parse.urlencode(params)}"
 
 
-def test_a_value(officer: Browser) -> None:
+def test_the_page_shows_the_value(officer: Browser) -> None:
     """The page shows the theorem's value at the address that the form creates; the form keeps its input."""
     page = officer.get(asked("gdp_eps", mu=0.3, delta="1e-5")).text
     assert f"{evaluate('gdp_eps', {'mu': 0.3, 'delta': 1e-5})['eps']:.5f}" in page
@@ -50,7 +50,7 @@ def test_a_value(officer: Browser) -> None:
         ("shift_mu", {"z0": "1", "segments": "10:0.5 20:0", "c": "0.9", "eta": "1", "sigma": "1"}, "0."),
     ],
 )
-def test_how_numbers_are_written(officer: Browser, name: str, params: dict[str, str], output: str | None) -> None:
+def test_lists_and_pairs_are_parsed(officer: Browser, name: str, params: dict[str, str], output: str | None) -> None:
     """Lists use commas and pairs colons; a value out of range is refused by name, and the form keeps its input."""
     page = officer.get(asked(name, **params))
     assert page.status_code == (422 if output is None else 200), page.text
@@ -59,7 +59,7 @@ def test_how_numbers_are_written(officer: Browser, name: str, params: dict[str, 
     assert all(f'value="{value}"' in page.text for value in params.values())
 
 
-def test_a_hypothesis_that_is_denied(officer: Browser) -> None:
+def test_a_denied_hypothesis_is_refused(officer: Browser) -> None:
     """An unticked box denies the hypothesis, and the calculation is refused."""
     params = {"alpha": 2, "p_accept": 0.5}
     assert officer.get(asked("selection_penalty", **params, both_runs="on")).status_code == 200
@@ -68,7 +68,7 @@ def test_a_hypothesis_that_is_denied(officer: Browser) -> None:
     assert "not established" in page.text
 
 
-def test_who_may_calculate(officer: Browser, somebody_with: SomebodyWith) -> None:
+def test_the_calculator_needs_a_scope(officer: Browser, somebody_with: SomebodyWith) -> None:
     """The calculator needs accounting:read; an unknown theorem returns 404."""
     assert somebody_with(Scope.ACCOUNTING_READ).get("/admin/calculator/gdp_eps").status_code == 200
     assert somebody_with(Scope.REQUESTS_READ).get("/admin/calculator").status_code == 403

@@ -31,7 +31,7 @@ def scored(folder: Path, known: list[dict[str, Any]]) -> Path:
     return path
 
 
-def test_rounds_of_an_outside_pipeline(lethe: Lethe, people: Path, tmp_path: Path) -> None:
+def test_rounds_of_an_external_pipeline_are_judged(lethe: Lethe, people: Path, tmp_path: Path) -> None:
     """Canaries are planted and then forgotten in each round: an honest model is clean, one that keeps them raises an
     alarm, one that knows none has no power, and the exit status differs for each."""
     first, second = tmp_path / "1", tmp_path / "2"
@@ -57,7 +57,7 @@ def test_rounds_of_an_outside_pipeline(lethe: Lethe, people: Path, tmp_path: Pat
     assert len(json.loads((second / "state.json").read_text())["judged"]) == 4
 
 
-def test_files_for_the_pipeline_tell_nothing(lethe: Lethe, people: Path, tmp_path: Path) -> None:
+def test_pipeline_files_reveal_no_group(lethe: Lethe, people: Path, tmp_path: Path) -> None:
     """Files that a pipeline gets have the columns of its table and nothing else, in an order without groups."""
     folder = tmp_path / "1"
     lethe("canaries", "draw", str(people), str(folder), "--number", "40", "--id-column", "id")
@@ -69,7 +69,7 @@ def test_files_for_the_pipeline_tell_nothing(lethe: Lethe, people: Path, tmp_pat
     assert places[-1] - places[0] > 500
 
 
-def test_what_does_not_fit_is_refused(lethe: Lethe, people: Path, tmp_path: Path) -> None:
+def test_invalid_input_is_refused_in_one_line(lethe: Lethe, people: Path, tmp_path: Path) -> None:
     """Too few losses, words in place of numbers, NaN, an unknown column and too few canaries are refused in one
     line."""
     folder = tmp_path / "1"

@@ -77,7 +77,7 @@ def test_numbers_without_an_exact_test_are_refused(number: int) -> None:
         drawing.draw(table(), number=number, rng=np.random.default_rng(5))
 
 
-def test_no_position_tells_who_is_a_canary() -> None:
+def test_planted_rows_are_spread_over_the_table() -> None:
     """Planted rows are spread over the whole training table."""
     rows, planted = pa.table({"a": [0] * 900}), pa.table({"a": [1] * 100})
     mixed = drawing.mixed(rows, planted, np.random.default_rng(6)).column("a").to_numpy()

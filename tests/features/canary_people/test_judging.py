@@ -13,7 +13,7 @@ from lethe.proof.errors import DomainError
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 6), (3, 4), (4, 3), (5, 2)])
-def test_distribution_is_that_of_all_arrangements(m: int, n: int) -> None:
+def test_the_null_distribution_matches_enumeration(m: int, n: int) -> None:
     """The null distribution equals that of counting inversions in every arrangement of two small groups."""
     counts = [
         sum(place - rank for rank, place in enumerate(places)) for places in itertools.combinations(range(m + n), m)
@@ -71,7 +71,7 @@ def test_power_is_the_share_of_alarms() -> None:
     assert np.median(estimates) == pytest.approx(alarms / 150, abs=0.15)
 
 
-def test_outcomes() -> None:
+def test_outcomes_depend_on_the_group_and_the_power() -> None:
     """A known group is an alarm; an unknown one is clean if a known one would have been found, and otherwise has no
     power, as has a first training."""
     rng = np.random.default_rng(7)
@@ -107,7 +107,7 @@ def test_verdict_is_reproducible_and_counts_groups() -> None:
 
 
 @pytest.mark.parametrize("fault", ["nan", "few", "many"])
-def test_losses_that_are_no_losses_are_refused(fault: str) -> None:
+def test_invalid_losses_are_refused(fault: str) -> None:
     """NaN, and groups of another size than the canaries', are refused and not judged."""
     group, never = np.arange(30.0), np.arange(100.0)
     if fault == "nan":

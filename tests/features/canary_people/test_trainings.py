@@ -83,7 +83,7 @@ def test_honest_trainer_is_clean(
         assert sorted(row.content is None for row in session.query(CanaryRound)) == [False, True]
 
 
-def test_forgotten_join_is_stopped(
+def test_rejoining_forgotten_rows_is_stopped(
     trainer: dict[str, Any],
     gateway: TestClient,
     installation: Installation,
@@ -119,7 +119,7 @@ def test_forgotten_join_is_stopped(
 
 
 @pytest.mark.parametrize("wanted", [0, 20])
-def test_no_canaries_without_wish_or_room(
+def test_canaries_are_omitted_if_disabled_or_too_crowded(
     wanted: int, new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
     """A trainer that disables canaries, and a table with too few rows, are trained without canaries, and no verdict is

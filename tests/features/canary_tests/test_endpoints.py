@@ -15,7 +15,9 @@ Work = Callable[[], int]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_a_canary_test_that_is_asked_for(gateway: TestClient, live: dict[str, Any], get: Get, work: Work) -> None:
+def test_a_requested_canary_test_is_a_separate_run(
+    gateway: TestClient, live: dict[str, Any], get: Get, work: Work
+) -> None:
     """A requested canary test is a separate run, and changes neither versions nor the ledger nor the model."""
     place = f"/v1/models/{live['id']}"
     before, entries = get(f"/models/{live['id']}"), get(f"/accounting/models/{live['id']}/ledger")
@@ -36,7 +38,9 @@ def test_a_canary_test_that_is_asked_for(gateway: TestClient, live: dict[str, An
     assert work() == 0
 
 
-def test_asking_again_is_asking_once(gateway: TestClient, live: dict[str, Any], work: Work, refused: Refused) -> None:
+def test_repeating_a_canary_test_request_is_a_no_op(
+    gateway: TestClient, live: dict[str, Any], work: Work, refused: Refused
+) -> None:
     """Requesting a canary test again before it is done is a no-op; with one idempotency key it is a no-op even
     afterwards."""
     place = f"/v1/models/{live['id']}/audit"
@@ -88,7 +92,7 @@ def test_a_request_goes_before_a_canary_test(
     assert gateway.post("/v1/certificates:verify", json={"jws": certificate["jws"]}).json()["valid"]
 
 
-def test_a_request_that_comes_during_a_canary_test(
+def test_a_request_during_a_canary_test_runs_next(
     installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
     """A model stays in service during a canary test, and shows it; a request made meanwhile runs next, even if the

@@ -41,7 +41,7 @@ def _ask(gateway: TestClient, model: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("plan", [FORGETTING, CanaryPlan(lanes=4096, steps_before=0, steps=80)])
-def test_all_steps_are_taken(plan: CanaryPlan) -> None:
+def test_a_canary_test_covers_the_whole_plan(plan: CanaryPlan) -> None:
     """Canaries are learned and forgotten step by step, with progress, and their observation covers the whole plan: the
     lower bound is at least three quarters of the certified one, and never above it."""
     told: list[int] = []
@@ -53,7 +53,7 @@ def test_all_steps_are_taken(plan: CanaryPlan) -> None:
     assert 0.75 < document["mu_lower_bound"] / document["mu"] <= 1
 
 
-def test_progress_may_stop_it() -> None:
+def test_a_progress_callback_can_stop_the_test() -> None:
     """An exception from `on_progress` ends the canary test at once."""
 
     def lost(steps_done: int) -> None:
@@ -77,7 +77,7 @@ def test_unforgotten_canaries_are_found(monkeypatch: pytest.MonkeyPatch) -> None
     assert "forgetting" in observed.findings(MECHANISM)
 
 
-def test_nobodys_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_null_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A canary test reads a single row, which is null."""
     read: list[Any] = []
     original = chain.run
@@ -92,7 +92,7 @@ def test_nobodys_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(np.shape(features) == (1, 1) and not np.any(features) for features, _ in read)
 
 
-def test_a_canary_test_that_fails_is_told(
+def test_a_failed_canary_test_raises_an_alarm(
     gateway: TestClient,
     installation: Installation,
     new_dataset: Make,
@@ -119,7 +119,7 @@ def test_a_canary_test_that_fails_is_told(
 
 
 @pytest.mark.soak
-def test_killed_amid_a_canary_test(
+def test_a_killed_canary_test_is_repeated(
     settings: Settings,
     gateway: TestClient,
     installation: Installation,
@@ -145,7 +145,7 @@ def test_killed_amid_a_canary_test(
     assert not runner.run_next(installation, worker="third")
 
 
-def test_a_canary_test_needs_no_more_than_its_law() -> None:
+def test_the_canaries_match_the_law() -> None:
     """The plan's canaries are as strong as those of the law that its lanes are judged by."""
     law = canary_test.law(MECHANISM, FORGETTING)
     learned = CanaryPlan(lanes=4096, steps_before=0, steps=80)

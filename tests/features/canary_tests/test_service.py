@@ -64,7 +64,7 @@ def end(installation: Installation, claimed: ClaimedRun, *, error_code: str | No
         canary_tests.end(session, run_id=claimed.run_id, observed=observed, error_code=error_code)
 
 
-def test_a_canary_test_that_is_asked_for_forgets_as_the_first_request_would(
+def test_lanes_take_the_steps_of_the_first_request(
     live: dict[str, Any], forget: Make, ask: Callable[..., None], claim: Claim, installation: Installation
 ) -> None:
     """The lanes of a canary test learn for as long as the model did, and forget for as long as the first record's
@@ -80,7 +80,7 @@ def test_a_canary_test_that_is_asked_for_forgets_as_the_first_request_would(
     assert (audit.parent_version_id, audit.erases, audit.slots_to_null) == (None, False, ())
 
 
-def test_a_canary_test_gives_way_to_what_is_due_sooner(
+def test_a_canary_test_gives_way_to_near_deadlines(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -106,7 +106,7 @@ def test_a_canary_test_gives_way_to_what_is_due_sooner(
     ]
 
 
-def test_a_canary_test_holds_up_no_other_dataset(
+def test_a_canary_test_does_not_block_other_datasets(
     new_dataset: Make, new_model: Make, forget: Make, ask: Callable[..., None], claim: Claim, work: Callable[[], int]
 ) -> None:
     """Requests on other datasets are served while one dataset's model is tested."""
@@ -119,7 +119,7 @@ def test_a_canary_test_holds_up_no_other_dataset(
     assert claim().model_id == other["id"]
 
 
-def test_canary_tests_are_made_in_the_order_in_which_they_were_asked_for(
+def test_canary_tests_run_in_the_order_of_requests(
     installation: Installation,
     live: dict[str, Any],
     new_model: Make,
@@ -139,7 +139,7 @@ def test_canary_tests_are_made_in_the_order_in_which_they_were_asked_for(
     assert work() == 0
 
 
-def test_what_a_canary_test_refutes_is_told_once(
+def test_a_canary_test_that_found_something_is_failed(
     installation: Installation,
     live: dict[str, Any],
     forget: Make,
@@ -164,7 +164,7 @@ def test_what_a_canary_test_refutes_is_told_once(
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
 
 
-def test_a_canary_test_that_came_to_nothing_is_made_again(
+def test_an_unsuccessful_canary_test_is_repeated(
     installation: Installation, live: dict[str, Any], get: Get, ask: Callable[..., None], claim: Claim, work: Any
 ) -> None:
     """A failed canary test does not count against the model: it is repeated, and is then done."""
@@ -180,7 +180,7 @@ def test_a_canary_test_that_came_to_nothing_is_made_again(
     assert (over["error_code"], over["audit"]["asked_at"]) == (None, None)
 
 
-def test_a_canary_test_is_not_tried_for_ever(
+def test_a_canary_test_is_dropped_after_three_failures(
     installation: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, get: Get, forget: Make
 ) -> None:
     """A canary test that fails three times is dropped without delaying requests; the model continues as it is."""
@@ -196,7 +196,7 @@ def test_a_canary_test_is_not_tried_for_ever(
     assert claim().kind == "unlearn"
 
 
-def test_a_canary_test_runs_while_the_model_waits_to_be_tried_again(
+def test_a_canary_test_runs_during_backoff(
     installation: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, forget: Make, get: Get
 ) -> None:
     """A canary test can be requested and runs while a model's failed runs back off, and does not change their pause."""
@@ -214,7 +214,7 @@ def test_a_canary_test_runs_while_the_model_waits_to_be_tried_again(
     assert (model["error_code"], model["audit"]["asked_at"]) == ("audit_failed", None)
 
 
-def test_a_canary_test_takes_nobody_who_waits_for_others(
+def test_a_canary_test_does_not_take_waiting_requests(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,

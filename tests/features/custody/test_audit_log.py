@@ -57,7 +57,7 @@ def test_an_outsider_recomputes_the_log(
     assert (signed["sequence"], signed["hash"]) == (len(entries), previous)
 
 
-def test_the_log_is_asked_for_something(get: Get, keys: list[str]) -> None:
+def test_entries_are_found_by_object_actor_and_action(get: Get, keys: list[str]) -> None:
     """Entries are found by object, actor and action, singly and combined; unknown values find none."""
     [entry] = get(f"/audit-log?object_id={keys[2]}")["items"]
     assert entry == entry | {"action": "api_key.created", "object_id": keys[2]}
@@ -67,7 +67,7 @@ def test_the_log_is_asked_for_something(get: Get, keys: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("keys")
-def test_checkpoints_come_in_pages(gateway: TestClient, get: Get, installation: Installation) -> None:
+def test_checkpoints_are_paginated(gateway: TestClient, get: Get, installation: Installation) -> None:
     """Checkpoints are listed newest first."""
     installation.settings.audit_checkpoint_seconds = 1e-6
     for _ in range(3):
@@ -80,7 +80,7 @@ def test_checkpoints_come_in_pages(gateway: TestClient, get: Get, installation: 
 
 @each("path", ["/v1/audit-log", "/v1/audit-log/checkpoints"])
 @each("cursor", ["", "x", "-1", "1.5", "٣", "9" * 30, "1e3"])
-def test_a_cursor_that_no_page_gave_is_refused(gateway: TestClient, refused: Refused, path: str, cursor: str) -> None:
+def test_a_malformed_cursor_is_refused(gateway: TestClient, refused: Refused, path: str, cursor: str) -> None:
     """A malformed cursor returns 422."""
     refused(gateway.get(path, params={"cursor": cursor}), 422, "input_invalid")
 

@@ -83,7 +83,7 @@ def test_tampering_is_named(installation: Installation, verify: Verify, other: s
     assert f"error: audit_corrupt: Tenant {other}, audit entry 3: it is not what was hashed" in said
 
 
-def test_a_checkpoint_that_was_kept_elsewhere_is_believed(
+def test_a_saved_checkpoint_detects_truncation(
     installation: Installation, verify: Verify, other: str, tmp_path: Path
 ) -> None:
     """Truncating a log together with its checkpoints is detected by a checkpoint kept elsewhere."""
@@ -107,7 +107,9 @@ def test_a_checkpoint_that_was_kept_elsewhere_is_believed(
 
 
 @pytest.mark.usefixtures("other")
-def test_another_key_vouches_for_nothing(installation: Installation, verify: Verify, tmp_path: Path) -> None:
+def test_keys_of_another_installation_verify_nothing(
+    installation: Installation, verify: Verify, tmp_path: Path
+) -> None:
     """No checkpoint verifies with the public keys of another installation; without any key nothing is verified, and no
     key is created."""
     jwks = tmp_path / "jwks.json"

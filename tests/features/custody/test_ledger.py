@@ -13,7 +13,7 @@ Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 
 
-def test_a_stranger_recomputes_the_chain(
+def test_third_parties_can_recompute_the_ledger(
     gateway: TestClient, get: Get, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """A third party with only the export and the public keys recomputes every link and finds each model's entries."""

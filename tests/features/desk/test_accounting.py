@@ -13,7 +13,7 @@ Work = Callable[[], int]
 SomebodyWith = Callable[..., Browser]
 
 
-def test_nothing_is_spent(officer: Browser, new_dataset: Make) -> None:
+def test_empty_accounts_are_explained(officer: Browser, new_dataset: Make) -> None:
     """The pages show an empty state if there is no dataset or nothing was learned from it."""
     assert "No dataset yet" in officer.get("/admin/accounting").text
     dataset = new_dataset()
@@ -21,7 +21,7 @@ def test_nothing_is_spent(officer: Browser, new_dataset: Make) -> None:
     assert "Nothing was learned" in officer.get(f"/admin/accounting/datasets/{dataset['id']}").text
 
 
-def test_what_is_spent_and_left(
+def test_an_account_shows_spent_and_remaining_budget(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Work, get: Get
 ) -> None:
     """An account shows what one record has spent and how many more versions fit a given budget."""
@@ -42,7 +42,7 @@ def test_what_is_spent_and_left(
     assert "for 1 record" in officer.get(path).text
 
 
-def test_who_would_make_it_learn_again(
+def test_requests_that_force_relearning_are_named(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Work
 ) -> None:
     """An open request that can only be served by relearning is named."""
@@ -56,7 +56,7 @@ def test_who_would_make_it_learn_again(
     assert "with 100 records" in page
 
 
-def test_who_may_see_accounts(somebody_with: SomebodyWith, new_dataset: Make) -> None:
+def test_accounts_need_their_scopes(somebody_with: SomebodyWith, new_dataset: Make) -> None:
     """A user who may not list datasets reads so; one who may not see accounts is refused; an unknown dataset returns
     404."""
     dataset = new_dataset()["id"]
@@ -67,7 +67,7 @@ def test_who_may_see_accounts(somebody_with: SomebodyWith, new_dataset: Make) ->
     assert somebody_with(Scope.MODELS_READ).get(f"/admin/accounting/datasets/{dataset}").status_code == 403
 
 
-def test_a_budget_that_is_none(officer: Browser) -> None:
+def test_an_invalid_budget_is_refused(officer: Browser) -> None:
     """A budget out of range is a 422 page of the dashboard."""
     for query in ("epsilon=-1", "epsilon=x", "delta=1", "delta=0"):
         assert officer.get(f"/admin/accounting?{query}").status_code == 422

@@ -38,6 +38,6 @@ def test_every_named_condition_of_a_run_has_advice() -> None:
     assert codes - {errors.LeaseLost.code} <= ADVICE.keys()
 
 
-def test_what_nobody_foresaw_is_a_defect() -> None:
+def test_an_unknown_code_is_to_be_reported() -> None:
     """The advice for an unexpected code is to report it."""
     assert "Report it" in advice("ZeroDivisionError").todo

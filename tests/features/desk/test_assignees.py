@@ -29,7 +29,7 @@ def person(gateway: TestClient) -> Callable[..., str]:
     return invite
 
 
-def test_a_case_changes_hands(gateway: TestClient, forget: Make, get: Get, person: Callable[..., str]) -> None:
+def test_a_request_can_be_reassigned(gateway: TestClient, forget: Make, get: Get, person: Callable[..., str]) -> None:
     """A request can be assigned, reassigned and unassigned; answers contain the name next to the id. The audit log
     records each change once; the events, which apps read, contain none."""
     request = forget("p1")
@@ -48,7 +48,7 @@ def test_a_case_changes_hands(gateway: TestClient, forget: Make, get: Get, perso
     assert [entry["detail"] for entry in entries] == [{"assignee": None}, {"assignee": ann}, {"assignee": maria}]
 
 
-def test_only_those_who_decide(
+def test_only_users_who_may_decide_can_be_assigned(
     gateway: TestClient, forget: Make, get: Get, refused: Refused, person: Callable[..., str]
 ) -> None:
     """A case cannot be assigned to a user who is unknown, may not decide, is disabled or belongs to another tenant; a
@@ -70,7 +70,9 @@ def test_only_those_who_decide(
     refused(gateway.post(ann, json={"assignee": maria}), 409, "not_assignable")
 
 
-def test_the_filter(gateway: TestClient, forget: Make, get: Get, person: Callable[..., str]) -> None:
+def test_requests_are_filtered_by_assignee(
+    gateway: TestClient, forget: Make, get: Get, person: Callable[..., str]
+) -> None:
     """Lists, counts, exports and decisions are filtered by the assignee, or for unassigned requests."""
     ids = [forget(f"p{number}", identity_verified=False)["id"] for number in range(3)]
     maria = person("Maria")
@@ -84,7 +86,7 @@ def test_the_filter(gateway: TestClient, forget: Make, get: Get, person: Callabl
     assert {one["id"] for one in get("/deletion-requests?status=in_review")["items"]} == {ids[0], ids[2]}
 
 
-def test_the_export_says_whose_case_it_is(
+def test_the_export_names_the_assignee(
     gateway: TestClient, forget: Make, key_with: Callable[..., dict[str, str]], person: Callable[..., str]
 ) -> None:
     """The CSV has the id and the name of the assignee, empty if there is none, and no such columns for callers who may
@@ -101,7 +103,7 @@ def test_the_export_says_whose_case_it_is(
         assert not any(word in text for word in ("assignee", maria, "Maria"))
 
 
-def test_apps_need_not_know(
+def test_assignees_are_hidden_without_the_scope(
     gateway: TestClient,
     forget: Make,
     refused: Refused,

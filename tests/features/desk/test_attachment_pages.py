@@ -20,7 +20,7 @@ def place(forget: Make) -> str:
     return f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
 
 
-def test_a_file_on_the_page(officer: Browser, place: str, get: Get) -> None:
+def test_a_file_is_added_saved_and_deleted(officer: Browser, place: str, get: Get) -> None:
     """A file is added by a form, listed by its name as text, saved, and deleted after a confirmation."""
     answer = officer.send(f"{place}/attachments", file=(NAME, PDF))
     page = officer.get(answer.headers["location"]).text
@@ -42,7 +42,7 @@ def test_a_file_on_the_page(officer: Browser, place: str, get: Get) -> None:
     assert get(f"/deletion-requests/{place.rpartition('/')[2]}/attachments")["items"] == []
 
 
-def test_what_is_refused_says_why(officer: Browser, place: str) -> None:
+def test_a_refused_file_is_explained(officer: Browser, place: str) -> None:
     """A wrong kind, or no file, is reported at the field; a form without its token does nothing; an unknown request
     returns a page with a message."""
     page = officer.send(f"{place}/attachments", file=("Jane.pdf", b"MZ"))
@@ -55,7 +55,9 @@ def test_what_is_refused_says_why(officer: Browser, place: str) -> None:
     assert "Jane" not in officer.get(place).text
 
 
-def test_who_only_reads(officer: Browser, somebody_with: Callable[..., Browser], place: str) -> None:
+def test_attachments_are_hidden_from_readers(
+    officer: Browser, somebody_with: Callable[..., Browser], place: str
+) -> None:
     """A user who may not decide sees no attachments and may not read, add or delete any."""
     officer.send(f"{place}/attachments", file=(NAME, PDF))
     [path] = re.findall(r'<a href="(/admin/requests/\w+/attachments/att_\w+)">', officer.get(place).text)

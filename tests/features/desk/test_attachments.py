@@ -42,7 +42,7 @@ def stored(installation: Installation) -> list[bytes]:
     return [bytes(one) for row in found for one in row]
 
 
-def test_a_file_goes_with_the_details(installation: Installation) -> None:
+def test_attachments_are_purged_with_the_details(installation: Installation) -> None:
     """A request without other text keeps details once it has an attachment; after the retention period its row and key
     are gone, and the name and bytes in a backup of the database cannot be opened."""
     request_id = ask(installation)
@@ -76,7 +76,7 @@ def test_name_and_bytes_have_one_key(installation: Installation) -> None:
             service.read_attachment(session, request_id=request_id, attachment_id=first)
 
 
-def test_a_deletion_that_was_cut_off_is_made_again(installation: Installation) -> None:
+def test_an_interrupted_deletion_can_be_repeated(installation: Installation) -> None:
     """If the key of an attachment is destroyed but its row remains, the file cannot be read, and deleting it again
     removes the row."""
     request_id = ask(installation)
@@ -106,7 +106,7 @@ def test_lists_read_no_bytes(installation: Installation) -> None:
         assert "content" in sa.inspect(found).unloaded
 
 
-def test_no_file_after_the_details(installation: Installation) -> None:
+def test_an_attachment_after_the_purge_is_refused(installation: Installation) -> None:
     """An attachment is refused once details are no longer kept."""
     request_id = ask(installation)
     pass_by(installation, 31 * DAY)
@@ -114,7 +114,7 @@ def test_no_file_after_the_details(installation: Installation) -> None:
         attach(installation, request_id)
 
 
-def test_a_file_while_it_is_forgotten(installation: Installation) -> None:
+def test_an_attachment_added_during_a_purge_is_purged(installation: Installation) -> None:
     """An attachment that is added between reading the due requests and purging them does not stay behind with its key:
     the request is due again, and the next purge removes the attachment."""
     request_id = ask(installation)

@@ -28,7 +28,7 @@ def keys(gateway: Any) -> list[str]:
     return [gateway.post("/v1/api-keys", json=body).json()["id"] for _ in range(3)]
 
 
-def test_entries_are_found(officer: Browser, keys: list[str]) -> None:
+def test_entries_are_filtered(officer: Browser, keys: list[str]) -> None:
     """Filters find entries by actor, action and object, and the page says if there are none."""
     page = officer.get("/admin/audit-log?action=api_key.created").text
     assert all(key in page for key in keys)
@@ -66,7 +66,7 @@ def test_checkpoints_are_downloaded(officer: Browser, installation: Installation
     assert json.loads(answer.text) == get("/audit-log/checkpoints")["items"]
 
 
-def test_only_those_who_decide_see_it(somebody_with: Callable[..., Browser]) -> None:
+def test_the_audit_log_is_hidden_from_viewers(somebody_with: Callable[..., Browser]) -> None:
     """Officers can see the audit log, recompute it, and download its entries and signatures; viewers cannot."""
     viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     decider = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ, Scope.REQUESTS_REVIEW)
@@ -76,7 +76,7 @@ def test_only_those_who_decide_see_it(somebody_with: Callable[..., Browser]) -> 
             assert browser.get(f"/admin/audit-log{page}").status_code == status, page
 
 
-def test_a_range_of_days(officer: Browser, gateway: Any, keys: list[str]) -> None:
+def test_entries_are_filtered_by_days(officer: Browser, gateway: Any, keys: list[str]) -> None:
     """Entries are filtered by the days of the tenant's time zone, both included, and an invalid day filters nothing."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Pacific/Kiritimati"}}).raise_for_status()
     [entry] = gateway.get("/v1/audit-log", params={"object_id": keys[0]}).json()["items"]

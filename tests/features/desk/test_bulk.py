@@ -32,7 +32,7 @@ def fields(page: str) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("many")
-def test_all_that_match_are_approved(officer: Browser, get: Get) -> None:
+def test_all_matching_requests_are_approved(officer: Browser, get: Get) -> None:
     """The list offers the decision if there is more than a page, the next page states the number, and the list
     afterwards has the same filters; submitting twice decides nothing twice."""
     page = officer.get("/admin/requests?regulation=ccpa&order=deadline").text
@@ -49,7 +49,7 @@ def test_all_that_match_are_approved(officer: Browser, get: Get) -> None:
 
 
 @pytest.mark.usefixtures("many")
-def test_it_goes_on_where_it_was(officer: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_decision_continues_with_the_next_call(officer: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bulk decisions that take too long for one response report their progress and continue with the next call."""
     monkeypatch.setattr(requests, "_MAX_SECONDS", 0.0)
     monkeypatch.setattr(requests, "_BATCH_SIZE", 40)
@@ -64,7 +64,7 @@ def test_it_goes_on_where_it_was(officer: Browser, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("many")
-def test_a_rejection_without_words(officer: Browser) -> None:
+def test_a_rejection_without_an_explanation_is_refused(officer: Browser) -> None:
     """A rejection without an explanation is refused at its field, and nothing is decided."""
     page = officer.get("/admin/requests/decide").text
     answer = officer.post("/admin/requests/decide-all", decision="reject", ground="legal_claims", **fields(page))
@@ -85,7 +85,7 @@ def test_filters_are_kept_by_a_decision_about_some(officer: Browser, forget: Mak
     assert "size=100" in where
 
 
-def test_it_is_for_officers(somebody_with: Callable[..., Browser]) -> None:
+def test_bulk_decisions_are_for_officers(somebody_with: Callable[..., Browser]) -> None:
     """Users who may not decide are not offered the page, and are refused at its URL."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get("/admin/requests/decide").status_code == 403
@@ -93,7 +93,7 @@ def test_it_is_for_officers(somebody_with: Callable[..., Browser]) -> None:
 
 
 @pytest.mark.usefixtures("many")
-def test_what_was_completed_is_not_decided(officer: Browser, get: Get) -> None:
+def test_completed_requests_are_not_decided(officer: Browser, get: Get) -> None:
     """Requests chosen by their time of completion leave nothing to decide."""
     page = officer.get("/admin/requests/decide?completed_from=2020-01-01").text
     assert "Nothing left to approve" in page

@@ -33,7 +33,7 @@ def model(new_dataset: Make, new_model: Make, forget: Make, work: Work) -> str:
     return made
 
 
-def test_a_run_that_passed(officer: Browser, model: str, get: Get) -> None:
+def test_a_passed_canary_test_is_shown(officer: Browser, model: str, get: Get) -> None:
     """Home, lists and the model's page show that its last audit passed; the run's page shows its results."""
     found = get(f"/models/{model}")["audit"]
     numbers = evidence.between(AuditOut(**found["last"]))
@@ -52,7 +52,7 @@ def test_a_run_that_passed(officer: Browser, model: str, get: Get) -> None:
 
 
 @each("finding", ["guarantee", "noise", "forgetting", "schedule"])
-def test_a_run_that_was_refused(
+def test_a_refuted_run_is_explained(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor, finding: str
 ) -> None:
     """The refutation of a run is explained in words on the run's page and on the overview."""
@@ -71,7 +71,7 @@ def test_a_run_that_was_refused(
     assert ">Refused<" in officer.get(f"/admin/models/{model}").text
 
 
-def test_a_canary_test_from_before_there_was_a_schedule(
+def test_missing_measurements_of_old_runs_are_omitted(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor
 ) -> None:
     """The page of an old run omits what was not measured, and the API returns null."""
@@ -89,7 +89,7 @@ def test_a_canary_test_from_before_there_was_a_schedule(
 
 
 @pytest.mark.parametrize("freedom", [1, 32, 224, 4032])
-def test_how_far_chance_went_is_said_in_standard_deviations(freedom: int) -> None:
+def test_chi_squared_is_shown_in_standard_deviations(freedom: int) -> None:
     """A chi-squared number is shown in the standard deviations of an equally unlikely normal number, up to a tenth
     beyond one."""
     for deviations in (-1.0, 0.0, 1.0, 5.0):
@@ -98,7 +98,7 @@ def test_how_far_chance_went_is_said_in_standard_deviations(freedom: int) -> Non
     assert evidence._deviation(1e12, freedom) > 1000
 
 
-def test_asking_for_a_canary_test(officer: Browser, model: str, get: Get, work: Work) -> None:
+def test_a_canary_test_can_be_requested(officer: Browser, model: str, get: Get, work: Work) -> None:
     """The button requests a canary test, which the page shows until it is done."""
     path = f"/admin/models/{model}"
     assert "Run a canary test" in officer.get(path).text
@@ -113,7 +113,7 @@ def test_asking_for_a_canary_test(officer: Browser, model: str, get: Get, work: 
     assert get(f"/models/{model}")["live_version"] == 2
 
 
-def test_without_canary_tests(
+def test_models_without_canary_tests_do_not_offer_one(
     officer: Browser, somebody_with: Callable[..., Browser], new_dataset: Make, new_model: Make, work: Work
 ) -> None:
     """A model without canary tests does not offer one, and users without the scope are not offered any."""
@@ -155,7 +155,7 @@ def test_no_number_is_rounded_in_our_favour() -> None:
     assert "of a record still in the data at least ε = 0.612 is left" in evidence.of_certified_run(learned)
 
 
-def test_canary_tests_over_time(
+def test_canary_tests_are_plotted_over_time(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor, new_model: Make
 ) -> None:
     """Every run's two epsilons are plotted and listed with its version; a refuted run is listed first."""

@@ -53,7 +53,7 @@ def test_a_letter_becomes_a_case(officer: Browser, get: Get, new_dataset: Make) 
         ({"regulation": "none_such"}, "regulation"),
     ],
 )
-def test_what_cannot_be_entered(officer: Browser, get: Get, wrong: dict[str, str], said: str) -> None:
+def test_an_incomplete_form_is_shown_again(officer: Browser, get: Get, wrong: dict[str, str], said: str) -> None:
     """An incomplete form is shown again with its faults and its input, and no request is made."""
     answer = officer.post("/admin/requests/new", **ENTERED | {"external_id": "kept"} | wrong)
     assert answer.status_code == 422
@@ -61,7 +61,7 @@ def test_what_cannot_be_entered(officer: Browser, get: Get, wrong: dict[str, str
     assert get("/deletion-requests")["items"] == []
 
 
-def test_who_enters_nothing(somebody_with: Callable[..., Browser]) -> None:
+def test_readers_cannot_enter_requests(somebody_with: Callable[..., Browser]) -> None:
     """A key that may only read is offered no form, and is refused."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert "New request" not in reader.get("/admin/requests").text
@@ -69,7 +69,7 @@ def test_who_enters_nothing(somebody_with: Callable[..., Browser]) -> None:
     assert reader.post("/admin/requests/new", **ENTERED).status_code == 403
 
 
-def test_what_approving_erases_is_shown_before(
+def test_an_approval_states_what_it_erases(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """The case requires a confirmation that states the affected rows, the version and the cost."""
@@ -92,7 +92,7 @@ def test_what_approving_erases_is_shown_before(
     assert "This cannot be undone" in shown
 
 
-def test_a_decision_that_must_fail_is_not_offered(officer: Browser, gateway: TestClient, forget: Make) -> None:
+def test_impossible_decisions_are_not_offered(officer: Browser, gateway: TestClient, forget: Make) -> None:
     """Pausing and extending are offered only if the regulation of the request permits them; the dialog to approve does
     not mention rows if there are none."""
     limits = {"short": {"days": 10}}
@@ -107,7 +107,7 @@ def test_a_decision_that_must_fail_is_not_offered(officer: Browser, gateway: Tes
     assert "erased permanently" not in officer.get(path).text
 
 
-def test_the_day_of_completion_is_the_policys(
+def test_completion_is_in_the_zone_of_the_policy(
     officer: Browser, gateway: TestClient, get: Get, forget: Make, work: Callable[[], int]
 ) -> None:
     """The time of completion is shown in the policy's zone, like other dates, with the zone in the head. A later change
@@ -140,7 +140,7 @@ def _model(**of: Any) -> ModelToForgetOut:
     return ModelToForgetOut(**known | of)
 
 
-def test_why_a_request_waits_in_words() -> None:
+def test_the_reason_of_a_wait_is_shown() -> None:
     """The page shows how full a batch is, its latest start, and the duration of a run; every reason has words."""
     until = datetime.datetime(2026, 12, 3, tzinfo=datetime.UTC)
     said = waits(_model(reason=WaitReason.BATCH, until=until))
@@ -149,7 +149,7 @@ def test_why_a_request_waits_in_words() -> None:
     assert len({waits(_model(reason=reason)) for reason in WaitReason}) == len(WaitReason)
 
 
-def test_the_reply(
+def test_a_reply_is_shown_in_the_chosen_language(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """The page of the reply shows it in the chosen language: the deletion with its certificate, the reason of a
@@ -178,7 +178,9 @@ def test_the_reply(
     assert html.escape(letter.complaint, quote=False) in page.replace("&#39;", "'")
 
 
-def test_the_reply_is_for_who_may_know(somebody_with: Callable[..., Browser], forget: Make, new_dataset: Make) -> None:
+def test_the_reply_is_hidden_without_the_scope(
+    somebody_with: Callable[..., Browser], forget: Make, new_dataset: Make
+) -> None:
     """The reply, which reveals whether anything was held, is only for users who may decide about requests."""
     new_dataset()
     done = forget("stranger")
@@ -207,7 +209,7 @@ def test_the_reply_is_saved(officer: Browser, forget: Make, new_dataset: Make) -
         assert marks in officer.post(f"{place}/reply/file", language="fr", format=said).content
 
 
-def test_replies_say_nothing_of_an_outcome_that_is_not_known() -> None:
+def test_no_reply_claims_an_unknown_outcome() -> None:
     """A completed request without an outcome has no reply that claims one."""
     at = datetime.datetime(2026, 11, 1, tzinfo=datetime.UTC)
     unknown = DeletionRequestOut.model_construct(
@@ -217,7 +219,7 @@ def test_replies_say_nothing_of_an_outcome_that_is_not_known() -> None:
         paragraphs(unknown, ReplyLanguage.EN, zone="UTC")
 
 
-def test_a_letter_says_who_erased_the_rows(
+def test_a_reply_names_the_request_that_erased_the_rows(
     gateway: TestClient, officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """If another request of the person erased the rows, the reply says so with that request's certificates and does not
@@ -238,7 +240,7 @@ def test_a_letter_says_who_erased_the_rows(
     assert f'href="/admin/requests/{first}">A-1</a>' in officer.get(f"/admin/requests/{second}").text
 
 
-def test_a_late_letter_promises_no_past_day(gateway: TestClient, officer: Browser, forget: Make) -> None:
+def test_a_late_reply_promises_no_past_day(gateway: TestClient, officer: Browser, forget: Make) -> None:
     """A reply written after the deadline apologises instead of promising an answer by a past day, and the officer sees
     a warning above it; a request paused only after its deadline stays overdue on the list and on the page."""
     received = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=60)
@@ -255,7 +257,7 @@ def test_a_late_letter_promises_no_past_day(gateway: TestClient, officer: Browse
     assert "/extend" not in officer.get(f"/admin/requests/{request['id']}").text
 
 
-def test_what_cannot_be_undone_is_asked_twice(officer: Browser, get: Get, new_dataset: Make) -> None:
+def test_irreversible_entries_are_confirmed(officer: Browser, get: Get, new_dataset: Make) -> None:
     """A form whose erasure would start at once, or whose person or case number exists, is shown again to be confirmed;
     nothing is created until then, and a confirmation holds only for that person and number. Identity is not
     preselected."""
@@ -274,7 +276,7 @@ def test_what_cannot_be_undone_is_asked_twice(officer: Browser, get: Get, new_da
     assert len(get("/deletion-requests")["items"]) == 2
 
 
-def test_a_request_by_an_identifier_of_a_kind_is_entered(officer: Browser, get: Get, new_dataset: Make) -> None:
+def test_a_request_by_a_kind_of_identifier_is_entered(officer: Browser, get: Get, new_dataset: Make) -> None:
     """The form accepts the kind of the person's identifier, refuses an unknown one, and warns of an earlier request by
     another spelling of it."""
     new_dataset()

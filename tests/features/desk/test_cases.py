@@ -18,7 +18,7 @@ def listed(page: str) -> list[str]:
     return re.findall(r'<th scope="row">.*?(dr_[0-9a-f]{20})', page)
 
 
-def test_my_cases(officer: Browser, gateway: TestClient, forget: Make, get: Get) -> None:
+def test_an_officer_takes_and_releases_a_request(officer: Browser, gateway: TestClient, forget: Make, get: Get) -> None:
     """An officer takes a request, finds it among theirs, and releases it, which leaves it unassigned."""
     mine, other = (forget(f"p{number}", identity_verified=False)["id"] for number in range(2))
     maria = beside(gateway)
@@ -42,7 +42,9 @@ def test_my_cases(officer: Browser, gateway: TestClient, forget: Make, get: Get)
     assert EMAIL not in maria.get("/admin/requests").text
 
 
-def test_somebody_who_decides_no_longer(officer: Browser, gateway: TestClient, forget: Make, get: Get) -> None:
+def test_a_request_stays_assigned_to_a_disabled_user(
+    officer: Browser, gateway: TestClient, forget: Make, get: Get
+) -> None:
     """A request stays assigned to a disabled person, and the page says so. Assigning another request to that person
     is refused with an explanation."""
     request_id = forget("p1")["id"]
@@ -57,7 +59,9 @@ def test_somebody_who_decides_no_longer(officer: Browser, gateway: TestClient, f
     assert "Requests cannot be assigned to this person" in answer.text
 
 
-def test_who_only_reads(officer: Browser, somebody_with: Callable[..., Browser], forget: Make) -> None:
+def test_assignments_are_hidden_from_readers(
+    officer: Browser, somebody_with: Callable[..., Browser], forget: Make
+) -> None:
     """Readers who may not decide see no assignment; an API key that may decide has no cases of its own."""
     request_id = forget("p1")["id"]
     viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
@@ -68,7 +72,9 @@ def test_who_only_reads(officer: Browser, somebody_with: Callable[..., Browser],
     assert "Me</option>" not in officer.get("/admin/requests").text
 
 
-def test_notes_on_the_page(officer: Browser, somebody_with: Callable[..., Browser], forget: Make, get: Get) -> None:
+def test_notes_are_added_and_shown(
+    officer: Browser, somebody_with: Callable[..., Browser], forget: Make, get: Get
+) -> None:
     """A note is added by a plain form and is shown as it was written, with its author and time; users who may not
     decide see none of it. Line ends of browsers count once."""
     request_id = forget("p1", identity_verified=False)["id"]
@@ -87,7 +93,7 @@ def test_notes_on_the_page(officer: Browser, somebody_with: Callable[..., Browse
     assert len(get(f"/deletion-requests/{request_id}/notes")["items"]) == 2
 
 
-def test_what_was_typed_stays(officer: Browser, forget: Make) -> None:
+def test_a_refused_note_keeps_its_text(officer: Browser, forget: Make) -> None:
     """A note that is too long, or empty, is shown again with the fault, to be corrected."""
     place = f"/admin/requests/{forget('p1', identity_verified=False)['id']}/note"
     answer = officer.post(place, text="y" * 4001)

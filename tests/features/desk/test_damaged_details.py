@@ -41,7 +41,7 @@ def case(gateway: TestClient, installation: Installation, forget: Make) -> Case:
     return Case(gateway, installation, forget)
 
 
-def test_lists_name_what_is_damaged(gateway: TestClient, case: Case, refused: Refused) -> None:
+def test_lists_mark_damaged_notes_and_files(gateway: TestClient, case: Case, refused: Refused) -> None:
     """The lists of notes and files mark the damaged ones, and show the others unchanged. A damaged file is not sent; it
     can be erased."""
     notes = gateway.get(f"{case.path}/notes").json()["items"]
@@ -55,11 +55,11 @@ def test_lists_name_what_is_damaged(gateway: TestClient, case: Case, refused: Re
     assert [file["id"] for file in gateway.get(f"{case.path}/attachments").json()["items"]] == [files[1]["id"]]
 
 
-def test_pages_show_what_is_damaged(
+def test_pages_mark_damaged_details(
     officer: Browser, gateway: TestClient, installation: Installation, case: Case
 ) -> None:
-    """The page of the case marks the damaged note and file, and the details if these are damaged too; the list of
-    requests is shown."""
+    """The page of the case marks the damaged note and file, and the details if they are damaged; the
+    list of requests is still shown."""
     page = officer.get(f"/admin/requests/{case.id}")
     assert (page.status_code, page.text.count("Damaged: ")) == (200, 2)
     assert "second.pdf" in page.text

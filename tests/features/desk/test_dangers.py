@@ -48,12 +48,12 @@ def said(**changed: Any) -> list[str]:
     return [f"{one.subject} {one.predicate}" for one in found]
 
 
-def test_what_is_safe_is_no_danger() -> None:
+def test_requests_in_time_are_not_dangers() -> None:
     """Requests that wait within their time, or have ended, are not dangers."""
     assert said() == []
 
 
-def test_each_danger_says_how_much_and_why() -> None:
+def test_each_danger_states_number_and_reason() -> None:
     """A sentence states the number, and the reason if there is one; the worst danger comes first."""
     seen = (
         HostOut(name="blue", workers=WorkerState.ALIVE, seen_at=AT),
@@ -87,7 +87,7 @@ def test_each_danger_says_how_much_and_why() -> None:
     assert said(backups=BackupsOut(last_at=None, is_late=True)) == ["No backup was ever made."]
 
 
-def test_every_number_leads_to_what_it_counts(
+def test_every_tile_links_to_its_list(
     officer: Browser,
     installation: Installation,
     new_dataset: Make,
@@ -137,7 +137,7 @@ def test_every_number_leads_to_what_it_counts(
         assert len(re.findall(r'<th scope="row">', listed)) == number, text
 
 
-def test_the_outlook_leads_to_what_it_counts(officer: Browser, gateway: TestClient, forget: Make) -> None:
+def test_the_calendar_links_to_its_lists(officer: Browser, gateway: TestClient, forget: Make) -> None:
     """Each day of the calendar with requests, overdue requests, later ones and each bar link to a list of as many, in
     the days of the policy; an empty day has no link."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
@@ -164,7 +164,7 @@ def test_the_outlook_leads_to_what_it_counts(officer: Browser, gateway: TestClie
     assert figures[:3] == ["0 days", "0 days", "100 %"]
 
 
-def test_the_outlook_is_asked_for_seldom(officer: Browser, somebody_with: Callable[..., Browser]) -> None:
+def test_the_calendar_is_refreshed_once_a_minute(officer: Browser, somebody_with: Callable[..., Browser]) -> None:
     """The calendar is refreshed once a minute, separately from the rest; a key that may not see requests gets none of
     it."""
     page = officer.get("/admin/calendar").text
@@ -179,7 +179,7 @@ def test_the_outlook_is_asked_for_seldom(officer: Browser, somebody_with: Callab
     assert somebody_with(Scope.MODELS_READ).get("/admin/calendar").status_code == 403
 
 
-def test_the_log_of_backups_is_not_for_every_key(
+def test_the_audit_log_is_linked_only_with_its_scope(
     somebody_with: Callable[..., Browser], installation: Installation
 ) -> None:
     """A user who may not read the audit log sees that no backup was made, without a link to the log."""
@@ -205,7 +205,7 @@ def test_the_worst_models_are_shown(
     assert "1 model</a> could not be learned" in home
 
 
-def test_people_still_in_models_are_said_where_nothing_is_in_danger(
+def test_waiting_people_are_shown_without_dangers(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """If no deadline is near, the page shows how many requests wait, how many models still contain people, and the

@@ -102,7 +102,7 @@ def test_wrong_rows_are_named_by_line_and_column(officer: Browser, get: Get) -> 
 
 
 @each(("without", "says"), [("file", "Expected a file with rows"), ("name", "Fill this in."), ("schema", "schema")])
-def test_a_form_that_lacks_something(officer: Browser, without: str, says: str) -> None:
+def test_a_missing_part_is_named(officer: Browser, without: str, says: str) -> None:
     """A missing part is named, even if the browser sends an empty one."""
     empty: Any = "" if without == "name" else ("", b"")
     answer = _send(officer, "/admin/datasets/new", **(_csv() | {without: empty}))
@@ -110,7 +110,7 @@ def test_a_form_that_lacks_something(officer: Browser, without: str, says: str) 
     assert says in answer.text
 
 
-def test_files_never_lie_in_clear(
+def test_uploaded_files_are_never_in_clear(
     officer: Browser, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that is uploaded by a page is spooled like one of the API: only in the data folder, encrypted, whichever
@@ -121,7 +121,7 @@ def test_files_never_lie_in_clear(
     assert answer.status_code == 303, answer.text
 
 
-def test_strangers_upload_nothing(officer: Browser, somebody_with: Callable[..., Browser], get: Get) -> None:
+def test_forged_uploads_are_refused(officer: Browser, somebody_with: Callable[..., Browser], get: Get) -> None:
     """A form from elsewhere, without its token or by a key that may only read creates nothing."""
     assert _send(officer, "/admin/datasets/new", origin="https://evil.example", **_csv()).status_code == 403
     assert _send(officer, "/admin/datasets/new", csrf="0" * 64, **_csv()).status_code == 403
@@ -132,7 +132,7 @@ def test_strangers_upload_nothing(officer: Browser, somebody_with: Callable[...,
     assert get("/datasets")["items"] == []
 
 
-def test_rows_for_a_dataset(
+def test_rows_are_added_to_a_dataset(
     officer: Browser, new_dataset: Callable[..., Any], forget: Callable[..., Any], work: Callable[[], int], get: Get
 ) -> None:
     """Rows take slots of forgotten people once a worker has written them; more than fit are refused."""
@@ -150,14 +150,14 @@ def test_rows_for_a_dataset(
     assert "Applied" in officer.get(f"{path}/live").text
 
 
-def test_a_dataset_that_is_not_there(officer: Browser, installation: Installation) -> None:
+def test_an_unknown_dataset_is_a_404(officer: Browser, installation: Installation) -> None:
     """Unknown ids return pages with 404, also for uploads."""
     assert officer.get("/admin/datasets/ds_none").status_code == 404
     assert officer.get("/admin/datasets/ds_none/live").status_code == 404
     assert _send(officer, "/admin/datasets/ds_none/records", file=("rows.npz", npz())).status_code == 404
 
 
-def test_an_upload_of_addresses_or_rounded_numbers_is_warned_of(officer: Browser) -> None:
+def test_questionable_ids_cause_a_warning(officer: Browser) -> None:
     """The page after an upload warns, with advice, if subject ids look like e-mail addresses or rounded numbers, and of
     nothing else."""
     mails = "who,age,paid\nann@example.org,30,no\nbob@example.org,40,yes\ncid@example.org,50,no\n"

@@ -37,7 +37,7 @@ def test_every_page_in_german(officer: Browser, ids: dict[str, str]) -> None:
         assert not lines & english, path
 
 
-def test_filters_and_searches(officer: Browser, ids: dict[str, str]) -> None:
+def test_filters_and_searches_return_pages(officer: Browser, ids: dict[str, str]) -> None:
     """Filters, sort orders, searches for people and recomputations return pages."""
     for filters in (
         "status=completed",

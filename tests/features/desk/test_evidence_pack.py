@@ -99,9 +99,7 @@ def test_any_flipped_bit_is_found(gateway: TestClient, forgotten: str) -> None:
             evidence_pack.verify(bytes(damaged), keys)
 
 
-def test_members_cannot_be_left_out_added_or_exchanged(
-    gateway: TestClient, forgotten: str, forget: Make, work: Callable[[], int]
-) -> None:
+def test_altered_packs_are_refused(gateway: TestClient, forgotten: str, forget: Make, work: Callable[[], int]) -> None:
     """A pack with a missing or additional member, with members of another case, or signed by other keys is refused, and
     so are files that are not packs."""
     keys = gateway.get("/.well-known/jwks.json").json()
@@ -123,9 +121,7 @@ def test_members_cannot_be_left_out_added_or_exchanged(
         evidence_pack.verify(evidence_pack.archive(members), strange)
 
 
-def test_a_forged_log_is_found_although_the_manifest_is_right(
-    gateway: TestClient, installation: Installation, forgotten: str
-) -> None:
+def test_a_forged_log_is_detected(gateway: TestClient, installation: Installation, forgotten: str) -> None:
     """A pack whose audit entries do not follow each other or do not match their checkpoint is refused, even if the
     manifest states their digest."""
     members = members_of(pack_of(gateway, forgotten))
@@ -154,7 +150,7 @@ def test_a_forged_log_is_found_although_the_manifest_is_right(
     assert last["object_id"] == forgotten
 
 
-def test_the_pdf_has_this_case_alone(gateway: TestClient, forgotten: str, forget: Make) -> None:
+def test_the_pdf_is_about_one_case(gateway: TestClient, forgotten: str, forget: Make) -> None:
     """The PDF has the reply, the history, the certificate in words and the audit entries of this request, and no other
     request's id."""
     other = forget("p2", identity_verified=False)["id"]
@@ -176,7 +172,7 @@ def test_equal_states_have_equal_packs(gateway: TestClient, installation: Instal
 
 
 @pytest.mark.parametrize("status", ["in_review", "rejected", "nothing_held"])
-def test_a_pack_of_a_case_without_certificates(
+def test_a_case_without_certificates_has_a_pack(
     gateway: TestClient, forget: Make, work: Callable[[], int], status: str
 ) -> None:
     """A request in review, a rejected one, and one for which nothing was held have a pack that verifies."""
@@ -191,7 +187,7 @@ def test_a_pack_of_a_case_without_certificates(
     assert len(verified.verdicts) == (status == "nothing_held")
 
 
-def test_a_letter_that_the_font_lacks_leaves_text(gateway: TestClient, forget: Make, refused: Make) -> None:
+def test_a_reply_that_the_font_lacks_is_text(gateway: TestClient, forget: Make, refused: Make) -> None:
     """If no PDF font has a character of the reply, the archive contains it as text and explains why."""
     request_id = forget("p1", external_id="案件 7", identity_verified=False)["id"]
     refused(gateway.get(f"{PLACE}/{request_id}/evidence-pack?format=pdf"), 409, "reply_unprintable")

@@ -34,7 +34,7 @@ def marked(page: str) -> dict[str, str]:
     return found
 
 
-def test_numbers_and_names_are_explained() -> None:
+def test_faults_are_explained_with_their_limits() -> None:
     """A fault is explained in a sentence with the violated limit, at the path of its field."""
     asked = {"name": "", "dataset_id": "ds_1", "l2": -1, "learn_steps": 1.5, "audit": {"lanes": 3}, "more": 1}
     assert said(ModelIn, **asked) == {
@@ -46,7 +46,7 @@ def test_numbers_and_names_are_explained() -> None:
     }
 
 
-def test_our_own_sentences_stay() -> None:
+def test_messages_of_validators_are_unchanged() -> None:
     """A message of our own validators is shown unchanged, capitalized; an unexpected fault has a sentence too."""
 
     class Asked(BaseModel):
@@ -70,7 +70,7 @@ def test_a_fault_is_found_by_its_field() -> None:
     assert fault_of(None, "name") is None
 
 
-def test_a_key_without_a_scope(officer: Browser) -> None:
+def test_the_field_of_a_fault_is_marked(officer: Browser) -> None:
     """The faulty field is marked with advice in words; the input is kept."""
     page = officer.post("/admin/keys", name="crm", calls_per_minute="many", sees="all").text
     assert marked(page) == {"calls_per_minute": "Enter a whole number.", "scopes": "Choose at least 1."}
@@ -80,7 +80,7 @@ def test_a_key_without_a_scope(officer: Browser) -> None:
     assert "after validation" not in page
 
 
-def test_a_decision_that_lacks_words(officer: Browser, forget: Make) -> None:
+def test_an_incomplete_decision_stays_open(officer: Browser, forget: Make) -> None:
     """A rejection without an explanation is shown again open, at its field, with the chosen ground; so is one of many
     requests, with the selection."""
     made = forget("p1", identity_verified=False)["id"]

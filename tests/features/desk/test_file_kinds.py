@@ -14,7 +14,7 @@ def examine(name: str, content: bytes, max_bytes: int = 1000) -> file_kinds.Atta
 
 
 @each("said", AttachmentKind)
-def test_each_kind_is_what_it_says(said: AttachmentKind) -> None:
+def test_bytes_must_match_the_suffix(said: AttachmentKind) -> None:
     """A file whose bytes match its suffix is accepted, in any case; every other kind is refused, except that a mail may
     be plain text too."""
     found = examine(f"a.{said.upper()}", FILES[said])
@@ -47,7 +47,7 @@ def test_each_kind_is_what_it_says(said: AttachmentKind) -> None:
         ("x" * 197 + ".pdf", PDF),
     ],
 )
-def test_what_is_refused(name: str, content: bytes) -> None:
+def test_invalid_files_are_refused(name: str, content: bytes) -> None:
     """A file is refused if its kind differs from its name, is unknown, if it is empty or if its name has invisible
     characters; the refusal quotes neither name nor content."""
     with pytest.raises(AttachmentInvalid) as refused:
@@ -57,20 +57,20 @@ def test_what_is_refused(name: str, content: bytes) -> None:
     assert len(name) < 4 or name not in refused.value.line
 
 
-def test_names_are_names() -> None:
+def test_names_are_normalised() -> None:
     """A path is cut to its last part, and names are normalised to composed characters."""
     assert examine("C:\\letters\\a.pdf", PDF).name == "a.pdf"
     assert examine("../../etc/e\u0301.pdf", PDF).name == "é.pdf"
     assert examine("a.JPG", FILES[AttachmentKind.JPEG]).kind is AttachmentKind.JPEG
 
 
-def test_a_file_ends_where_the_limit_is() -> None:
+def test_the_maximum_size_is_accepted() -> None:
     """A file of exactly the maximum size is accepted, and one with a byte more is refused."""
     assert examine("a.pdf", PDF, len(PDF)).content == PDF
     with pytest.raises(UploadTooLarge, match="LETHE_MAX_ATTACHMENT_BYTES"):
         examine("a.pdf", PDF, len(PDF) - 1)
 
 
-def test_nothing_shows_what_it_is() -> None:
+def test_the_repr_reveals_nothing() -> None:
     """The repr of a file shows neither its name nor its bytes."""
     assert "Jane" not in repr(examine("Jane.pdf", PDF))

@@ -11,7 +11,7 @@ Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 
 
-def test_what_has_one_answer_is_opened(
+def test_a_unique_match_is_opened(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """An id of any kind, a whole case number, or a part of a name that matches only one object leads to its page."""
@@ -38,7 +38,7 @@ def test_what_has_one_answer_is_opened(
         assert officer.get(answer.headers["location"]).status_code == 200
 
 
-def test_what_has_several_or_none(officer: Browser, new_dataset: Make, new_model: Make, forget: Make) -> None:
+def test_several_matches_are_listed(officer: Browser, new_dataset: Make, new_model: Make, forget: Make) -> None:
     """Several matches are listed as choices; a part of a case number finds nothing, and a wildcard is a plain
     character."""
     dataset = new_dataset(rows=4, name="churn data")["id"]
@@ -53,7 +53,7 @@ def test_what_has_several_or_none(officer: Browser, new_dataset: Make, new_model
     assert officer.post("/admin/find", anything=" ").status_code == 422
 
 
-def test_who_may_see_nothing_finds_nothing(
+def test_search_respects_scopes(
     officer: Browser, somebody_with: Callable[..., Browser], new_dataset: Make, forget: Make
 ) -> None:
     """A key finds only what its scopes permit."""

@@ -31,7 +31,7 @@ def walked(officer: Browser, path: str) -> list[str]:
         path = html.unescape(onward[0])
 
 
-def test_the_most_urgent_come_first(officer: Browser, gateway: TestClient, forget: Make) -> None:
+def test_the_most_urgent_requests_come_first(officer: Browser, gateway: TestClient, forget: Make) -> None:
     """Overdue requests come first, then those whose clock runs, then paused ones, each by deadline; every request that
     awaits a decision is on exactly one page."""
     now = datetime.datetime.now(datetime.UTC)
@@ -49,7 +49,7 @@ def test_the_most_urgent_come_first(officer: Browser, gateway: TestClient, forge
     assert officer.get("/admin?cursor=nowhere").status_code == 422
 
 
-def test_queues_by_assignee(officer: Browser, gateway: TestClient, forget: Make) -> None:
+def test_queues_are_filtered_by_assignee(officer: Browser, gateway: TestClient, forget: Make) -> None:
     """The queue of unassigned requests excludes those of others, each queue has as many rows as its link states, and
     only people have their own queue."""
     made = [forget(f"p{n}", identity_verified=False)["id"] for n in range(3)]
@@ -65,7 +65,7 @@ def test_queues_by_assignee(officer: Browser, gateway: TestClient, forget: Make)
 
 
 @each(("inbox", "leads"), [("unassigned", "/admin?queue=unassigned&case="), ("x", "/admin/requests/")])
-def test_forms_lead_back(officer: Browser, forget: Make, inbox: str, leads: str) -> None:
+def test_forms_redirect_to_the_queue_or_the_case(officer: Browser, forget: Make, inbox: str, leads: str) -> None:
     """A form about a case that was sent from the inbox leads back to its queue; any other leads to the page of the
     case."""
     made = forget("p1", identity_verified=False)["id"]
@@ -79,7 +79,7 @@ def test_forms_lead_back(officer: Browser, forget: Make, inbox: str, leads: str)
     assert "1 request approved." in officer.get(chosen.headers["location"]).text
 
 
-def test_a_case_beside_the_queue(officer: Browser, forget: Make) -> None:
+def test_an_open_case_shows_queue_and_case(officer: Browser, forget: Make) -> None:
     """The address of an open case has the queue and the case, whose forms name the queue; the part alone is not a
     page."""
     made = forget("p1", identity_verified=False, external_id="2026-0815")["id"]
@@ -92,7 +92,7 @@ def test_a_case_beside_the_queue(officer: Browser, forget: Make) -> None:
     assert officer.get("/admin?case=dr_none").status_code == 404
 
 
-def test_an_ended_case_is_not_asked_for_again(officer: Browser, forget: Make) -> None:
+def test_an_ended_case_is_not_polled(officer: Browser, forget: Make) -> None:
     """The page of an open case polls its state; that of an ended case does not."""
     still_open = forget("p1", identity_verified=False)["id"]
     assert f'hx-get="/admin/requests/{still_open}/live' in officer.get(f"/admin/requests/{still_open}").text
@@ -100,7 +100,7 @@ def test_an_ended_case_is_not_asked_for_again(officer: Browser, forget: Make) ->
     assert f"/admin/requests/{ended}/live" not in officer.get(f"/admin/requests/{ended}").text
 
 
-def test_who_sees_no_requests(somebody_with: Callable[..., Browser]) -> None:
+def test_the_inbox_is_hidden_without_the_scope(somebody_with: Callable[..., Browser]) -> None:
     """A key that may not see requests finds the overview in place of the inbox, and no queue by its address."""
     engineer = somebody_with(Scope.MODELS_READ)
     page = engineer.get("/admin").text

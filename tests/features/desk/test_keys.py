@@ -43,7 +43,7 @@ def test_a_key_is_shown_once(officer: Browser, gateway: TestClient, get: Get) ->
     ("field", "value"),
     [("name", ""), ("scopes", []), ("scopes", ["root"]), ("expires_on", "soon"), ("calls_per_minute", "many")],
 )
-def test_what_makes_no_key(officer: Browser, get: Get, field: str, value: str | list[str]) -> None:
+def test_an_invalid_key_is_not_created(officer: Browser, get: Get, field: str, value: str | list[str]) -> None:
     """An invalid form is shown again with its faults, and creates nothing."""
     before = get("/api-keys")
     filled: dict[str, str | list[str]] = {"name": "nightly", "scopes": ["models:read"]}
@@ -54,7 +54,7 @@ def test_what_makes_no_key(officer: Browser, get: Get, field: str, value: str | 
     assert get("/api-keys") == before
 
 
-def test_a_key_that_was_rotated(officer: Browser, gateway: TestClient) -> None:
+def test_a_key_is_rotated(officer: Browser, gateway: TestClient) -> None:
     """The successor key is shown once; the old key works for the chosen overlap, or not at all."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     for overlap, status in (("3600", 200), ("0", 401)):
@@ -65,7 +65,7 @@ def test_a_key_that_was_rotated(officer: Browser, gateway: TestClient) -> None:
         made = {"key": _key_in(answer.text), "id": re.findall(r'<dd><code class="id">(key_\w+)', answer.text)[0]}
 
 
-def test_a_key_that_was_revoked(officer: Browser, gateway: TestClient) -> None:
+def test_a_key_is_revoked(officer: Browser, gateway: TestClient) -> None:
     """A revoked key is refused; the last admin key cannot be revoked, and the page explains why."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     answer = officer.post(f"/admin/keys/{made['id']}/revoke")
@@ -79,7 +79,7 @@ def test_a_key_that_was_revoked(officer: Browser, gateway: TestClient) -> None:
     assert "make another one first" in answer.text
 
 
-def test_a_key_by_itself(officer: Browser, gateway: TestClient) -> None:
+def test_the_page_of_a_key_offers_revocation(officer: Browser, gateway: TestClient) -> None:
     """A key's page offers to revoke it; the page of a revoked key does not, and an unknown key returns 404."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     assert "Revoke it" in officer.get(f"/admin/keys/{made['id']}").text
@@ -96,7 +96,7 @@ def test_only_admins_see_keys(somebody_with: Callable[..., Browser]) -> None:
     assert browser.post("/admin/keys", name="mine", scopes=["models:read"]).status_code == 403
 
 
-def test_nobody_gives_more_than_they_have(somebody_with: Callable[..., Browser]) -> None:
+def test_no_admin_grants_more_scopes_than_their_own(somebody_with: Callable[..., Browser]) -> None:
     """An admin who is not an operator is not offered that scope, and is refused it."""
     browser = somebody_with(Scope.ADMIN)
     assert 'value="operator"' not in browser.get("/admin/keys").text

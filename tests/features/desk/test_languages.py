@@ -48,14 +48,14 @@ CODED = {
         ("*", "en"),
     ],
 )
-def test_the_browser_says_which_language(browser: Browser, accepted: str, expected: str) -> None:
+def test_the_language_follows_the_browser(browser: Browser, accepted: str, expected: str) -> None:
     """By default a page is in the available language that the browser prefers, otherwise in English."""
     page = browser.get("/admin/login", **{"Accept-Language": accepted}).text
     assert f'<html lang="{expected}">' in page
     assert ("Anmelden" in page) == (expected == "de")
 
 
-def test_a_reader_chooses_a_language(officer: Browser) -> None:
+def test_a_chosen_language_takes_precedence(officer: Browser) -> None:
     """A choice of language returns to the same page, and takes precedence over the browser's preference."""
     page = officer.get("/admin/requests?status=completed").text
     assert 'value="/admin/requests?status=completed" name="next"' in page
@@ -73,7 +73,7 @@ def test_a_reader_chooses_a_language(officer: Browser) -> None:
 
 
 def test_a_language_is_chosen_before_a_login(browser: Browser) -> None:
-    """The login page offers the languages too."""
+    """The login page offers a choice of language."""
     [token] = re.findall(r'value="([0-9a-f]{64})" name="csrf"', browser.get("/admin/login").text)
     assert browser.post("/admin/language", csrf=token, language="de", next="/admin/login").status_code == 303
     assert "Passwort" in browser.get("/admin/login").text
@@ -87,14 +87,16 @@ def test_a_language_is_chosen_before_a_login(browser: Browser) -> None:
         ({"language": "xx"}, "http://testserver", 422),
     ],
 )
-def test_a_choice_comes_from_a_page_of_ours(officer: Browser, fields: dict[str, Any], origin: str, status: int) -> None:
+def test_other_sites_cannot_set_the_language(
+    officer: Browser, fields: dict[str, Any], origin: str, status: int
+) -> None:
     """No other site can set the language, and unknown languages are refused."""
     answer = officer.post("/admin/language", origin=origin, **({"language": "de"} | fields))
     assert answer.status_code == status
     assert "lethe_language" not in answer.headers.get("set-cookie", "")
 
 
-def test_a_choice_leads_to_no_other_site(officer: Browser) -> None:
+def test_a_choice_redirects_only_to_the_dashboard(officer: Browser) -> None:
     """A choice of language can only lead to pages of the dashboard."""
     answer = officer.post("/admin/language", language="de", next="https://evil.example/admin")
     assert answer.headers["location"] == "/admin"
@@ -115,7 +117,7 @@ def test_every_text_is_translated(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", OTHERS)
-def test_translations_have_the_same_places_and_tags(language: str) -> None:
+def test_translations_keep_placeholders_and_tags(language: str) -> None:
     """A translation has the placeholders of its text, and no HTML tag or character that the text lacks."""
     # the places of texts are no part of a catalogue's file
     in_templates = {one.id for one in catalogue.extracted() if any("/templates/" in name for name, _ in one.locations)}
@@ -188,7 +190,7 @@ def test_untranslated_words_of_the_api_are_marked_as_english() -> None:
     assert wording.message("no such thing", capital=True) == "No such thing"
 
 
-def test_words_of_the_pages_are_not_taken_for_english() -> None:
+def test_text_in_the_language_of_the_page_is_not_marked() -> None:
     """A text that is already in the reader's language is shown unchanged, and not marked as English."""
     with languages.speaking("de"):
         said = glossary.labels("faults")["string_too_long"].format(max_length=5)
@@ -199,7 +201,7 @@ def test_words_of_the_pages_are_not_taken_for_english() -> None:
         assert english == Markup('<span lang="en">No such thing</span>')
 
 
-def test_problems_are_told_in_the_language_of_the_page(officer: Browser) -> None:
+def test_problems_are_translated(officer: Browser) -> None:
     """Titles and known messages of API errors, and descriptions of settings, are shown in German."""
     officer.post("/admin/language", language="de", next="/admin")
     somebody = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
@@ -217,7 +219,7 @@ def test_problems_are_told_in_the_language_of_the_page(officer: Browser) -> None
 
 
 @each("name", TEMPLATES)
-def test_no_text_of_a_page_is_forgotten(name: str) -> None:
+def test_every_template_text_is_marked_for_translation(name: str) -> None:
     """Every text in a template, between tags, in attributes that are read aloud or in arguments of macros, is marked
     for translation."""
     source = source_of(name)

@@ -38,7 +38,7 @@ def test_the_ledger_is_recomputed(officer: Browser, installation: Installation) 
 
 
 @pytest.mark.usefixtures("published")
-def test_head_and_ledger_to_take_away(officer: Browser, get: Get) -> None:
+def test_head_and_ledger_are_downloaded(officer: Browser, get: Get) -> None:
     """The signed head and the ledger can be downloaded."""
     answer = officer.get("/admin/ledger/head.json")
     assert "attachment" in answer.headers["content-disposition"]
@@ -48,7 +48,7 @@ def test_head_and_ledger_to_take_away(officer: Browser, get: Get) -> None:
     assert json.loads(answer.text.splitlines()[-1]) == {"head": get("/ledger/head")["jws"]}
 
 
-def test_who_may_not_account_does_not_see_it(somebody_with: Callable[..., Browser]) -> None:
+def test_the_ledger_is_hidden_without_the_scope(somebody_with: Callable[..., Browser]) -> None:
     """The page needs the same scope as the ledgers of single models."""
     browser = somebody_with(Scope.REQUESTS_READ)
     for path in ("ledger", "ledger/head.json", "ledger/ledger.jsonl"):

@@ -122,7 +122,7 @@ def test_a_typed_fault_is_shown_at_its_field(officer: Browser, forgotten: str) -
         ("other", "legal_claims", "en", None),
     ],
 )
-def test_a_rejection_names_its_article(
+def test_a_rejection_cites_its_provision(
     gateway: TestClient,
     officer: Browser,
     rejected: Callable[..., str],
@@ -146,7 +146,7 @@ def test_a_rejection_names_its_article(
         assert ("supervisory authority" in text) == (regulation == "gdpr")
 
 
-def test_every_ground_has_an_article_of_the_gdpr() -> None:
+def test_every_ground_is_cited_under_the_gdpr() -> None:
     """Each ground of a rejection is cited in each language under the GDPR."""
     for language in ReplyLanguage:
         for ground in RejectionGround:
@@ -163,7 +163,7 @@ ENGLISH = "We keep the records because they are needed for a claim that is befor
 GERMAN = "Wir benötigen die Daten, weil sie für einen Anspruch gebraucht werden und der Prozess nicht zu Ende ist."
 
 
-def test_a_reason_in_another_language_is_warned_about(officer: Browser, rejected: Callable[..., str]) -> None:
+def test_a_reason_in_another_language_causes_a_warning(officer: Browser, rejected: Callable[..., str]) -> None:
     """The page warns of an English reason in a German letter, but not of a German one or one too short to identify."""
     warning = "The reason seems to be in another language (English) than the letter (Deutsch)."
     for explanation, language, warned in ((ENGLISH, "de", True), (ENGLISH, "en", False), (GERMAN, "de", False)):
@@ -174,7 +174,7 @@ def test_a_reason_in_another_language_is_warned_about(officer: Browser, rejected
     assert language_of("the court, der Prozess, die Akte und of and") is None
 
 
-def test_a_certificate_is_checked_by_its_code(gateway: TestClient, settings: Settings, forgotten: str) -> None:
+def test_a_certificate_is_verified_by_its_code(gateway: TestClient, settings: Settings, forgotten: str) -> None:
     """The page at the reply's link verifies the certificate with the reply's code, in any spelling, without a login and
     without naming the person; a wrong digit finds nothing. The link uses the public address of the settings; without
     one the reply has only the code."""
@@ -202,7 +202,7 @@ def test_a_certificate_is_checked_by_its_code(gateway: TestClient, settings: Set
         assert public.get("/verify").status_code == 200
 
 
-def test_wrong_codes_are_rationed(gateway: TestClient, settings: Settings) -> None:
+def test_wrong_codes_are_rate_limited(gateway: TestClient, settings: Settings) -> None:
     """Wrong codes are rate-limited like wrong keys."""
     assert gateway.get("/verify").status_code == 200
     with TestClient(create_app(settings.model_copy(update={"failed_calls_per_minute": 3}))) as public:

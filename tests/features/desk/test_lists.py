@@ -122,7 +122,9 @@ def fill(gateway: TestClient, installation: Installation, new_dataset: Make, new
         ("people", {"": None}),
     ],
 )
-def test_the_way_there_and_back(officer: Browser, fill: Fill, what: str, queries: dict[str, str | None]) -> None:
+def test_pages_link_to_their_neighbours(
+    officer: Browser, fill: Fill, what: str, queries: dict[str, str | None]
+) -> None:
     """Each page of a list links to the next and previous page, with the same filters and page size; it shows the range
     of its entries, and their total where they are counted."""
     fill(what)
@@ -151,10 +153,10 @@ def walk(officer: Browser, what: str, query: str, total: str | None) -> None:
     assert not set(rows[0]) & set(rows[1])
 
 
-def test_the_way_through_the_lists_of_a_model(
+def test_the_lists_of_a_model_are_paginated(
     officer: Browser, installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """The versions, copies, ledger and rehearsals of a model are paged forward and back too."""
+    """The versions, copies, ledger and rehearsals of a model are paged forward and back."""
     model_id = new_model(new_dataset()["id"])["id"]
     work()
     with installation.database.writing() as session:
@@ -178,7 +180,7 @@ def test_the_way_through_the_lists_of_a_model(
     assert "<small>1 version</small>" in officer.get(f"/admin/models/{model_id}/versions?size=25").text
 
 
-def test_the_way_through_accounts(officer: Browser, new_dataset: Make) -> None:
+def test_accounts_are_paginated(officer: Browser, new_dataset: Make) -> None:
     """A page has ten accounts, however long the pages of other lists are, and the links keep the given budget."""
     for _ in range(12):
         new_dataset(rows=8)
@@ -192,7 +194,7 @@ def test_the_way_through_accounts(officer: Browser, new_dataset: Make) -> None:
 
 
 @each(("what", "heading"), [("models", "Created"), ("runs", "Began")])
-def test_the_oldest_first(officer: Browser, fill: Fill, what: str, heading: str) -> None:
+def test_models_and_runs_are_sorted_by_age(officer: Browser, fill: Fill, what: str, heading: str) -> None:
     """Models and runs are sorted by age in either direction, on pages of the chosen size, whose links keep the
     order."""
     fill(what)
@@ -208,14 +210,14 @@ def test_the_oldest_first(officer: Browser, fill: Fill, what: str, heading: str)
 
 
 @each("what", ["runs", "deliveries", "audit-log", "models"])
-def test_filters_keep_the_length_of_a_page(officer: Browser, what: str) -> None:
+def test_filters_keep_the_page_size(officer: Browser, what: str) -> None:
     """A list that is filtered again keeps its page size."""
     page = officer.get(f"/admin/{what}?size=100").text
     [form] = re.findall(r'<form method="get"[^>]*aria-label="Filters">(.*?)</form>', page, re.S)
     assert '<input type="hidden" name="size" value="100">' in form
 
 
-def test_a_live_list_stays_on_its_page(officer: Browser, fill: Fill) -> None:
+def test_a_live_list_refreshes_its_own_page(officer: Browser, fill: Fill) -> None:
     """An open page refreshes itself with the same page of the list, including its link back."""
     fill("runs")
     [onward] = re.findall(r'rel="next" href="([^"]+)"', officer.get("/admin/runs?size=25").text)
@@ -224,7 +226,7 @@ def test_a_live_list_stays_on_its_page(officer: Browser, fill: Fill) -> None:
     assert 'rel="prev" href="/admin/runs?size=25"' in officer.get(html.unescape(live)).text
 
 
-def test_lifting_leads_on_through_all_suppressions(officer: Browser, gateway: TestClient) -> None:
+def test_the_pager_after_lifting_covers_the_whole_list(officer: Browser, gateway: TestClient) -> None:
     """After a search or a lifting, which no address contains, the pager leads to pages of the whole list."""
     bodies = [{"subject_id": f"q{number}"} for number in range(60)]
     gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()

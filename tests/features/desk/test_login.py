@@ -19,7 +19,7 @@ from tests.features.desk.browsing import Browser
 from tests.tables import each
 
 
-def test_a_page_asks_for_a_key_first(browser: Browser) -> None:
+def test_a_page_redirects_to_the_login(browser: Browser) -> None:
     """A page redirects to the login page if the user is not logged in, and the login leads back to it."""
     answer = browser.get("/admin/requests")
     assert answer.status_code == 303
@@ -33,7 +33,7 @@ def test_a_page_asks_for_a_key_first(browser: Browser) -> None:
     "onward",
     ["https://evil.example", "//evil.example", "/admin//evil.example", "/admin/..\\evil", "/v1/models", "/adminx"],
 )
-def test_nobody_is_led_away(browser: Browser, onward: str) -> None:
+def test_a_login_redirects_only_to_the_dashboard(browser: Browser, onward: str) -> None:
     """A login leads only to pages of the dashboard, whatever the address requests."""
     answer = browser.log_in(after=f"/admin/login?next={onward}")
     assert answer.headers["location"] == "/admin"
@@ -59,7 +59,7 @@ def test_guessing_is_limited(settings: Settings, admin_key: str) -> None:
         assert client.get("/v1/tenant", headers={"Authorization": "Bearer lethe_4"}).status_code == 429
 
 
-def test_the_cookie(browser: Browser) -> None:
+def test_the_cookie_is_restricted(browser: Browser) -> None:
     """The cookie is hidden from scripts, not sent by other sites, restricted to the dashboard, and is not the key."""
     cookie = browser.log_in().headers["set-cookie"].lower()
     assert "httponly" in cookie
@@ -69,7 +69,7 @@ def test_the_cookie(browser: Browser) -> None:
     assert "secure" not in re.findall(r"lethe_session=[^,]*", cookie)[0]
 
 
-def test_the_cookie_stays_on_https(settings: Settings, admin_key: str) -> None:
+def test_the_cookie_is_restricted_to_https(settings: Settings, admin_key: str) -> None:
     """The cookie is restricted to HTTPS if the browser uses HTTPS, even if only up to a proxy."""
     origin = "https://lethe.example"
     with TestClient(create_app(settings), base_url=origin) as client:
@@ -89,7 +89,7 @@ def test_the_cookie_stays_on_https(settings: Settings, admin_key: str) -> None:
 
 
 @pytest.mark.parametrize("base", ["https://lethe.example", "http://lethe.example"])
-def test_a_cookie_that_another_host_could_set_is_none(
+def test_a_cookie_without_the_host_prefix_is_refused_on_https(
     settings: Settings, admin_key: str, officer: Browser, base: str
 ) -> None:
     """On HTTPS, including a dashboard origin of HTTPS alone, a session cookie under the plain name is refused, because
@@ -110,7 +110,7 @@ def test_only_a_hash_is_stored(officer: Browser, installation: Installation) -> 
     assert len(stored) == 64
 
 
-def test_logging_out(officer: Browser) -> None:
+def test_logging_out_ends_the_session(officer: Browser) -> None:
     """Logging out ends the session on the server too: the cookie is no longer accepted."""
     kept = officer.client.cookies["lethe_session"]
     answer = officer.post("/admin/logout")
@@ -131,7 +131,7 @@ def test_a_revoked_key_ends_its_sessions(
 
 
 @pytest.mark.parametrize("column", ["seen_at", "expires_at"])
-def test_sessions_end_and_are_forgotten(officer: Browser, installation: Installation, column: str) -> None:
+def test_idle_and_old_sessions_expire(officer: Browser, installation: Installation, column: str) -> None:
     """After an hour without use, or half a day in all, a session ends and nothing of it is kept."""
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1, minutes=1)
     with installation.database.writing() as session:
@@ -142,7 +142,7 @@ def test_sessions_end_and_are_forgotten(officer: Browser, installation: Installa
         assert session.scalar(sa.select(sa.func.count()).select_from(DashboardSession)) == 0
 
 
-def test_a_session_that_is_used_lasts(officer: Browser, installation: Installation) -> None:
+def test_using_a_session_extends_it(officer: Browser, installation: Installation) -> None:
     """Using a session restarts its hour."""
     a_while_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=50)
     with installation.database.writing() as session:
@@ -180,7 +180,7 @@ def test_forms_without_their_token_are_refused(officer: Browser, token: str) -> 
     assert officer.post("/admin/login", csrf=token, key=officer.key).status_code == 403
 
 
-def test_a_proxy_may_change_the_host(settings: Settings, admin_key: str) -> None:
+def test_forms_must_come_from_the_dashboard_origin(settings: Settings, admin_key: str) -> None:
     """Forms must come from LETHE_DASHBOARD_ORIGIN if it is set."""
     behind = settings.model_copy(update={"dashboard_origin": "https://lethe.example"})
     with TestClient(create_app(behind), base_url="https://testserver", raise_server_exceptions=False) as client:
@@ -195,7 +195,7 @@ def test_a_proxy_may_change_the_host(settings: Settings, admin_key: str) -> None
         assert answer.status_code == 303
 
 
-def test_a_long_login_form_is_not_read(browser: Browser) -> None:
+def test_a_long_login_form_is_refused(browser: Browser) -> None:
     """A login form much longer than a key returns 413."""
     answer = browser.client.post(
         "/admin/login", content=b"key=" + b"x" * 20_000, headers={"Content-Type": "application/x-www-form-urlencoded"}

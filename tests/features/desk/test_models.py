@@ -27,14 +27,14 @@ def learned(new_dataset: Make, new_model: Make, work: Work) -> dict[str, Any]:
     return model
 
 
-def test_no_model_yet(officer: Browser) -> None:
+def test_an_empty_list_of_models_is_explained(officer: Browser) -> None:
     """An empty list of models explains what to do."""
     page = officer.get("/admin/models")
     assert page.status_code == 200
     assert "No models yet" in page.text
 
 
-def test_models_and_what_is_left(officer: Browser, learned: dict[str, Any]) -> None:
+def test_a_model_shows_version_guarantee_and_target(officer: Browser, learned: dict[str, Any]) -> None:
     """The list and the page of a model show its version, its guarantee and its target; names are text."""
     page = officer.get("/admin/models").text
     assert f"/admin/models/{learned['id']}" in page
@@ -46,7 +46,7 @@ def test_models_and_what_is_left(officer: Browser, learned: dict[str, Any]) -> N
     assert f"/admin/accounting/datasets/{learned['dataset_id']}" in page
 
 
-def test_people_who_wait_are_counted_beside_an_epsilon_of_zero(
+def test_waiting_people_are_shown_beside_an_epsilon_of_zero(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """The overview, the list and the page of a model show who is still in it, when they are due and why they wait."""
@@ -66,7 +66,7 @@ def test_people_who_wait_are_counted_beside_an_epsilon_of_zero(
         assert "1 in review" in page
 
 
-def test_a_model_that_is_still_learning(officer: Browser, new_dataset: Make, new_model: Make) -> None:
+def test_a_learning_model_has_no_guarantee(officer: Browser, new_dataset: Make, new_model: Make) -> None:
     """A model without a version has no guarantee, curve or price and an empty ledger, which its pages state."""
     path = f"/admin/models/{new_model(new_dataset()['id'])['id']}"
     page = officer.get(path).text
@@ -81,14 +81,14 @@ def test_a_model_that_is_still_learning(officer: Browser, new_dataset: Make, new
 
 
 @each("path", ["", "/live", "/curve", "/what-if", "/versions", "/exports", "/ledger"])
-def test_a_model_that_is_not_there(officer: Browser, path: str) -> None:
+def test_an_unknown_model_is_a_404(officer: Browser, path: str) -> None:
     """Every page of an unknown model returns a designed 404."""
     page = officer.get(f"/admin/models/mdl_0{path}")
     assert page.status_code == 404
     assert "Not found" in page.text
 
 
-def test_versions_and_copies(
+def test_versions_and_copies_are_listed(
     officer: Browser, gateway: TestClient, learned: dict[str, Any], forget: Make, work: Work
 ) -> None:
     """Destroyed weights stay in the list with the time of their destruction; holders of a copy are named."""
@@ -102,7 +102,7 @@ def test_versions_and_copies(
     assert "Copies outside this installation are not unlearned" in found
 
 
-def test_learning_again(officer: Browser, learned: dict[str, Any], work: Work) -> None:
+def test_relearning_is_requested(officer: Browser, learned: dict[str, Any], work: Work) -> None:
     """The button requests a relearning, which the page then shows."""
     answer = officer.post(f"/admin/models/{learned['id']}/relearn")
     assert answer.status_code == 303
@@ -128,7 +128,7 @@ def test_the_ledger_is_recomputed(
     assert f"Model {learned['id']}, ledger entry 1: its body is not what was hashed." in page.text
 
 
-def test_what_a_key_may_not_see(somebody_with: SomebodyWith, learned: dict[str, Any]) -> None:
+def test_pages_are_hidden_without_their_scopes(somebody_with: SomebodyWith, learned: dict[str, Any]) -> None:
     """A user who may read models but not accounts sees no curve and no ledger; other users are refused with a page."""
     path = f"/admin/models/{learned['id']}"
     reader = somebody_with(Scope.MODELS_READ)
@@ -142,7 +142,7 @@ def test_what_a_key_may_not_see(somebody_with: SomebodyWith, learned: dict[str, 
     assert somebody_with(Scope.ACCOUNTING_READ).get(path).status_code == 403
 
 
-def test_learning_again_needs_a_form_of_ours(officer: Browser, learned: dict[str, Any]) -> None:
+def test_relearning_needs_a_form_of_the_dashboard(officer: Browser, learned: dict[str, Any]) -> None:
     """Another site cannot request a relearning."""
     assert officer.post(f"/admin/models/{learned['id']}/relearn", csrf="0" * 64).status_code == 403
     assert officer.post(f"/admin/models/{learned['id']}/relearn", origin="https://evil.example").status_code == 403

@@ -17,14 +17,14 @@ Get = Callable[[str], Any]
 Work = Callable[[], int]
 
 
-def test_nothing_to_learn_from(officer: Browser) -> None:
+def test_a_missing_dataset_is_explained(officer: Browser) -> None:
     """The page explains what to do first if there is no dataset."""
     page = officer.get("/admin/models/new").text
     assert "There is nothing to learn from yet" in page
     assert "/admin/datasets/new" in page
 
 
-def test_making_a_model(officer: Browser, new_dataset: Make, get: Get) -> None:
+def test_a_model_is_created(officer: Browser, new_dataset: Make, get: Get) -> None:
     """The form creates the same model as the API does from the same numbers, and leads to its page."""
     dataset = new_dataset(rows=200)["id"]
     fields = {"epsilon": "0.5", "delta": "1e-4", "l2": "0.05", "noise_scale": "0.02", "step_size": "", "radius": ""}
@@ -44,7 +44,7 @@ def test_making_a_model(officer: Browser, new_dataset: Make, get: Get) -> None:
     assert {name: model["mechanism"][name] for name in wanted} == wanted
 
 
-def test_making_a_hinge(officer: Browser, new_dataset: Make, get: Get) -> None:
+def test_a_hinge_model_is_created(officer: Browser, new_dataset: Make, get: Get) -> None:
     """The objective is chosen from a list, and the page of the model states it and the width at which its loss
     bends."""
     dataset = new_dataset(rows=200)["id"]
@@ -60,18 +60,18 @@ def test_making_a_hinge(officer: Browser, new_dataset: Make, get: Get) -> None:
     assert "one of logistic_regression, smoothed_hinge" in refused.text
 
 
-def test_making_a_model_by_another_method(officer: Browser, new_dataset: Make, get: Get) -> None:
+def test_a_model_by_another_method_is_created(officer: Browser, new_dataset: Make, get: Get) -> None:
     """The form creates a model by the chosen method, previews it, and refuses settings that the method lacks."""
     fields = {"name": "churn", "dataset_id": new_dataset(rows=200)["id"], "method": "objective_perturbation"}
     forecast = officer.post("/admin/models/new/preview", **fields).text
     assert "iterations to learn, at most" in forecast
-    assert "Each request is served by a version that is learned anew." in forecast
+    assert "Each request is served by a version that is learned from scratch." in forecast
     assert "does not have it" in officer.post("/admin/models/new", **fields, radius="3").text
     assert officer.post("/admin/models/new", **fields).status_code == 303
     assert get("/models")["items"][0]["method"] == "objective_perturbation"
 
 
-def test_making_a_model_with_weights_and_a_gate(officer: Browser, new_dataset: Make, get: Get) -> None:
+def test_a_model_with_weights_and_a_gate_is_created(officer: Browser, new_dataset: Make, get: Get) -> None:
     """Class weights and a quality gate are passed to the API; a fault is shown at its field."""
     dataset, measured = new_dataset(rows=200)["id"], new_dataset(rows=50, seed=2, first=500)["id"]
     fields = {"name": "churn", "dataset_id": dataset, "evaluation_dataset_id": measured, "class_weights": "1 = 4\n"}
@@ -92,7 +92,7 @@ def test_making_a_model_with_weights_and_a_gate(officer: Browser, new_dataset: M
     assert {name: model["quality"][name] for name in gate} == gate | {"threshold": 0.8}
 
 
-def test_making_a_tangent_model(officer: Browser, gateway: TestClient, new_dataset: Make, get: Get) -> None:
+def test_a_tangent_model_is_created(officer: Browser, gateway: TestClient, new_dataset: Make, get: Get) -> None:
     """A network, names of its weights and a rank make a tangent model; an unknown name is refused at the field."""
     dataset = new_dataset(rows=200)
     content = exported(perceptron(dataset["num_features"], 1), dataset["num_features"])
@@ -111,7 +111,7 @@ def test_making_a_tangent_model(officer: Browser, gateway: TestClient, new_datas
     assert stated["linearisation"]["layers"] == ["0.weight", "2.weight"]
 
 
-def test_what_it_would_take(
+def test_the_outlook_matches_the_model(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
     """The outlook of a planned model matches the model once it exists, and creates nothing."""
@@ -132,7 +132,7 @@ def test_what_it_would_take(
     assert "at the pace of past runs on these rows" in officer.post("/admin/models/new/preview", **asked).text
 
 
-def test_an_answer_for_scripts(officer: Browser, new_dataset: Make) -> None:
+def test_only_the_preview_is_sent_to_scripts(officer: Browser, new_dataset: Make) -> None:
     """While a user types, only the preview is sent; without a script it is a page that keeps the input."""
     asked = {"csrf": officer.token(), "name": "<b>", "dataset_id": new_dataset()["id"], "l2": "0.05", "chains": "2"}
     path = "/admin/models/new/preview"
@@ -161,7 +161,9 @@ def test_an_answer_for_scripts(officer: Browser, new_dataset: Make) -> None:
         ("name", ""),
     ],
 )
-def test_a_field_that_is_wrong(officer: Browser, new_dataset: Make, get: Get, field: str, value: str) -> None:
+def test_an_invalid_field_shows_its_fault(
+    officer: Browser, new_dataset: Make, get: Get, field: str, value: str
+) -> None:
     """An invalid field shows its fault, the other input is kept, and no model is created."""
     fields = {"name": "kept", "dataset_id": new_dataset()["id"]} | {field: value}
     answer = officer.post("/admin/models/new", **fields)
@@ -175,7 +177,7 @@ def test_a_field_that_is_wrong(officer: Browser, new_dataset: Make, get: Get, fi
 
 
 @each("step", ["", "/preview"])
-def test_what_cannot_be_reached(officer: Browser, new_dataset: Make, step: str) -> None:
+def test_unreachable_targets_are_refused(officer: Browser, new_dataset: Make, step: str) -> None:
     """A mechanism without a guarantee, and a target that no steps reach, are refused in the accountant's words."""
     fields = {"name": "m", "dataset_id": new_dataset()["id"]}
     page = officer.post(f"/admin/models/new{step}", **fields, step_size="1000").text
@@ -185,7 +187,9 @@ def test_what_cannot_be_reached(officer: Browser, new_dataset: Make, step: str) 
     assert "There is no dataset" in officer.post(f"/admin/models/new{step}", name="m", dataset_id="ds_0").text
 
 
-def test_who_may(somebody_with: Callable[..., Browser], officer: Browser, new_dataset: Make) -> None:
+def test_creating_a_model_needs_the_scope(
+    somebody_with: Callable[..., Browser], officer: Browser, new_dataset: Make
+) -> None:
     """Creating a model is offered and accepted only with `models:write`, and only from the dashboard's own forms."""
     dataset = new_dataset()["id"]
     reader = somebody_with(Scope.MODELS_READ)

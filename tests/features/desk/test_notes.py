@@ -50,7 +50,7 @@ def sealed(installation: Installation) -> list[bytes]:
         return list(session.scalars(sa.text("SELECT text FROM request_notes")))
 
 
-def test_a_note_goes_with_the_details(installation: Installation) -> None:
+def test_notes_are_purged_with_the_details(installation: Installation) -> None:
     """A request without other text keeps details once it has a note; after the retention period its row and key are
     gone, and its text in a backup of the database cannot be opened."""
     request_id = ask(installation)
@@ -68,13 +68,13 @@ def test_a_note_goes_with_the_details(installation: Installation) -> None:
     assert installation.vault.open(stored) is None
 
 
-def test_each_note_has_a_key_of_its_own(installation: Installation) -> None:
+def test_each_note_has_its_own_key(installation: Installation) -> None:
     """Each note is sealed under its own key."""
     request_id = ask(installation)
     assert len({write(installation, request_id) for _ in range(3)}) == 3
 
 
-def test_no_note_after_the_details(installation: Installation) -> None:
+def test_a_note_after_the_purge_is_refused(installation: Installation) -> None:
     """A note is refused once details are no longer kept, even if the whole request is purged earlier."""
     for policy in (POLICY, Policy(retain_details_days=90, retain_requests_days=30, report_seconds=0)):
         request_id = ask(installation, policy)
@@ -89,7 +89,7 @@ def test_no_note_after_the_details(installation: Installation) -> None:
         assert left(installation) == []
 
 
-def test_no_note_about_a_trace(installation: Installation) -> None:
+def test_a_trace_accepts_no_notes(installation: Installation) -> None:
     """A policy that keeps details longer does not permit notes on a request that was already reduced to a trace."""
     request_id = ask(installation, Policy(retain_details_days=1, retain_requests_days=1, report_seconds=0))
     pass_by(installation, 2 * DAY)
@@ -110,7 +110,7 @@ def test_an_open_request_takes_notes(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize("had_note", [True, False])
-def test_a_note_while_it_is_forgotten(installation: Installation, had_note: bool) -> None:
+def test_a_note_added_while_details_are_purged_is_purged(installation: Installation, had_note: bool) -> None:
     """A note that is added with an outdated policy, between reading the due requests and purging them, does not stay
     behind with its key: the request is due again, and the next purge removes the note."""
     request_id = ask(installation)
@@ -132,7 +132,7 @@ def test_a_note_while_it_is_forgotten(installation: Installation, had_note: bool
     assert [installation.vault.open(one) for one in stored] == [None] * len(stored)
 
 
-def test_a_note_while_it_is_forgotten_whom_it_was_about(installation: Installation) -> None:
+def test_a_note_added_while_a_request_is_purged_is_purged(installation: Installation) -> None:
     """A note that is added while a request is being purged is purged too: details go first."""
     policy = Policy(retain_details_days=30, retain_requests_days=60, report_seconds=0)
     request_id = ask(installation, policy)

@@ -30,7 +30,7 @@ VENDOR = files("app.features.desk") / "static" / "vendor"
 
 
 @each("path", ["/admin/login", "/admin", "/admin/requests", "/admin/nowhere"])
-def test_what_browsers_are_forbidden(officer: Browser, path: str) -> None:
+def test_pages_have_a_content_security_policy(officer: Browser, path: str) -> None:
     """No page runs scripts or styles other than our files, which are never inline, can be framed, is cached, or sends a
     referrer."""
     answer = officer.get(path)
@@ -45,7 +45,7 @@ def test_what_browsers_are_forbidden(officer: Browser, path: str) -> None:
     assert headers["cache-control"] == "no-store"
 
 
-def test_files_are_kept_by_browsers(browser: Browser) -> None:
+def test_static_files_are_cached_forever(browser: Browser) -> None:
     """Static files need no session, and may be cached forever: their addresses change with their content."""
     page = browser.get("/admin/login").text
     addresses = re.findall(r'(?:src|href)="(/admin/static/[^"]+)"', page)
@@ -57,7 +57,7 @@ def test_files_are_kept_by_browsers(browser: Browser) -> None:
         assert hashlib.sha256(answer.content).hexdigest().startswith(address.partition("?")[2])
 
 
-def test_vendored_files_are_what_was_published() -> None:
+def test_vendored_files_match_their_digests() -> None:
     """Each vendored file is on the list, with its version, its registry, its licence and its digest."""
     manifest = json.loads((VENDOR / "manifest.json").read_text())
     listed = {file for package in manifest for file in package["files"]}
@@ -70,7 +70,7 @@ def test_vendored_files_are_what_was_published() -> None:
             assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() == sha256
 
 
-def test_a_page_that_is_not_there(officer: Browser) -> None:
+def test_an_unknown_address_is_a_404(officer: Browser) -> None:
     """Unknown addresses and unknown ids return a page with a message and a way back."""
     for path in ("/admin/nowhere", "/admin/requests/dr_none"):
         answer = officer.get(path)
@@ -79,7 +79,7 @@ def test_a_page_that_is_not_there(officer: Browser) -> None:
         assert re.search(r'href="/admin"[^>]*>Back to the overview', answer.text)
 
 
-def test_malformed_addresses(officer: Browser) -> None:
+def test_a_malformed_address_is_a_422(officer: Browser) -> None:
     """An invalid filter or cursor returns a page with 422, which names it in words and repeats nothing of the call."""
     answer = officer.get("/admin/requests?status=<script>alert(1)</script>")
     assert answer.status_code == 422
@@ -90,7 +90,7 @@ def test_malformed_addresses(officer: Browser) -> None:
     assert "String should" not in answer.text
 
 
-def test_what_a_key_may_not_see(somebody_with: Callable[..., Browser]) -> None:
+def test_a_missing_scope_is_named(somebody_with: Callable[..., Browser]) -> None:
     """A page that the key has no scope for names the missing one."""
     answer = somebody_with(Scope.MODELS_READ).get("/admin/requests")
     assert answer.status_code == 403
@@ -98,7 +98,7 @@ def test_what_a_key_may_not_see(somebody_with: Callable[..., Browser]) -> None:
 
 
 @each("scope", [Scope.REQUESTS_READ, Scope.MODELS_READ, Scope.ACCOUNTING_READ, Scope.ADMIN, Scope.OPERATOR])
-def test_the_menu_has_what_a_key_may_see(somebody_with: Callable[..., Browser], scope: Scope) -> None:
+def test_the_menu_respects_scopes(somebody_with: Callable[..., Browser], scope: Scope) -> None:
     """The menu links to the pages that a key may see, except those that show it only a part of what they have."""
     browser = somebody_with(scope)
     shown = {entry.path for entry in entries() if f'href="{entry.path}"' in browser.get("/admin/nowhere").text}
@@ -106,7 +106,7 @@ def test_the_menu_has_what_a_key_may_see(somebody_with: Callable[..., Browser], 
     assert may_be_seen - {"/admin", "/admin/overview", "/admin/accounting"} <= shown <= may_be_seen
 
 
-def test_parts_of_pages_ask_for_the_login_in_place(browser: Browser) -> None:
+def test_parts_of_a_page_ask_for_the_login_in_place(browser: Browser) -> None:
     """If a session ends while a page is open, its parts are refused without replacing anything, and the page asks for
     the login."""
     answer = browser.get("/admin/live", **{"HX-Request": "true"})
@@ -114,7 +114,9 @@ def test_parts_of_pages_ask_for_the_login_in_place(browser: Browser) -> None:
     assert answer.headers["hx-reswap"] == "none"
 
 
-def test_a_database_that_is_away(officer: Browser, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_database_is_a_503(
+    officer: Browser, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The page returns 503 with a message if the database is away."""
     with installation.database.engine.connect() as connection:
         connection.execute(sa.text("ALTER TABLE dashboard_sessions RENAME TO away"))
@@ -125,7 +127,7 @@ def test_a_database_that_is_away(officer: Browser, installation: Installation, m
 
 
 @pytest.mark.parametrize("is_declared", [True, False])
-def test_a_body_that_is_too_large(settings: Settings, admin_key: str, is_declared: bool) -> None:
+def test_a_body_that_is_too_large_is_refused(settings: Settings, admin_key: str, is_declared: bool) -> None:
     """A file larger than the server accepts is refused with a page, whether its length is declared or not."""
     small = settings.model_copy(update={"max_upload_bytes": 100_000})
     with TestClient(create_app(small), raise_server_exceptions=False) as client:
@@ -142,7 +144,7 @@ def test_a_body_that_is_too_large(settings: Settings, admin_key: str, is_declare
         assert client.post("/v1/datasets", content=b"0" * 200_000).headers["content-type"] == "application/problem+json"
 
 
-def test_too_many_calls(gateway: TestClient, browser: Browser) -> None:
+def test_rate_limits_apply_to_pages(gateway: TestClient, browser: Browser) -> None:
     """A key's limit of calls applies to pages too, and the page states when to retry."""
     made = gateway.post("/v1/api-keys", json={"name": "few", "scopes": ["admin"], "calls_per_minute": 1}).json()
     few = Browser(client=browser.client, key=made["key"])
@@ -153,7 +155,7 @@ def test_too_many_calls(gateway: TestClient, browser: Browser) -> None:
     assert "Too many calls" in answers[-1].text
 
 
-def test_every_page_asks_for_a_session(browser: Browser) -> None:
+def test_every_page_needs_a_session(browser: Browser) -> None:
     """Every address below /admin redirects to the login without a session, except the login and invitations."""
     routes = [route for router in endpoints.routers() for route in router.routes if isinstance(route, APIRoute)]
     paths = {(method, route.path) for route in routes for method in route.methods}
@@ -166,14 +168,14 @@ def test_every_page_asks_for_a_session(browser: Browser) -> None:
         assert answer.headers["location"].startswith("/admin/login")
 
 
-def test_pages_ask_what_the_api_asks() -> None:
+def test_pages_need_the_scopes_of_the_api() -> None:
     """A page needs the same scope as the API operation it calls; an operation without a scope cannot be called."""
     assert operation_of(overview.get_overview).scope is Scope.ACCOUNTING_READ
     with pytest.raises(TypeError):
         operation_of(operations.readyz)
 
 
-def test_pages_are_no_part_of_the_api(gateway: TestClient) -> None:
+def test_pages_are_not_in_the_openapi_document(gateway: TestClient) -> None:
     """The OpenAPI document describes no pages."""
     assert not [path for path in gateway.get("/openapi.json").json()["paths"] if path.startswith("/admin")]
 

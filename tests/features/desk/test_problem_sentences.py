@@ -36,7 +36,7 @@ DECLARED = [
 
 
 @each(("kind", "name", "template"), DECLARED)
-def test_a_condition_fills_in_its_templates(kind: str, name: str, template: str) -> None:
+def test_a_template_creates_its_condition(kind: str, name: str, template: str) -> None:
     """Each template of a condition creates the condition, whose detail is the template with the facts."""
     condition = problem_sentences.CONDITIONS[kind]
     make = condition if name == "template" else getattr(condition, name)
@@ -100,7 +100,7 @@ def test_facts_are_in_the_language_of_the_page() -> None:
         ("/admin/runs/run_0", "Es gibt keinen Lauf &#39;run_0&#39;."),
     ],
 )
-def test_a_problem_is_told_in_german_with_its_facts(officer: Browser, path: str, expected: str) -> None:
+def test_a_problem_is_translated_with_its_facts(officer: Browser, path: str, expected: str) -> None:
     """The page of a problem has the German sentence, with the facts, and nothing marked as English."""
     officer.post("/admin/language", language="de", next="/admin")
     page = officer.get(path).text.split('<main id="main"')[1]

@@ -88,7 +88,9 @@ def test_every_language_has_every_sentence() -> None:
 
 
 @each("language", ReplyLanguage)
-def test_the_reply_to_a_forgotten_person(gateway: TestClient, forgotten: str, language: ReplyLanguage) -> None:
+def test_the_reply_to_a_forgotten_person_is_complete(
+    gateway: TestClient, forgotten: str, language: ReplyLanguage
+) -> None:
     """Text and PDF agree in each language: what was done, with the case number, and on a separate page what was erased,
     with the id, epsilon and attacker accuracy of each certificate in the language's number format, and how to verify
     it."""
@@ -113,7 +115,7 @@ def test_the_reply_to_a_forgotten_person(gateway: TestClient, forgotten: str, la
     assert month in first
 
 
-def test_each_outcome_has_its_words(gateway: TestClient, world: Callable[..., str]) -> None:
+def test_each_outcome_has_its_own_reply(gateway: TestClient, world: Callable[..., str]) -> None:
     """The reply to a received request has its number and deadline; extended, rejected and withdrawn requests, and
     people of whom nothing was held, each have their own text, on one page if nothing is signed."""
     wording = WORDINGS[ReplyLanguage.EN]
@@ -141,7 +143,7 @@ def test_each_outcome_has_its_words(gateway: TestClient, world: Callable[..., st
 
 
 @each("language", ReplyLanguage)
-def test_the_controller_and_the_contact(
+def test_controller_and_contact_sign_the_reply(
     gateway: TestClient, world: Callable[..., str], language: ReplyLanguage
 ) -> None:
     """The controller of the policy heads and signs the reply, and the contact ends it, in text and PDF; without them

@@ -40,7 +40,7 @@ def small(installation: Installation, gateway: TestClient) -> Iterator[TestClien
         yield client
 
 
-def test_a_life(gateway: TestClient, path: str, get: Get) -> None:
+def test_a_file_is_attached_saved_and_deleted(gateway: TestClient, path: str, get: Get) -> None:
     """A file is attached, listed with its author and its size, saved to the byte, and deleted, after which it is
     unknown. It is found only under its own request."""
     answer = attach(gateway, path)
@@ -67,7 +67,7 @@ def test_a_life(gateway: TestClient, path: str, get: Get) -> None:
 
 
 @each("said", AttachmentKind)
-def test_it_is_never_shown(gateway: TestClient, path: str, said: AttachmentKind) -> None:
+def test_a_file_is_never_displayed(gateway: TestClient, path: str, said: AttachmentKind) -> None:
     """A file is downloaded as one of five types whatever its sender declared, as a sandboxed attachment that must not
     be cached."""
     files = {"file": (f"a b.{said}", FILES[said], "text/html")}
@@ -81,7 +81,7 @@ def test_it_is_never_shown(gateway: TestClient, path: str, said: AttachmentKind)
     assert headers["cache-control"] == "no-store"
 
 
-def test_a_name_breaks_out_of_no_header(gateway: TestClient, path: str) -> None:
+def test_a_file_name_cannot_break_a_header(gateway: TestClient, path: str) -> None:
     """Quotes, semicolons and line ends of a name cannot break out of a header, and an encoded name is returned as it
     was sent."""
     name = "a\"; filename=x.html; 'é😀.pdf"
@@ -96,7 +96,7 @@ def test_a_name_breaks_out_of_no_header(gateway: TestClient, path: str) -> None:
     ("content", "code"),
     [(b"", "attachment_invalid"), (b"GIF89a", "attachment_invalid"), (PDF + b"\n", "upload_too_large")],
 )
-def test_what_is_refused_is_not_there(small: TestClient, path: str, content: bytes, code: str) -> None:
+def test_a_refused_file_is_not_stored(small: TestClient, path: str, content: bytes, code: str) -> None:
     """An empty file, one of a wrong kind and one that is too large are refused by name, without quoting or storing
     anything."""
     answer = attach(small, path, "Jane.pdf", content)
@@ -106,7 +106,7 @@ def test_what_is_refused_is_not_there(small: TestClient, path: str, content: byt
     assert list(forms.folder(small.app.state.installation.settings).iterdir()) == []  # type: ignore[attr-defined]
 
 
-def test_so_many_and_no_more(small: TestClient, path: str, refused: Refused) -> None:
+def test_the_number_of_files_is_limited(small: TestClient, path: str, refused: Refused) -> None:
     """A request has at most as many files as the setting permits; deleting one makes room for another."""
     made = [attach(small, path).json()["id"] for _ in range(2)]
     assert "LETHE_MAX_ATTACHMENTS" in refused(attach(small, path), 409, "attachments_full")["detail"]
@@ -114,7 +114,7 @@ def test_so_many_and_no_more(small: TestClient, path: str, refused: Refused) -> 
     assert attach(small, path).status_code == 201
 
 
-def test_half_a_body_is_nothing(gateway: TestClient, path: str, refused: Refused) -> None:
+def test_a_malformed_form_stores_nothing(gateway: TestClient, path: str, refused: Refused) -> None:
     """A form that is truncated, has no file, or has an additional field, stores nothing."""
     headers = {"Content-Type": "multipart/form-data; boundary=once"}
     whole = b"".join(form("Jane.pdf", PDF))
@@ -128,7 +128,7 @@ def test_half_a_body_is_nothing(gateway: TestClient, path: str, refused: Refused
     assert gateway.post(path, content=whole, headers=headers).status_code == 201
 
 
-def test_the_log_says_who_and_nothing_of_it(
+def test_the_audit_log_names_users_but_no_content(
     gateway: TestClient, path: str, get: Get, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The audit log names the users who attached, saved and deleted which file; neither it, nor events, answers, lists,
@@ -153,7 +153,7 @@ def test_the_log_says_who_and_nothing_of_it(
     assert "Letter" not in said
 
 
-def test_it_is_sealed(gateway: TestClient, path: str, installation: Installation) -> None:
+def test_attachments_are_sealed(gateway: TestClient, path: str, installation: Installation) -> None:
     """No file in the data folder contains a word of an attachment's name or content, in plain text or in base64."""
     attach(gateway, path)
     files = b"".join(one.read_bytes() for one in installation.settings.data_dir.rglob("*") if one.is_file())

@@ -16,7 +16,7 @@ HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
 
 
 @each(("order", "is_cut"), [("deadline", True), ("first_completed", True), ("oldest", False), ("newest", False)])
-def test_lists_are_cut_by_their_order(officer: Browser, order: str, is_cut: bool) -> None:
+def test_a_list_explains_requests_left_out_by_its_order(officer: Browser, order: str, is_cut: bool) -> None:
     """If the chosen order leaves all requests out, the list states that none match instead of that there are none, and
     offers to show all."""
     page = officer.get(f"/admin/requests?order={order}").text
@@ -25,7 +25,7 @@ def test_lists_are_cut_by_their_order(officer: Browser, order: str, is_cut: bool
     assert ("No requests yet" in page) != is_cut
 
 
-def test_columns_that_sort(officer: Browser, gateway: TestClient) -> None:
+def test_headings_sort_the_list(officer: Browser, gateway: TestClient) -> None:
     """A heading sorts by its column, and reverses the order if it already does; filters and page size stay, and the
     total is that of the order. The date of receipt does not sort, as a request may be entered after it."""
     bodies = [{"subject_id": f"q{n}", "identity_verified": n % 2 == 0} for n in range(60)]
@@ -78,7 +78,7 @@ def test_columns_are_chosen(officer: Browser, gateway: TestClient) -> None:
     assert "subject_id" not in wrong.text
 
 
-def test_days_are_those_of_the_policy(officer: Browser, gateway: TestClient, forget: Make) -> None:
+def test_days_are_in_the_zone_of_the_policy(officer: Browser, gateway: TestClient, forget: Make) -> None:
     """A range of days is in the policy's zone and includes its last day, in the list, its export and its decision; an
     invalid day is marked."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
@@ -102,7 +102,7 @@ def test_days_are_those_of_the_policy(officer: Browser, gateway: TestClient, for
     assert wrong.text.count(">Enter a date.<") == 2
 
 
-def test_the_way_through_a_long_list(officer: Browser, gateway: TestClient) -> None:
+def test_a_long_list_is_paginated(officer: Browser, gateway: TestClient) -> None:
     """Each page shows its range and the total, begins where the one before it ends, and links to its neighbours; a size
     of 100 shows all 60 requests at once, and an unoffered size is refused."""
     bodies = [{"subject_id": f"q{n}"} for n in range(60)]
@@ -130,7 +130,7 @@ def test_the_way_through_a_long_list(officer: Browser, gateway: TestClient) -> N
     ("by", "sought", "found"),
     [("subject_id", "p1", True), ("subject_id", "P1", False), ("external_id", "case-1", True)],
 )
-def test_searching(
+def test_requests_are_searched_by_subject(
     officer: Browser, forget: Make, installation: Installation, by: str, sought: str, found: bool
 ) -> None:
     """A person's requests are found by their id, which the form sends in the body and which appears neither in the page
@@ -144,7 +144,7 @@ def test_searching(
     assert "location" not in answer.headers
 
 
-def test_searching_by_an_identifier_of_a_kind(officer: Browser, forget: Make) -> None:
+def test_requests_are_searched_by_a_kind_of_identifier(officer: Browser, forget: Make) -> None:
     """A request by e-mail address or phone number is found by another spelling of it, and not as a subject id."""
     mail, phone = forget("ada@example.org", kind="email"), forget("+49 30 901820", kind="phone")
     for by, sought, made in (("email", "ada@EXAMPLE.org", mail), ("phone", "+4930901820", phone)):
@@ -156,7 +156,7 @@ def test_searching_by_an_identifier_of_a_kind(officer: Browser, forget: Make) ->
     assert (answer.status_code, "with its country code" in answer.text) == (422, True)
 
 
-def test_searching_for_nonsense(officer: Browser) -> None:
+def test_an_invalid_search_is_refused(officer: Browser) -> None:
     """A search by an unknown or malformed value is refused without repeating it."""
     for by, sought in (("subject_sha256", "not-a-hash"), ("name", "not-a-hash"), ("subject_id", "")):
         answer = officer.post("/admin/requests/search", by=by, sought=sought)

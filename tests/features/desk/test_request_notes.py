@@ -25,7 +25,7 @@ def noted(gateway: TestClient, forget: Make) -> str:
     return path
 
 
-def test_notes_are_read_in_their_order(gateway: TestClient, noted: str, get: Get) -> None:
+def test_notes_are_listed_oldest_first(gateway: TestClient, noted: str, get: Get) -> None:
     """Notes are listed oldest first and in pages, each with its author's id and name, its time and its text."""
     answer = gateway.post(noted, json={"text": "second"})
     key = get("/api-keys")["items"][0]
@@ -40,7 +40,7 @@ def test_notes_are_read_in_their_order(gateway: TestClient, noted: str, get: Get
     assert rest["next_cursor"] is None
 
 
-def test_the_log_says_who_wrote_and_nothing_of_it(gateway: TestClient, noted: str, get: Get) -> None:
+def test_the_audit_log_names_authors_but_no_text(gateway: TestClient, noted: str, get: Get) -> None:
     """The audit log names author, request and note; neither it, nor events, answers, lists, exports or deliveries have
     a word of the text."""
     request_id, [note] = noted.split("/")[3], gateway.get(noted).json()["items"]
@@ -53,7 +53,7 @@ def test_the_log_says_who_wrote_and_nothing_of_it(gateway: TestClient, noted: st
         assert "Jane" not in answer.text, path
 
 
-def test_limits(gateway: TestClient, noted: str, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_are_limited(gateway: TestClient, noted: str, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     """A note has 1 to 4,000 characters, no NUL and no half of a surrogate pair; a request has so many notes and no
     more."""
     monkeypatch.setattr(contract, "MAX_NOTES", 3)
@@ -66,7 +66,7 @@ def test_limits(gateway: TestClient, noted: str, refused: Refused, monkeypatch: 
     assert "Jane" not in str(refused(gateway.post(noted, json={"text": "Jane"}), 409, "notes_full"))
 
 
-def test_it_is_sealed(gateway: TestClient, noted: str, installation: Installation) -> None:
+def test_notes_are_sealed(gateway: TestClient, noted: str, installation: Installation) -> None:
     """No file of the data folder has a word of a note."""
     files = b"".join(path.read_bytes() for path in installation.settings.data_dir.rglob("*") if path.is_file())
     assert b"Jane" not in files

@@ -38,7 +38,7 @@ def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[
     return made
 
 
-def test_an_empty_installation(officer: Browser) -> None:
+def test_an_empty_installation_is_explained(officer: Browser) -> None:
     """The pages of an empty installation explain what to do."""
     assert "No requests yet" in officer.get("/admin/requests").text
     assert "Nothing awaits a decision" in officer.get("/admin").text
@@ -48,7 +48,7 @@ def test_an_empty_installation(officer: Browser) -> None:
     assert "No worker" in home
 
 
-def test_home_shows_how_everything_stands(officer: Browser, forgotten: dict[str, Any], forget: Make) -> None:
+def test_home_shows_numbers_deadlines_and_models(officer: Browser, forgotten: dict[str, Any], forget: Make) -> None:
     """Home shows the numbers, the next deadlines and the models, each with a link."""
     made = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z", regulation="ccpa")
     for path in ("/admin", "/admin/overview"):
@@ -61,7 +61,7 @@ def test_home_shows_how_everything_stands(officer: Browser, forgotten: dict[str,
     assert made["id"] in part
 
 
-def test_what_callers_wrote_is_shown_as_text(officer: Browser, forget: Make) -> None:
+def test_text_of_callers_is_escaped(officer: Browser, forget: Make) -> None:
     """Text that an application or officer writes into a request is escaped on every page."""
     made = forget("p1", external_id=HOSTILE, metadata={HOSTILE: HOSTILE}, identity_verified=False)
     officer.post(f"/admin/requests/{made['id']}/extend", reason=HOSTILE)
@@ -83,7 +83,7 @@ def test_what_callers_wrote_is_shown_as_text(officer: Browser, forget: Make) -> 
         ("extend", {"reason": "Very many have asked."}, "Very many have asked."),
     ],
 )
-def test_deciding(
+def test_an_officer_decides_about_a_request(
     officer: Browser, gateway: TestClient, forget: Make, decision: str, fields: dict[str, str], shown: str
 ) -> None:
     """An officer decides about a request, sees the result, and is named in the audit log."""
@@ -96,7 +96,7 @@ def test_deciding(
     assert newest["actor"].startswith("key_")
 
 
-def test_cancelling_in_german(officer: Browser, forget: Make) -> None:
+def test_a_cancelled_request_is_withdrawn_in_german(officer: Browser, forget: Make) -> None:
     """The German page shows a cancelled request as withdrawn, not as aborted like cancelled work; English has one word
     for both."""
     path = f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
@@ -104,7 +104,7 @@ def test_cancelling_in_german(officer: Browser, forget: Make) -> None:
     assert ">Zurückgenommen<" in officer.get(path, **{"Accept-Language": "de"}).text
 
 
-def test_pausing(officer: Browser, forget: Make) -> None:
+def test_a_clock_is_paused_and_resumed(officer: Browser, forget: Make) -> None:
     """A clock is paused and resumed; actions that no longer apply are not offered."""
     made = forget("p1", identity_verified=False)
     path = f"/admin/requests/{made['id']}"
@@ -116,7 +116,7 @@ def test_pausing(officer: Browser, forget: Make) -> None:
     assert f"{path}/resume" in officer.get(path).text
 
 
-def test_an_open_page_says_that_the_request_moved_on(officer: Browser, forget: Make) -> None:
+def test_an_open_page_reports_outdated_actions(officer: Browser, forget: Make) -> None:
     """A page whose actions no longer apply reports it; its own forms are left unchanged."""
     path = f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
     [live] = re.findall(r'hx-get="(/admin/requests/[^"]*/live[^"]*)"', officer.get(path).text)
@@ -125,7 +125,7 @@ def test_an_open_page_says_that_the_request_moved_on(officer: Browser, forget: M
     assert "has changed" in officer.get(live).text
 
 
-def test_what_cannot_be_decided_says_why(officer: Browser, forget: Make) -> None:
+def test_a_refused_decision_is_explained(officer: Browser, forget: Make) -> None:
     """A refused decision shows the request as it is, with the reason."""
     made = forget("stranger")
     answer = officer.post(f"/admin/requests/{made['id']}/cancel")
@@ -137,7 +137,7 @@ def test_what_cannot_be_decided_says_why(officer: Browser, forget: Make) -> None
     assert "explanation" in empty.text
 
 
-def test_deciding_about_many(officer: Browser, gateway: TestClient, forget: Make) -> None:
+def test_selected_requests_are_decided(officer: Browser, gateway: TestClient, forget: Make) -> None:
     """All selected requests are decided individually, and the number of failures is shown."""
     made = [forget(f"p{n}", identity_verified=False)["id"] for n in range(3)]
     answer = officer.post("/admin/requests/decide", decision="approve", chosen=[*made[:2], "dr_none"])
@@ -151,7 +151,7 @@ def test_deciding_about_many(officer: Browser, gateway: TestClient, forget: Make
     assert gateway.get(f"/v1/deletion-requests/{made[2]}").json()["status"] == "rejected"
 
 
-def test_the_certificate_in_plain_words(officer: Browser, forgotten: dict[str, Any]) -> None:
+def test_the_certificate_is_explained(officer: Browser, forgotten: dict[str, Any]) -> None:
     """The certificate is explained in words, with its numbers: what it proves and what it does not."""
     page = officer.get(f"/admin/requests/{forgotten['id']}").text
     assert "has forgotten this person" in page
@@ -160,7 +160,7 @@ def test_the_certificate_in_plain_words(officer: Browser, forgotten: dict[str, A
     assert "Weights that somebody copied before the deletion still carry the person" in page
 
 
-def test_verifying(
+def test_a_certificate_is_verified(
     officer: Browser, gateway: TestClient, installation: Installation, forgotten: dict[str, Any]
 ) -> None:
     """The button verifies the signature and the numbers, and shows the result; a changed certificate is invalid."""
@@ -178,9 +178,7 @@ def test_verifying(
     assert "Not valid." in officer.post(f"{path}/verify").text
 
 
-def test_what_a_canary_test_adds_to_a_certificate(
-    officer: Browser, gateway: TestClient, forgotten: dict[str, Any]
-) -> None:
+def test_a_canary_test_adds_a_lower_bound(officer: Browser, gateway: TestClient, forgotten: dict[str, Any]) -> None:
     """The lower bound measured by the lanes is shown next to the certified bound; a run without a canary test shows
     neither."""
     [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
@@ -201,7 +199,7 @@ def _rows(answer: httpx.Response) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(answer.text, newline="")))
 
 
-def test_exporting(officer: Browser, forget: Make) -> None:
+def test_the_list_is_exported(officer: Browser, forget: Make) -> None:
     """The export link of the list passes on the filters and returns the listed requests as CSV."""
     waits = forget("p1", identity_verified=False)["id"]
     late = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z", regulation="ccpa")["id"]
@@ -226,7 +224,7 @@ def test_exporting(officer: Browser, forget: Make) -> None:
     assert officer.get("/admin/requests.csv?status=nonsense").status_code == 422
 
 
-def test_no_formula_is_exported(officer: Browser, gateway: TestClient, forget: Make) -> None:
+def test_formulas_are_escaped_in_exports(officer: Browser, gateway: TestClient, forget: Make) -> None:
     """A cell that a spreadsheet would compute is prefixed with an apostrophe; other cells, and the API's, are as
     callers wrote them."""
     formulas = ["=1+1", '=HYPERLINK("https://a.example","open")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1"]
@@ -239,7 +237,7 @@ def test_no_formula_is_exported(officer: Browser, gateway: TestClient, forget: M
     assert {row["external_id"] for row in _rows(gateway.get("/v1/deletion-requests.csv"))} == {*formulas, *harmless}
 
 
-def test_a_reader_decides_nothing(somebody_with: Callable[..., Browser], officer: Browser, forget: Make) -> None:
+def test_readers_cannot_decide(somebody_with: Callable[..., Browser], officer: Browser, forget: Make) -> None:
     """A reader sees no buttons, and is refused if they send the form anyway."""
     made = forget("p1", identity_verified=False)
     reader = somebody_with(Scope.REQUESTS_READ)
@@ -272,7 +270,7 @@ def test_an_app_learns_nothing_from_pages(
     assert "Assigned to" not in home
 
 
-def test_tenants_see_their_own(gateway: TestClient, browser: Browser, forget: Make) -> None:
+def test_tenants_see_only_their_own_requests(gateway: TestClient, browser: Browser, forget: Make) -> None:
     """Another tenant's officer finds neither the request nor its buttons."""
     made = forget("p1", identity_verified=False)
     key = gateway.post("/v1/tenants", json={"name": "other"}).json()["admin_key"]
@@ -284,7 +282,7 @@ def test_tenants_see_their_own(gateway: TestClient, browser: Browser, forget: Ma
     assert made["id"] not in other.post("/admin/requests/search", by="subject_id", sought="p1").text
 
 
-def test_nothing_held_is_shown_to_who_may_know(
+def test_nothing_held_is_shown_only_with_the_scope(
     officer: Browser, somebody_with: Callable[..., Browser], forget: Make, new_dataset: Make
 ) -> None:
     """The page of a request that held nothing has the signed statement of that, which an app's key cannot see."""
@@ -299,7 +297,7 @@ def test_nothing_held_is_shown_to_who_may_know(
     assert dataset not in app
 
 
-def test_several_models_are_told_of_together(
+def test_several_models_have_a_joint_bound(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """The page of a request that two models served shows their joint bound and the attacker's accuracy."""
@@ -314,7 +312,7 @@ def test_several_models_are_told_of_together(
     assert page.count("Best possible attack") == 3
 
 
-def test_a_widened_target_is_not_called_forgetting(
+def test_a_widened_target_is_stated(
     gateway: TestClient, officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """The page states if the certificate's target is beyond the default bounds, and what the bounds are."""

@@ -32,14 +32,14 @@ def _claimed(installation: Installation) -> str:
     return claimed.run_id
 
 
-def test_nothing_has_run(officer: Browser) -> None:
+def test_an_installation_without_runs_is_explained(officer: Browser) -> None:
     """The page explains what it means if there are no runs and no workers."""
     page = officer.get("/admin/runs").text
     assert "No runs yet" in page
     assert "No worker has responded for a minute" in page
 
 
-def test_a_run_under_way(
+def test_a_current_run_is_shown(
     officer: Browser, installation: Installation, model: dict[str, Any], work: Callable[[], int]
 ) -> None:
     """A run is shown with its worker and its steps, in the list and on its own page; filters find it."""
@@ -59,7 +59,7 @@ def test_a_run_under_way(
     assert officer.get("/admin/runs?status=lost").status_code == 422
 
 
-def test_a_request_says_when_the_run_that_serves_it_is_done(
+def test_a_request_shows_the_expected_end_of_its_run(
     officer: Browser, installation: Installation, model: dict[str, Any], forget: Make, work: Callable[[], int]
 ) -> None:
     """While a model forgets a person, the page of the request shows when the run is expected to end."""
@@ -71,7 +71,7 @@ def test_a_request_says_when_the_run_that_serves_it_is_done(
     assert " left, until <time" in page
 
 
-def test_what_is_next_and_why(
+def test_the_queue_shows_what_is_due_and_why(
     officer: Browser,
     somebody_with: Callable[..., Browser],
     installation: Installation,
@@ -107,7 +107,7 @@ def test_what_is_next_and_why(
     assert reader.get("/admin/runs/queue").status_code == 403
 
 
-def test_a_run_that_failed(officer: Browser, installation: Installation, model: dict[str, Any]) -> None:
+def test_a_failed_run_is_explained(officer: Browser, installation: Installation, model: dict[str, Any]) -> None:
     """Failures are grouped by their reason, with an explanation and advice; the run's page shows the same."""
     run_id = _claimed(installation)
     with installation.database.writing() as session:
@@ -118,7 +118,7 @@ def test_a_run_that_failed(officer: Browser, installation: Installation, model: 
         assert "Give the worker more memory" in page
 
 
-def test_a_host_that_fell_silent(officer: Browser, settings: Settings) -> None:
+def test_hosts_show_their_last_heartbeat(officer: Browser, settings: Settings) -> None:
     """Each host is listed with the last heartbeat of its workers."""
     folder = settings.data_dir / "workers"
     folder.mkdir(exist_ok=True)
@@ -130,12 +130,12 @@ def test_a_host_that_fell_silent(officer: Browser, settings: Settings) -> None:
     assert page.index(">Online<") < page.index(">Silent<")
 
 
-def test_an_unknown_run(officer: Browser) -> None:
+def test_an_unknown_run_is_a_404(officer: Browser) -> None:
     """An unknown run returns a 404 page."""
     assert officer.get("/admin/runs/run_none").status_code == 404
 
 
-def test_numbers_are_for_those_who_may_see_them(somebody_with: Callable[..., Browser]) -> None:
+def test_waiting_requests_are_hidden_without_the_scope(somebody_with: Callable[..., Browser]) -> None:
     """A caller who may only read models sees the runs, and nothing about waiting requests."""
     page = somebody_with(Scope.MODELS_READ).get("/admin/runs").text
     assert "Failed runs" in page
@@ -157,7 +157,9 @@ def test_a_run_is_cancelled(
     assert "Its first learning was cancelled" in officer.get(f"/admin/models/{model['id']}").text
 
 
-def test_names_are_read_at_once(officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]) -> None:
+def test_names_of_models_take_one_statement(
+    officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
     """A list of runs of several models reads all their names in one statement."""
     for name in ("first", "second", "third"):
         new_model(new_dataset()["id"], name=name)

@@ -62,6 +62,6 @@ def test_every_event_has_its_sentence() -> None:
         ),
     ],
 )
-def test_what_callers_read(happened: EventKind, facts: dict[str, Any] | None, sentence: str) -> None:
+def test_sentences_of_the_api_are_unchanged(happened: EventKind, facts: dict[str, Any] | None, sentence: str) -> None:
     """The sentences of the API are unchanged."""
     assert said(happened, facts) == sentence

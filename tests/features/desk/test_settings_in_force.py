@@ -37,7 +37,7 @@ def test_secrets_are_not_shown() -> None:
     assert (found["LETHE_RISK_DAYS"].value, found["LETHE_RISK_DAYS"].is_changed) == ("7", False)
 
 
-def test_only_operators_see_them(somebody_with: Callable[..., Browser]) -> None:
+def test_settings_are_for_operators(somebody_with: Callable[..., Browser]) -> None:
     """Only operators see the settings, which concern the installation and not a tenant."""
     assert somebody_with(Scope.ADMIN).get("/admin/settings").status_code == 403
     assert somebody_with(Scope.OPERATOR).get("/admin/settings").status_code == 200

@@ -31,7 +31,7 @@ def test_suppressed_people_are_listed(officer: Browser, forgotten: dict[str, Any
     assert officer.post("/admin/suppressions/search", subject_id="").status_code == 422
 
 
-def test_somebody_consents_anew(officer: Browser, forgotten: dict[str, Any], get: Get) -> None:
+def test_suppressions_are_lifted_on_consent(officer: Browser, forgotten: dict[str, Any], get: Get) -> None:
     """Lifting ends all suppressions of a person, once."""
     assert "1 suppression ended" in officer.post("/admin/suppressions/lift", subject_id="ann@example.org").text
     assert get("/suppressions")["items"] == []

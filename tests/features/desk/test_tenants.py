@@ -60,7 +60,7 @@ def test_a_policy_is_changed(officer: Browser, get: Get) -> None:
     assert 'name="days_1" value="15"' in nameless.text
 
 
-def test_who_answers_is_set(officer: Browser, get: Get, forget: Callable[..., Any]) -> None:
+def test_controller_and_contact_are_set(officer: Browser, get: Get, forget: Callable[..., Any]) -> None:
     """Controller and contact are previewed before they are saved, and appear in the reply on its page; emptied, they
     disappear. The history records that they were set, but not their values."""
     request_id = forget("p1")["id"]
@@ -81,7 +81,7 @@ def test_who_answers_is_set(officer: Browser, get: Get, forget: Callable[..., An
     assert "Acme" not in officer.get(f"/admin/requests/{request_id}/reply").text
 
 
-def test_a_policy_that_is_sent_as_it_is(officer: Browser, get: Get) -> None:
+def test_an_unchanged_policy_is_not_recorded(officer: Browser, get: Get) -> None:
     """A form that changes nothing leaves nothing in the audit log."""
     before = get("/tenant")
     assert officer.post("/admin/tenant/policy", **_filled(officer.get("/admin/tenant").text)).status_code == 303
@@ -102,7 +102,7 @@ def test_a_policy_that_is_sent_as_it_is(officer: Browser, get: Get) -> None:
         ("contact", "privacy@example.com\nSomewhere 1"),
     ],
 )
-def test_a_policy_that_cannot_be(officer: Browser, get: Get, field: str, value: str) -> None:
+def test_an_invalid_policy_is_refused(officer: Browser, get: Get, field: str, value: str) -> None:
     """An invalid policy is refused by the name of its field; the form keeps its values, and the old policy stays."""
     before = get("/tenant")
     written = {"regulation_0": value, "days_0": "15"} if field == "regulations" else {field: value}
@@ -125,7 +125,7 @@ def test_a_business_id_needs_the_claim_of_the_datasets(officer: Browser, get: Ge
     assert (policy["drp_business_id"], policy["drp_claim"]) == ("SHOP", "customer_id")
 
 
-def test_issuers_and_agents(officer: Browser, get: Get) -> None:
+def test_issuers_and_agents_are_added_and_deleted(officer: Browser, get: Get) -> None:
     """Issuers and agents are added and deleted by forms and listed; an existing one is refused."""
     issuer = {"issuer": "https://login.example", "audience": "lethe", "jwks": json.dumps({"keys": [JWK]})}
     agent = {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}
@@ -141,7 +141,7 @@ def test_issuers_and_agents(officer: Browser, get: Get) -> None:
     assert officer.post("/admin/tenant/agents", **(agent | {"verify_key": "x"})).status_code == 422
 
 
-def test_operators_make_tenants(officer: Browser, gateway: TestClient) -> None:
+def test_operators_create_tenants(officer: Browser, gateway: TestClient) -> None:
     """A tenant's first key is shown once and works; a second tenant of the same name is refused."""
     answer = officer.post("/admin/tenants", name="acme")
     assert answer.status_code == 201
@@ -153,7 +153,7 @@ def test_operators_make_tenants(officer: Browser, gateway: TestClient) -> None:
     assert officer.post("/admin/tenants", name="").status_code == 422
 
 
-def test_who_sees_tenants(somebody_with: Callable[..., Browser]) -> None:
+def test_tenants_are_for_operators(somebody_with: Callable[..., Browser]) -> None:
     """An admin sees the policy of their own tenant, an operator the list; neither is offered the other's page."""
     admin, operator = somebody_with(Scope.ADMIN), somebody_with(Scope.OPERATOR)
     assert admin.get("/admin/tenants").status_code == 403
@@ -162,7 +162,7 @@ def test_who_sees_tenants(somebody_with: Callable[..., Browser]) -> None:
     assert 'href="/admin/tenant"' not in operator.get("/admin/tenants").text
 
 
-def test_time_limits_in_force(officer: Browser, gateway: Any) -> None:
+def test_time_limits_in_force_are_shown(officer: Browser, gateway: Any) -> None:
     """The policy's page shows the time limits in force with their law, and the tenant's own in their place."""
     page = _lines(officer.get("/admin/tenant").text)
     assert "GDPR 1 month 2 months yes GDPR, Article 12(3)" in page

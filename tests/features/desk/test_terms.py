@@ -54,7 +54,7 @@ _RETIRED = (
 )
 
 
-def test_terms_are_those_that_pages_use() -> None:
+def test_terms_match_those_on_pages() -> None:
     """Every term on a page is explained, and every explained term is on a page."""
     used = {name for text in _TEMPLATES.values() for name in re.findall(r'\bterm\("(\w+)"', text)}
     assert used == TERMS.keys()
@@ -87,14 +87,14 @@ def test_languages_label_the_same_values(language: str) -> None:
             assert re.findall(r"{\w+}", label) == re.findall(r"{\w+}", english[name][value]), (name, value)
 
 
-def test_what_heads_a_number_is_explained() -> None:
+def test_headings_that_are_terms_are_explained() -> None:
     """A heading of a table or of a fact that is a term is marked up as one."""
     labels = "|".join(re.escape(term.label) for term in TERMS.values() if term.label not in ("Rows", "Noise"))
     for name, text in _TEMPLATES.items():
         assert not re.findall(rf'<(?:dt|th)[^>]*(?:class="[^"]*number[^"]*")?>(?:{labels})</(?:dt|th)>', text), name
 
 
-def test_words_that_were_replaced_stay_away() -> None:
+def test_replaced_words_are_not_used() -> None:
     """Pages use residual influence, failed runs, privacy parameters, data subject, canaries, and not the words they
     replaced."""
     found = [(name, word) for name, text in _TEMPLATES.items() for word in _RETIRED if word in text]

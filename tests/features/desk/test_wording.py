@@ -24,13 +24,13 @@ AT = datetime.datetime(2026, 11, 21, 22, 42, 5, tzinfo=datetime.UTC)
         (float("nan"), "not a number"),
     ],
 )
-def test_numbers(value: float, text: str) -> None:
+def test_numbers_have_four_significant_digits(value: float, text: str) -> None:
     """Whole numbers stay whole; others have four significant digits."""
     assert wording.number(value) == text
 
 
 @each(("value", "text"), [(0.0, "0"), (1.0, "1"), (0.5, "0.5"), (1e-7, "1.000 × 10⁻⁷")])
-def test_chosen_numbers(value: float, text: str) -> None:
+def test_chosen_numbers_are_unchanged(value: float, text: str) -> None:
     """A value that a person chose is shown as they wrote it."""
     assert wording.given(value) == text
 
@@ -40,7 +40,7 @@ def test_chosen_numbers(value: float, text: str) -> None:
     [(0.98551, "0.9856"), (1.0, "1.000"), (0.1, "0.1000"), (1695.2, "1,696"), (123456.4, "123,457"), (0.0, "0.0000"),
      (1.00001e-9, "1.001 × 10⁻⁹"), (math.inf, "∞")],
 )  # fmt: skip
-def test_claims_are_rounded_up(value: float, text: str) -> None:
+def test_upper_bounds_are_rounded_up(value: float, text: str) -> None:
     """An upper bound is rounded up, so it is never shown smaller than it is."""
     assert wording.at_most(value) == text
 
@@ -49,7 +49,7 @@ def test_claims_are_rounded_up(value: float, text: str) -> None:
     ("seconds", "text"),
     [(0, "0 s"), (0.25, "250 ms"), (90, "90 s"), (600, "10 min"), (7200, "2 h"), (864000, "10 days")],
 )
-def test_durations(seconds: float, text: str) -> None:
+def test_durations_have_their_natural_unit(seconds: float, text: str) -> None:
     """A duration is shown in its natural unit."""
     assert wording.duration(seconds) == text
 
@@ -67,7 +67,7 @@ def test_durations(seconds: float, text: str) -> None:
         (ClockState.ENDED, None, "ended"),
     ],
 )
-def test_what_is_left(state: ClockState, days: int | None, text: str) -> None:
+def test_deadlines_are_in_whole_days(state: ClockState, days: int | None, text: str) -> None:
     """A deadline is shown in whole days, as an officer counts them: a request is a day late once a day has passed."""
     assert wording.left(ClockOut(state=state, deadline=AT, paused_since=None, days_left=days)) == text
 
@@ -80,7 +80,7 @@ def test_what_is_left(state: ClockState, days: int | None, text: str) -> None:
         ("Pacific/Honolulu", "21 Nov 2026", "2026-11-21 12:42:05"),
     ],
 )
-def test_dates_of_the_law(zone: str, day: str, there: str) -> None:
+def test_legal_dates_are_in_the_zone_of_the_policy(zone: str, day: str, there: str) -> None:
     """A legal date is in the policy's zone, which is named, and no script of the page rewrites it."""
     shown = wording.legal(AT, zone)
     assert f'>{day} <span class="zone">{zone}</span><' in shown
@@ -88,7 +88,7 @@ def test_dates_of_the_law(zone: str, day: str, there: str) -> None:
     assert "data-local" not in shown
 
 
-def test_moments() -> None:
+def test_times_are_in_utc() -> None:
     """A time is in UTC without scripts, and on hover for all readers."""
     shown = wording.moment(AT.astimezone(datetime.timezone(datetime.timedelta(hours=5))))
     assert 'datetime="2026-11-21T22:42:05+00:00"' in shown
@@ -97,7 +97,7 @@ def test_moments() -> None:
     assert 'aria-label="none"' in wording.moment(None)
 
 
-def test_every_status_is_told() -> None:
+def test_an_unknown_status_is_shown_by_its_code() -> None:
     """A status without a label is shown by its code."""
     assert wording.state("running").label == "Running"
     assert wording.state("never_heard_of").label == "Never heard of"
@@ -114,11 +114,11 @@ def test_every_status_is_told() -> None:
         (0, 0, "0 %"),
     ],
 )
-def test_shares(part: float, whole: float, text: str) -> None:
+def test_a_small_share_is_not_zero(part: float, whole: float, text: str) -> None:
     """A non-zero share is never shown as zero."""
     assert wording.percent(part, whole) == text
 
 
-def test_times_that_came_as_text() -> None:
+def test_times_given_as_text_are_formatted() -> None:
     """Times given as text are formatted like any other time."""
     assert wording.written("2026-11-21T22:42:05.123456+00:00") == wording.moment(AT)

@@ -35,7 +35,7 @@ def shell(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[dict[s
         }
 
 
-def test_the_recipe_prints_what_is_printed_under_it(shell: dict[str, str], tmp_path: Path) -> None:
+def test_the_recipe_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None:
     """Copied from the first line to the last into one shell, the commands succeed and print what the page shows."""
     blocks = BLOCK.findall(PAGE)
     done = subprocess.run(

@@ -112,7 +112,7 @@ def test_a_file_is_answered_when_every_request_has_ended(
     assert {"drop.loaded", "drop.answered"} <= actions
 
 
-def test_nobody_is_answered_as_not_found_while_hashes_are_unknown(
+def test_a_list_with_unknown_hashes_is_refused(
     gateway: TestClient, held: dict[str, Any], state: Callable[..., None], get: Get, refused: Refused
 ) -> None:
     """The list is refused by name if people have no hashes, if only some have, or if an identifier is in the map as a
@@ -138,7 +138,7 @@ def test_nobody_is_answered_as_not_found_while_hashes_are_unknown(
     assert (by_list["Phone"]["num_people"], by_list["Phone"]["num_unstated"]) == (0, NUM_PEOPLE)
 
 
-def test_forms_that_the_rule_of_the_tenant_keeps_apart_are_found(
+def test_people_are_found_under_both_normal_forms(
     gateway: TestClient, installation: Installation, held: dict[str, Any], state: Callable[..., None], get: Get
 ) -> None:
     """A person is found although sharp s, a dotted capital I or blanks have another normal form by the tenant's rule
@@ -156,7 +156,7 @@ def test_forms_that_the_rule_of_the_tenant_keeps_apart_are_found(
     assert found == {f"line{number:08}" for number in range(len(forms))}
 
 
-def test_identifiers_of_the_identity_map_are_hashed_as_they_are_loaded(
+def test_identifiers_of_the_identity_map_are_hashed(
     gateway: TestClient, installation: Installation, held: dict[str, Any], get: Get, work: Work
 ) -> None:
     """Loading the identity map in plain text suffices for the lists of e-mail addresses and phone numbers; a line leads
@@ -186,7 +186,7 @@ def test_identifiers_of_the_identity_map_are_hashed_as_they_are_loaded(
     assert answer_of(gateway) == {1: "3", 99: "5"}
 
 
-def test_a_person_who_is_loaded_after_the_line_is_found(
+def test_a_person_loaded_after_the_line_is_found(
     gateway: TestClient, installation: Installation, known: None, state: Callable[..., None], get: Get
 ) -> None:
     """Lines without a match are matched again when people are loaded."""
@@ -219,7 +219,7 @@ def test_a_hash_of_several_people_waits_for_their_opt_out(
     assert (file["num_opted_out"], [one["state"] for one in file["waiting"]]) == (1, ["open", "open"])
 
 
-def test_removed_lines_lift_what_they_asked(
+def test_removed_lines_lift_their_requests(
     gateway: TestClient, installation: Installation, known: None, get: Get, forget: Make, work: Work
 ) -> None:
     """Removing a line cancels its open request or lifts the suppression of an ended one; requests of other sources
@@ -243,7 +243,7 @@ def test_removed_lines_lift_what_they_asked(
     assert answer_of(gateway) == {}
 
 
-def test_a_file_that_comes_in_parts_or_twice_is_the_same_file(
+def test_parts_and_repetitions_are_one_file(
     gateway: TestClient, installation: Installation, known: None, get: Get, refused: Refused
 ) -> None:
     """An unfinished file has no answer, a line counts once however often it is sent, and a later file takes over the
@@ -296,7 +296,7 @@ def test_policies_that_require_identity_statements_take_no_file(
     refused(load(gateway, EMAIL, [of(1)]), 409, "drop_unanswered")
 
 
-def test_an_app_cannot_tell_whether_a_removed_line_was_about_somebody(
+def test_a_removed_line_reveals_nothing_to_an_app(
     gateway: TestClient,
     installation: Installation,
     known: None,

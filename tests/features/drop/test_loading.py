@@ -27,7 +27,7 @@ def offline() -> Iterator[Client]:
         yield opened
 
 
-def test_an_archive_is_loaded_and_loaded_again_after_an_interruption(client: Client, tmp_path: Path) -> None:
+def test_an_interrupted_archive_is_loaded_again(client: Client, tmp_path: Path) -> None:
     """A file longer than a call is sent in several; an interrupted load leaves a file without an answer, and the whole
     archive is loaded again. Removed lines of the archive are sent after the others."""
     many = [f"line{number:08},{hash_of(str(number))}" for number in range(MAX_LINES + 2)]
@@ -64,7 +64,9 @@ def test_an_archive_is_loaded_and_loaded_again_after_an_interruption(client: Cli
         ("lists.zip", "no archive", "lists.zip"),
     ],
 )
-def test_other_files_are_refused_by_line(offline: Client, tmp_path: Path, name: str, content: str, place: str) -> None:
+def test_malformed_files_are_refused_by_line(
+    offline: Client, tmp_path: Path, name: str, content: str, place: str
+) -> None:
     """Names, columns, IDs, hashes and lists that are not DROP's are refused by line, without quoting the line."""
     path = tmp_path / name
     path.write_text(content)
@@ -81,7 +83,7 @@ def test_other_files_are_refused_by_line(offline: Client, tmp_path: Path, name: 
         (",1985-07-04", "line 3"),
     ],
 )
-def test_people_are_refused_by_line(offline: Client, tmp_path: Path, row: str, place: str) -> None:
+def test_malformed_people_are_refused_by_line(offline: Client, tmp_path: Path, row: str, place: str) -> None:
     """A date of ambiguous order and a row without a person are refused by line."""
     path = tmp_path / "customers.csv"
     id_, birth_date = row.split(",")

@@ -58,7 +58,7 @@ def test_names_become_letters_and_digits(text: str, form: str) -> None:
     assert form in FIELDS["first_name"](text)
 
 
-def test_open_forms_are_all_hashed() -> None:
+def test_every_ambiguous_form_is_hashed() -> None:
     """Every form of a dotted capital I or a composed letter is hashed, as California does not define which is used; a
     sharp s is kept."""
     assert FIELDS["email"]("Mü ller@Straße.de ") == ("müller@straße.de",)
@@ -78,7 +78,7 @@ def test_open_forms_are_all_hashed() -> None:
         ("zip", "0000"),
     ],
 )
-def test_a_field_without_a_standard_form_is_refused_without_being_quoted(field: str, text: str) -> None:
+def test_a_field_without_a_standard_form_is_refused(field: str, text: str) -> None:
     """A field without a standard form is refused without being quoted."""
     fields = dict.fromkeys(FIELDS, "1HGCM82633A004352") | {"birth_date": "19850704", field: text}
     lists = [

@@ -18,7 +18,7 @@ Rows = Callable[..., tuple[Any, Any]]
 
 
 @RUNS
-def test_steps_on_a_device_are_the_chain_written_out(
+def test_device_steps_equal_the_chain(
     steps: int, batches: int, cool_down: int, first_step: int, random_rows: Rows
 ) -> None:
     """Steps on a device read the batches in order, continue where the previous run stopped, and the step size falls
@@ -41,7 +41,7 @@ def test_steps_on_a_device_are_the_chain_written_out(
 
 
 @pytest.mark.parametrize("slots", [(slice(0, 43),), (slice(20, 43), slice(0, 11)), (slice(4, 30),)])
-def test_a_device_holds_the_slots_that_are_read(slots: tuple[slice, ...], random_rows: Rows) -> None:
+def test_a_device_holds_only_the_given_slots(slots: tuple[slice, ...], random_rows: Rows) -> None:
     """A device has only the rows of the given slots, with the same gradients, also after it was given others; the
     previous rows are overwritten."""
     features, labels = random_rows(43, 6)

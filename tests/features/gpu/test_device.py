@@ -83,7 +83,7 @@ def stepped(data: tuple[Any, Any], num_classes: int, initial: Any, steps: int, n
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("num_classes", [2, 3, 10])
 @pytest.mark.parametrize(("num_rows", "width"), [(700, 6), (700, 33), (3, 16), (1, 1)])
-def test_steps_are_those_of_the_chain(
+def test_device_steps_equal_the_cpu(
     num_rows: int, width: int, num_classes: int, device: str, random_rows: Rows
 ) -> None:
     """With the same noise, 60 steps end at the CPU's result, to 1e-6 (float32 products), for any shape of rows."""
@@ -100,7 +100,7 @@ def test_steps_are_those_of_the_chain(
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("num_classes", "num_rows"), [(2, 20_001), (3, 20_001), (2, 5), (3, 5)])
-def test_gradient_is_that_of_the_formula(num_classes: int, num_rows: int, device: str, random_rows: Rows) -> None:
+def test_gradient_equals_the_formula(num_classes: int, num_rows: int, device: str, random_rows: Rows) -> None:
     """The gradient is the sum over rows of (p - y) x written out in float64, to 2e-8 per row, over several blocks."""
     features, labels = random_rows(num_rows, 112, num_classes)
     here = np.random.default_rng(1).standard_normal((1 if num_classes == 2 else num_classes, 112)) * 3
@@ -132,7 +132,7 @@ def test_null_rows_add_nothing(device: str, random_rows: Rows) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
-def test_without_data_the_law_is_the_stationary_one(device: str) -> None:
+def test_the_law_without_data_is_stationary(device: str) -> None:
     """With the device's noise and null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)): a chi-squared
     test of the variance and a Kolmogorov-Smirnov test of the distribution on 5,000 coordinates, each at a false-alarm
     rate of 1e-9."""
@@ -196,7 +196,7 @@ def test_a_step_that_is_not_finite_is_refused(poison: float, after: int, device:
         assert torch.equal(rows.gradient(here), before)
 
 
-def test_progress_is_told_in_growing_chunks(random_rows: Rows) -> None:
+def test_progress_chunks_grow(random_rows: Rows) -> None:
     """Progress grows to the number of steps; a chunk is one step at first, and later at most eight times the last."""
     told: list[int] = []
     with opened(random_rows(700, 6)) as rows:
@@ -206,7 +206,7 @@ def test_progress_is_told_in_growing_chunks(random_rows: Rows) -> None:
     assert all(1 <= later <= 8 * earlier for earlier, later in pairwise(chunks))
 
 
-def test_progress_is_told_often_when_steps_are_slow(random_rows: Rows) -> None:
+def test_progress_is_frequent_if_steps_are_slow(random_rows: Rows) -> None:
     """Progress is reported at least every half second if a step takes a tenth of a second."""
 
     class Slow(Replayed):
@@ -227,7 +227,7 @@ def test_progress_is_told_often_when_steps_are_slow(random_rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_progress_stops_the_steps_by_raising(device: str, random_rows: Rows) -> None:
+def test_a_progress_callback_can_stop_the_steps(device: str, random_rows: Rows) -> None:
     """An exception from `on_progress` ends the run at once and is passed on; no iterate or noise is left."""
 
     def stop(steps_done: int) -> None:
@@ -265,7 +265,7 @@ def test_nothing_stays_in_a_buffer(num_classes: int, device: str, random_rows: R
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_rows_are_overwritten_when_they_are_closed(device: str, random_rows: Rows) -> None:
+def test_rows_are_overwritten_on_close(device: str, random_rows: Rows) -> None:
     """On leaving the context the copy of the rows is zero, and the caller's rows are unchanged."""
     features, labels = random_rows(700, 6)
     before = features.copy()
@@ -277,7 +277,7 @@ def test_rows_are_overwritten_when_they_are_closed(device: str, random_rows: Row
     np.testing.assert_array_equal(features, before)
 
 
-def test_rows_are_read_from_a_file_that_cannot_be_written(tmp_path: Any, random_rows: Rows) -> None:
+def test_rows_are_read_from_a_read_only_file(tmp_path: Any, random_rows: Rows) -> None:
     """Rows of a read-only memory map, more than one upload holds, are copied bit for bit."""
     features = np.tile(random_rows(1000, 32)[0], (700, 1))
     labels = np.zeros(len(features), np.int32)
@@ -287,7 +287,7 @@ def test_rows_are_read_from_a_file_that_cannot_be_written(tmp_path: Any, random_
         assert torch.equal(rows._rows, torch.from_numpy(features))
 
 
-def test_products_are_in_full_precision_whatever_the_process_asks() -> None:
+def test_products_have_full_precision() -> None:
     """Reduced precision that the process has set in torch is disabled within a pass, and restored afterwards."""
     torch.set_float32_matmul_precision("medium")
     try:
@@ -308,14 +308,14 @@ def test_auto_is_the_first_gpu_or_else_the_cpu() -> None:
     assert choose("auto") == torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 
 
-def test_a_gpu_that_is_not_there_is_refused() -> None:
+def test_a_missing_gpu_is_refused() -> None:
     """A GPU beyond those that torch sees raises an error with their number and advice."""
     with pytest.raises(ValueError, match=r"device='cuda:999' to be one of the \d+ GPUs that torch sees.*choose auto"):
         choose("cuda:999")
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:-1", "cuda:0x1", "CPU", "", "cuda:0 ", "cuda:٣", "cuda\n"])
-def test_a_setting_that_names_no_device_is_refused(device: str) -> None:
+def test_an_invalid_device_is_refused(device: str) -> None:
     """Any setting but auto, cpu, cuda and cuda:i raises an error that names them."""
     with pytest.raises(ValueError, match="to be auto, cpu or cuda:i"):
         choose(device)

@@ -40,7 +40,7 @@ class Replayed:
 
 
 @pytest.mark.parametrize("num_classes", [2, 3])
-def test_captured_steps_are_the_eager_ones(num_classes: int, random_rows: Rows) -> None:
+def test_captured_steps_equal_eager_ones(num_classes: int, random_rows: Rows) -> None:
     """Steps replayed from a graph give the same bits as single steps, including the remaining ones."""
     features, labels = random_rows(5000, 33, num_classes)
     here = torch.zeros(1 if num_classes == 2 else num_classes, 33, dtype=torch.float64)
@@ -55,7 +55,7 @@ def test_captured_steps_are_the_eager_ones(num_classes: int, random_rows: Rows) 
     assert torch.equal(*ends)
 
 
-def test_same_noise_gives_the_same_bits_twice(random_rows: Rows) -> None:
+def test_results_are_deterministic(random_rows: Rows) -> None:
     """No result of a run depends on the order in which the GPU's programs finish."""
     features, labels = random_rows(5000, 33)
     start = State(parameters=torch.zeros(1, 33, dtype=torch.float64), steps_done=0)
@@ -75,7 +75,7 @@ def test_two_classes_take_the_fused_pass(random_rows: Rows) -> None:
     assert isinstance(over(torch.zeros(4, 4096, device="cuda"), labels, 3), Blocked)
 
 
-def test_without_a_compiler_the_rows_are_read_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_classes_are_read_by_blocks_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """If Triton finds no C compiler, two classes use the slower pass instead of failing."""
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
@@ -83,7 +83,7 @@ def test_without_a_compiler_the_rows_are_read_by_blocks(monkeypatch: pytest.Monk
     assert isinstance(over(torch.zeros(4, 64, device="cuda"), labels, 2), Blocked)
 
 
-def test_memory_is_given_back(random_rows: Rows) -> None:
+def test_memory_is_released(random_rows: Rows) -> None:
     """Closing the rows releases all GPU memory that they took."""
     features, labels = random_rows(5000, 33)
     torch.cuda.synchronize()
@@ -96,7 +96,7 @@ def test_memory_is_given_back(random_rows: Rows) -> None:
         assert torch.cuda.memory_allocated() == before
 
 
-def test_rows_without_room_are_refused() -> None:
+def test_rows_that_exceed_the_memory_are_refused() -> None:
     """Rows that do not fit on the GPU raise an error with advice, and not torch's."""
     there = np.broadcast_to(np.float32(0), (2**32, 4096))
     with pytest.raises(MemoryError, match="choose a device with more free memory"):

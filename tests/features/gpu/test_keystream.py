@@ -49,14 +49,14 @@ def with_key(key: bytes) -> DeviceNoise:
         (bytes(32), bytes(16), BLOCK_OF_ZEROS),
     ],
 )
-def test_blocks_are_those_of_the_rfc(key: bytes, counter_and_nonce: bytes, expected: str) -> None:
+def test_blocks_match_the_rfc(key: bytes, counter_and_nonce: bytes, expected: str) -> None:
     """The block function gives the blocks of RFC 8439, section 2.3.2 and appendix A.1 (vector 1), bit for bit."""
     states = state_of(key, counter_and_nonce)
     chacha20_(states)
     assert states.t().contiguous().numpy().tobytes() == bytes.fromhex(expected)
 
 
-def test_blocks_are_those_of_another_implementation() -> None:
+def test_blocks_match_openssl() -> None:
     """A hundred random states at once give the blocks of OpenSSL's ChaCha20, bit for bit."""
     keys = [(os.urandom(32), os.urandom(16)) for _ in range(100)]
     states = torch.cat([state_of(*key) for key in keys], dim=1)
@@ -101,7 +101,7 @@ def test_blocks_are_used_once() -> None:
     assert [later - earlier for earlier, later in pairwise([*starts, source._next_block])] == [1, 1, 2, 13]
 
 
-def test_a_counter_that_is_used_up_is_refused() -> None:
+def test_an_exhausted_counter_is_refused() -> None:
     """A source refuses to exceed the range of its counter, however much of it is left."""
     source = DeviceNoise(CPU)
     source._next_block = 2**62 - 1
@@ -119,7 +119,7 @@ def test_extreme_words_give_finite_numbers(word: int, sign: int) -> None:
     assert number.item() == pytest.approx(sign * 8.2095, abs=1e-4)
 
 
-def test_two_sources_never_agree() -> None:
+def test_two_sources_differ() -> None:
     """A hundred sources start with different numbers, and no source repeats itself."""
     sources = [DeviceNoise(CPU) for _ in range(100)]
     numbers = torch.cat([normal(source, 1) for source in sources] + [normal(source, 1) for source in sources])
@@ -139,7 +139,7 @@ def test_default_generators_are_not_used() -> None:
 @pytest.mark.parametrize(
     "room", [torch.empty(0, dtype=torch.float64), torch.empty(3), torch.empty(4, 4, dtype=torch.float64).t()]
 )
-def test_room_for_the_numbers_is_checked(room: torch.Tensor) -> None:
+def test_buffers_are_validated(room: torch.Tensor) -> None:
     """A buffer that is empty, in single precision or not contiguous is refused."""
     with pytest.raises(ValueError, match="contiguous and in float64"):
         DeviceNoise(CPU).fill(room)
@@ -161,7 +161,7 @@ def test_source_does_not_survive_a_fork() -> None:
             normal(source, 1)
 
 
-def test_key_is_overwritten_when_the_source_is_closed() -> None:
+def test_key_is_overwritten_on_close() -> None:
     """After closing, the state that held the key is zero and the source refuses to draw; closing twice is a no-op."""
     with DeviceNoise(CPU) as source:
         state = source._initial
@@ -181,7 +181,7 @@ def test_repr_does_not_reveal_the_key() -> None:
 
 
 @pytest.mark.gpu
-def test_a_gpu_makes_the_numbers_that_a_cpu_makes() -> None:
+def test_gpu_and_cpu_make_the_same_numbers() -> None:
     """A GPU's keystream equals the CPU's bit for bit for the same key, and its numbers agree within rounding."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", lambda size: KEY[:size])

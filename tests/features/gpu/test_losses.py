@@ -17,7 +17,7 @@ from worker.langevin.step import State, projected_noisy_step
 
 @pytest.mark.parametrize("device", [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)])
 @every_loss
-def test_steps_on_a_device_are_those_of_the_chain(loss: Loss, device: str) -> None:
+def test_device_steps_equal_the_chain(loss: Loss, device: str) -> None:
     """With the same noise, 60 steps over batches end at the CPU's result, to 1e-6 (float32 products)."""
     features, labels = labelled(loss, 700, 9)
     ran = {"loss": loss, "num_classes": classes_of(loss)}

@@ -108,7 +108,7 @@ def weights_in(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.safetensors"))
 
 
-def test_the_registry_follows_what_lethe_serves(
+def test_the_registry_follows_the_served_version(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
     """The first version is loaded by its alias and predicts as the gateway does; after a person is forgotten the alias
@@ -163,7 +163,7 @@ def test_following_again_changes_nothing(
     assert len(store.client.search_registered_models()) == 1
 
 
-def test_a_certificate_that_does_not_verify_moves_nothing(
+def test_an_unverifiable_certificate_moves_no_alias(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
     """If the keys are not the issuer's, the alias is removed and the retired version is deleted nevertheless; with the
@@ -179,7 +179,7 @@ def test_a_certificate_that_does_not_verify_moves_nothing(
     assert list(store.client.get_registered_model("churn").aliases) == ["certified"]
 
 
-def test_what_may_not_be_served_has_no_alias(
+def test_a_version_that_may_not_be_served_has_no_alias(
     client: Client, store: Store, installation: Installation, model_id: str, work: Work
 ) -> None:
     """While a request is overdue the alias is removed; when the person is forgotten it points to the version without
@@ -197,7 +197,7 @@ def test_what_may_not_be_served_has_no_alias(
     assert store.client.get_model_version_by_alias("churn", "certified").tags["lethe.version"] == "2"
 
 
-def test_copies_of_an_interrupted_call_are_found(
+def test_copies_of_an_interrupted_call_are_deleted(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
     """Weights that were stored and never registered are deleted with their version."""
@@ -210,7 +210,9 @@ def test_copies_of_an_interrupted_call_are_found(
     assert list(store.versions().values()) == ["2"]
 
 
-def test_a_name_is_of_one_model(client: Client, store: Store, model_id: str, work: Work) -> None:
+def test_the_registered_model_of_another_model_is_unchanged(
+    client: Client, store: Store, model_id: str, work: Work
+) -> None:
     """A registered model that belongs to another model is left unchanged."""
     store.client.create_registered_model("taken")
     with pytest.raises(NameTaken):
@@ -223,7 +225,7 @@ def test_a_name_is_of_one_model(client: Client, store: Store, model_id: str, wor
     assert list(store.versions().values()) == ["1"]
 
 
-def test_records_by_column_name_are_predicted(
+def test_records_by_column_name_are_accepted(
     client: Client, store: Store, settings: Settings, work: Work, tmp_path: Path
 ) -> None:
     """A model of a dataset with a schema accepts data frames and objects, and predicts as the gateway does."""
@@ -243,7 +245,7 @@ def test_records_by_column_name_are_predicted(
         assert (found["label"], found["probabilities"]) == (expected.label, pytest.approx(expected.probabilities))
 
 
-def test_a_tangent_model_travels_with_its_network(
+def test_a_tangent_model_includes_its_network(
     client: Client, store: Store, work: Work, people: Path, tmp_path: Path
 ) -> None:
     """A model of a network's weights is loaded with the network stored next to them, and its labels follow from its
@@ -270,7 +272,7 @@ def test_a_tangent_model_travels_with_its_network(
         store.load(ALIAS).predict(rows[:, :2])
 
 
-def test_a_model_of_features_travels_with_its_network(client: Client, store: Store, work: Work, tmp_path: Path) -> None:
+def test_a_model_of_features_includes_its_network(client: Client, store: Store, work: Work, tmp_path: Path) -> None:
     """A registered model of a network's features predicts what the gateway does, for any length of its batches, with
     the network stored next to its weights; with another network it is not loaded."""
     (tmp_path / "small.onnx").write_bytes(nets.linear())
@@ -339,7 +341,7 @@ def keeping(mlflow_once: Path, tmp_path: Path) -> Iterator[Store]:
         server.shutdown()
 
 
-def test_a_store_that_keeps_weights_is_named_until_it_does_not(
+def test_a_store_that_keeps_weights_is_reported(
     client: Client, keeping: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
     """If the store keeps the weights of a retired version, also those of a logged model, each call reports it, the run

@@ -87,7 +87,7 @@ def test_records_are_read_as_the_gateway_reads_them(document: dict[str, Any], re
 
 
 @pytest.mark.parametrize("document", [SCHEMA, FIRST])
-def test_what_tools_write_is_read_as_the_gateway_reads_it(document: dict[str, Any]) -> None:
+def test_numbers_written_by_tools_are_understood(document: dict[str, Any]) -> None:
     """Whole numbers that became floats, and missing numbers, mean the same as at the gateway."""
     for home in (None, "x", "007", 7, 1.0, "1.0", "1e0", 1, -2.5, "-2.5", "-2.50"):
         for work in (7, 7.0, "7", "7.0", "007", "a"):
@@ -95,7 +95,7 @@ def test_what_tools_write_is_read_as_the_gateway_reads_it(document: dict[str, An
             assert found(document, records) == expected(document, records)
 
 
-def test_an_edition_that_is_unknown_is_refused() -> None:
+def test_an_unknown_edition_is_refused() -> None:
     """A model of an unknown edition is refused, rather than predicted by older rules."""
     with pytest.raises(Problem, match="encoding: expected 2"):
         linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA | {"encoding": 3})
@@ -117,7 +117,7 @@ def test_vectors_are_read_as_the_gateway_reads_them(vectors: list[list[float]]) 
 
 
 @given(st.lists(st.floats(-50, 50), min_size=3, max_size=3))
-def test_values_of_a_target_are_those_of_the_gateway(vector: list[float]) -> None:
+def test_predicted_targets_equal_the_gateways(vector: list[float]) -> None:
     """A model of a numeric target returns values in its units, none of them outside its range."""
     parameters, target = np.array([[0.5, -1.0, 2.0, 0.25]]), TargetColumn(low=20.0, high=140.0)
     about = {"objective": "huber_regression", "classes": [], "target": {"min": 20.0, "max": 140.0}, "schema": None}
@@ -127,7 +127,7 @@ def test_values_of_a_target_are_those_of_the_gateway(vector: list[float]) -> Non
 
 
 @given(st.lists(st.floats(-50, 50), min_size=3, max_size=3))
-def test_rates_of_counts_are_those_of_the_gateway(vector: list[float]) -> None:
+def test_predicted_rates_equal_the_gateways(vector: list[float]) -> None:
     """A model of counts returns rates above 0 and at most their bound."""
     parameters, bound = np.array([[1.5, -3.0, 2.0, 0.25]]), {"min": 0.0, "max": 40.0}
     about = {"objective": "poisson_regression", "classes": [], "target": bound, "schema": None, "loss_width": 1.0}
@@ -144,7 +144,7 @@ def test_a_hinge_has_labels_without_probabilities() -> None:
     assert found == [{"label": "yes", "probabilities": None}, {"label": "no", "probabilities": None}]
 
 
-def test_labels_are_those_of_the_gateway() -> None:
+def test_predicted_labels_equal_the_gateways() -> None:
     """With several labels each has its own probability, and those above 1/2 are returned."""
     about = {"objective": "multilabel_logistic_regression", "classes": ["a", "b", "c"], "target": None, "schema": None}
     vectors = [[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]]

@@ -86,7 +86,7 @@ def test_a_record_is_encoded_as_the_gateway_encodes_it(encoder: Any, record: dic
     np.testing.assert_allclose(run(encoder, fed([record])), expected, rtol=1e-6, atol=1e-12)
 
 
-def test_what_cannot_be_written_is_named() -> None:
+def test_unsupported_columns_are_named() -> None:
     """Columns that ONNX cannot encode, columns with the name of an output, and random features are refused by name."""
     columns = {
         "born": {"kind": "datetime", "min": "1900-01-01", "max": "2020-01-01"},

@@ -44,7 +44,7 @@ def _from(start: str, neighbours: dict[str, set[str]]) -> frozenset[str]:
 
 
 @given(LINKS)
-def test_components_are_those_of_the_graph(links: list[Link]) -> None:
+def test_components_match_a_graph_walk(links: list[Link]) -> None:
     """Each component has the identifiers that a walk finds, and each link is in one."""
     components = service.components(links, {})
     assert {frozenset(component.kinds) for component in components} == walked(links)
@@ -52,7 +52,7 @@ def test_components_are_those_of_the_graph(links: list[Link]) -> None:
 
 
 @given(LINKS, LINKS)
-def test_components_with_a_map_are_those_of_all_links(before: list[Link], links: list[Link]) -> None:
+def test_a_map_joins_people_like_its_links(before: list[Link], links: list[Link]) -> None:
     """A map of earlier links joins people like the links of both loads together."""
     people = {ref: f"per_{n}" for n, component in enumerate(walked(before)) for ref in component}
     members: dict[str, set[str]] = defaultdict(set)
@@ -125,7 +125,7 @@ def test_a_load_that_is_killed_leaves_nothing(installation: Installation, by: Ac
         ([[("c1", "e1")], [("c1", "e2"), ("e1", "p1")]], False),
     ],
 )
-def test_a_join_is_refused_however_it_is_divided(
+def test_an_unconfirmed_join_is_refused_in_any_order(
     installation: Installation, by: Actor, loads: list[list[tuple[str, str]]], is_refused: bool
 ) -> None:
     """Two customer numbers, and two people of the map, stay separate until their join is confirmed, in whatever order
@@ -150,7 +150,7 @@ def other(installation: Installation, by: Actor) -> Actor:
     return Actor(tenant_id=tenant.id, name="other")
 
 
-def test_maps_of_tenants_are_apart(installation: Installation, by: Actor, other: Actor) -> None:
+def test_maps_of_tenants_are_separate(installation: Installation, by: Actor, other: Actor) -> None:
     """A tenant's load sees no person of another tenant."""
     load(installation, by, [[("sub_1", "customer_id"), ("sub_2", "email")]])
     load(installation, other, [[("sub_3", "customer_id"), ("sub_4", "email")]])

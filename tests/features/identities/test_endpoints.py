@@ -123,7 +123,7 @@ def test_identifiers_of_different_kinds_are_different_people(
     assert [gateway.get(f"{subjects}/{name}").status_code for name in ("p2", "p3")] == [200, 404]
 
 
-def test_an_identifier_that_leads_nowhere_is_unknown_and_not_absent(
+def test_an_identifier_that_leads_nowhere_is_unknown(
     installation: Installation, held: str, load: Load, forget: Make, get: Get, work: Work
 ) -> None:
     """A request whose identifier leads nowhere is in review with its clock running, survives every job, and continues
@@ -185,7 +185,7 @@ def test_a_dataset_keyed_by_email_is_reached_by_email_and_through_the_map(
     assert unreached["unreached"] == []
 
 
-def test_a_person_who_was_forgotten_is_refused_under_every_identifier(
+def test_a_forgotten_person_is_suppressed_under_every_identifier(
     installation: Installation,
     held: str,
     load: Load,
@@ -224,7 +224,7 @@ def test_the_map_forgets_a_person_last(
     assert kinds == {"customer_id", "email", "phone"}
 
 
-def test_an_identifier_that_was_linked_after_the_request_is_suppressed_when_the_map_forgets(
+def test_an_identifier_linked_after_the_request_is_suppressed(
     installation: Installation, held: str, load: Load, forget: Make, get: Get, work: Work
 ) -> None:
     """A link that is loaded while a request is open does not extend the request, but before the person leaves the map,
@@ -239,7 +239,7 @@ def test_an_identifier_that_was_linked_after_the_request_is_suppressed_when_the_
     assert [one["request_id"] for one in suppressions] == 4 * [request["id"]]
 
 
-def test_a_map_that_joins_two_people_is_refused_until_an_admin_confirms(
+def test_a_join_of_two_people_needs_an_admin(
     gateway: TestClient,
     held: str,
     load: Load,
@@ -273,9 +273,7 @@ def test_a_wrong_link_is_deleted_by_an_admin(gateway: TestClient, held: str, loa
     assert gateway.get(f"/v1/datasets/{held}/subjects/p1").status_code == 200
 
 
-def test_identifiers_that_are_none_of_their_kind_are_refused_without_being_quoted(
-    load: Load, get: Get, refused: Refused
-) -> None:
+def test_malformed_identifiers_are_refused_and_not_quoted(load: Load, get: Get, refused: Refused) -> None:
     """Malformed phone numbers and e-mail addresses, invisible identifiers and unknown kinds return 422 without being
     quoted, and nothing is loaded."""
     for named, text in (
@@ -293,7 +291,7 @@ def test_identifiers_that_are_none_of_their_kind_are_refused_without_being_quote
     assert get("/identities")["num_people"] == 0
 
 
-def test_kinds_of_a_tenant_and_its_region(gateway: TestClient, load: Load, get: Get, refused: Refused) -> None:
+def test_a_tenant_defines_kinds_and_a_region(gateway: TestClient, load: Load, get: Get, refused: Refused) -> None:
     """A kind defined by the tenant is compared as text; with a region, phone numbers are read as they are dialled
     there."""
     define = "/v1/identities:define-kind"
@@ -307,9 +305,7 @@ def test_kinds_of_a_tenant_and_its_region(gateway: TestClient, load: Load, get: 
     assert kinds == {"customer_id": 0, "email": 0, "phone": 1, "device": 0, "loyalty": 1}
 
 
-def test_what_a_load_met_is_hidden_from_callers_who_may_not_know(
-    load: Load, key_with: Callable[..., dict[str, str]]
-) -> None:
+def test_the_result_of_a_load_is_hidden_without_the_scope(load: Load, key_with: Callable[..., dict[str, str]]) -> None:
     """A caller without accounting:read gets the same answer whether or not a load was new."""
     loader = key_with(Scope.MODELS_WRITE)
     first, second = (load(OF_P1, headers=loader) for _ in range(2))
@@ -384,7 +380,7 @@ def test_an_app_cannot_tell_a_known_identifier_from_an_unknown_one(
     assert get(f"/deletion-requests/{ids[1]}")["status"] == "accepted"
 
 
-def test_an_app_request_of_unknown_identity_goes_on_when_a_map_leads_from_it(
+def test_an_app_request_continues_when_a_map_resolves_it(
     gateway: TestClient,
     installation: Installation,
     held: str,

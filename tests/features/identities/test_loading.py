@@ -26,7 +26,7 @@ def database(tmp_path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def test_a_csv_file_is_loaded_and_loaded_again(client: Client, tmp_path: Path) -> None:
+def test_loading_a_csv_file_is_idempotent(client: Client, tmp_path: Path) -> None:
     """Rows with one identifier are counted and skipped; a second load adds nothing."""
     path = tmp_path / "map.csv"
     path.write_text(CSV)
@@ -57,7 +57,7 @@ def test_faults_name_lines_of_the_file(
     assert client.identities.get().num_people == 0
 
 
-def test_a_statement_is_read_and_cannot_write(database: str) -> None:
+def test_a_statement_cannot_write(database: str) -> None:
     """Columns name kinds; a statement that writes fails without being quoted, and leaves the database unchanged."""
     rows = list(sql_rows(database, "SELECT id AS customer_id, mail AS email FROM customers ORDER BY id"))
     assert rows[1] == {"customer_id": "c1", "email": "p1@example.org"}

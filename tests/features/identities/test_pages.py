@@ -12,7 +12,9 @@ Make = Callable[..., dict[str, Any]]
 LINKS = [{"identifiers": [{"id": "p1"}, {"kind": "email", "id": "ada@example.org"}]}]
 
 
-def test_counts_by_kind(gateway: TestClient, officer: Browser, forget: Make, live: dict[str, Any]) -> None:
+def test_the_page_counts_identifiers_by_kind(
+    gateway: TestClient, officer: Browser, forget: Make, live: dict[str, Any]
+) -> None:
     """The page counts identifiers by kind and requests of unknown identity, and names no person."""
     assert gateway.post("/v1/identities", json={"links": LINKS}).status_code == 200
     forget("stranger@example.org", kind="email")
@@ -37,7 +39,7 @@ def test_a_case_shows_which_kinds_it_covers(
     assert "Kinds of identifiers" not in officer.get(f"/admin/requests/{forget('p2')['id']}").text
 
 
-def test_the_page_needs_a_reader_who_may_know(somebody_with: Callable[..., Browser]) -> None:
+def test_the_page_needs_the_accounting_scope(somebody_with: Callable[..., Browser]) -> None:
     """A key without accounting:read gets 403 for the page and no menu entry."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get("/admin/identities").status_code == 403

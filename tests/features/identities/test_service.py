@@ -13,9 +13,7 @@ from tests.counted import statements_to
 
 @pytest.mark.parametrize("person", ["sub_1", "sub_stranger"])
 @pytest.mark.parametrize("number", [1, 50])
-def test_a_look_up_has_the_same_statements_for_everybody(
-    installation: Installation, by: Actor, person: str, number: int
-) -> None:
+def test_a_look_up_takes_two_statements(installation: Installation, by: Actor, person: str, number: int) -> None:
     """One request or fifty, for a person with many identifiers or an unknown one, are resolved by two statements."""
     links = [[("sub_1", "customer_id"), *((f"sub_e{n}", "email") for n in range(30))]]
     with installation.database.writing(by=by) as session:

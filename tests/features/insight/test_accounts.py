@@ -14,7 +14,9 @@ Work = Callable[[], int]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_where_a_model_stands(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+def test_an_account_shows_version_releases_and_influence(
+    live: dict[str, Any], forget: Make, get: Get, work: Work
+) -> None:
     """The account shows the version, releases and residual influence; forgetting takes the steps that were announced
     for one record, and adds a release and an influence that was 0 before."""
     before = get(f"/accounting/models/{live['id']}")
@@ -47,7 +49,7 @@ def test_there_is_no_account_before_the_first_version(
     refused(gateway.post("/v1/accounting/preview", json={"model_id": "mdl_0"}), 404, "model_unknown")
 
 
-def test_the_releases_that_are_left(
+def test_the_remaining_releases_are_counted(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make
 ) -> None:
     """The account counts the versions that still fit an adaptive budget: more for a larger budget, one fewer after each
@@ -87,7 +89,7 @@ def test_a_malformed_budget_is_refused(gateway: TestClient, query: str, refused:
 
 @each("epsilon", [5e-324, 1.0, 1e300])
 @each("delta", [5e-324, 0.5, 1 - 2**-53])
-def test_a_budget_of_extremes(gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float) -> None:
+def test_extreme_budgets_are_answered(gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float) -> None:
     """The most extreme valid budgets are answered, with a number or with null."""
     query = {"adaptive_epsilon": epsilon, "adaptive_delta": delta}
     answer = gateway.get(f"/v1/accounting/models/{live['id']}", params=query)
@@ -96,7 +98,7 @@ def test_a_budget_of_extremes(gateway: TestClient, live: dict[str, Any], epsilon
     assert count is None or 0 <= count <= 2**53
 
 
-def test_the_spent_budget_of_a_dataset(
+def test_the_spent_budget_of_a_dataset_counts_every_version(
     live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make, gateway: TestClient
 ) -> None:
     """The budget of a dataset's record counts every version of every model: the squares of their shares add up and only
@@ -124,7 +126,7 @@ def test_the_spent_budget_of_a_dataset(
     assert after["used"]["mu"] > first["used"]["mu"]
 
 
-def test_requests_that_would_need_relearning(
+def test_requests_that_force_relearning_are_named(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """A dataset's account names the open requests that force relearning and the records that can be unlearned; the run
@@ -152,7 +154,7 @@ def test_requests_that_would_need_relearning(
     assert (after["relearning"], after["next_run"]) == ([], None)
 
 
-def test_an_unknown_dataset(gateway: TestClient, refused: Refused, new_dataset: Make, get: Get) -> None:
+def test_an_unknown_dataset_is_a_404(gateway: TestClient, refused: Refused, new_dataset: Make, get: Get) -> None:
     """An unknown dataset returns 404, and a dataset without models has spent nothing."""
     refused(gateway.get("/v1/accounting/datasets/ds_0"), 404, "dataset_unknown")
     dataset = new_dataset()

@@ -26,7 +26,7 @@ def test_a_smaller_target_costs_no_less() -> None:
     assert found == sorted(found, reverse=True)
 
 
-def test_what_cannot_be_reached_has_no_price() -> None:
+def test_an_unreachable_target_has_no_price() -> None:
     """Passes are None if the noise is too small for any steps to reach the target or the grid's rounding matters."""
     made = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-6, noise_scale=1e-3),

@@ -42,7 +42,7 @@ def lived(gateway: Any, new_dataset: Make, new_model: Make, forget: Make, work: 
     return model
 
 
-def test_the_ends_are_what_was_posted_and_certified(
+def test_run_ends_match_ledger_and_certificates(
     installation: Installation, lived: dict[str, Any], get: Callable[[str], Any]
 ) -> None:
     """Every run's last point has the epsilons and the chain of its ledger entry, and its first continues the previous
@@ -79,7 +79,7 @@ def test_the_ends_are_what_was_posted_and_certified(
     assert seen == 3
 
 
-def test_a_page_at_a_time(installation: Installation, lived: dict[str, Any]) -> None:
+def test_pages_cover_the_whole_life(installation: Installation, lived: dict[str, Any]) -> None:
     """The pages, newest first, cover the whole life, and each run has the same points on whichever page it appears.
     `adaptive` of one record that is still there never falls in them, even through relearning."""
     with installation.database.reading() as session:
@@ -95,7 +95,7 @@ def test_a_page_at_a_time(installation: Installation, lived: dict[str, Any]) -> 
     assert spent == sorted(spent)
 
 
-def test_weights_that_were_handed_out_are_counted(
+def test_exports_are_counted(
     installation: Installation, gateway: Any, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
     """Each version has the number of its exports."""
@@ -108,7 +108,7 @@ def test_weights_that_were_handed_out_are_counted(
     assert segment.exports == 2
 
 
-def test_a_model_without_versions(installation: Installation, new_dataset: Make, new_model: Make) -> None:
+def test_a_model_without_versions_has_no_curve(installation: Installation, new_dataset: Make, new_model: Make) -> None:
     """A model that is still learning has no curve yet."""
     model = new_model(new_dataset()["id"])
     with installation.database.reading() as session:

@@ -14,7 +14,9 @@ Get = Callable[[str], Any]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_a_life_in_a_curve(new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]) -> None:
+def test_a_curve_shows_learning_deletion_and_recuperation(
+    new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
     """A curve shows erosion while learning, a jump at the deletion and recuperation after it, down to the present
     state. It names no request and no person, and its pages go from the newest run to the first."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
@@ -51,7 +53,7 @@ def test_a_malformed_curve_is_refused(gateway: TestClient, live: dict[str, Any],
     refused(gateway.get(f"/v1/accounting/models/{live['id']}/trajectory?{query}"), 422, "input_invalid")
 
 
-def test_the_curve_of_nothing(
+def test_a_learning_model_has_an_empty_curve(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, refused: Refused
 ) -> None:
     """A model that is still learning has an empty curve; an unknown one returns 404."""
@@ -63,7 +65,7 @@ def test_the_curve_of_nothing(
 Work = Callable[[], int]
 
 
-def test_a_plan_says_what_a_model_then_costs(
+def test_a_plan_matches_the_model(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
     """A plan's numbers for a setting match the model that is made with it; without evaluation data the plan contains no
@@ -82,7 +84,7 @@ def test_a_plan_says_what_a_model_then_costs(
     assert len(get(f"/accounting/datasets/{dataset}/plan")["costs"]) == 18
 
 
-def test_a_plan_has_what_versions_reached(
+def test_a_plan_includes_measured_versions(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, forget: Make
 ) -> None:
     """Every measured version is in the plan, with its model's target and the passes of its run, by the given metric if
@@ -109,7 +111,9 @@ def test_a_plan_has_what_versions_reached(
 
 
 @each("asked", ["objective=least_squares", "loss_width=1"])
-def test_a_plan_of_what_cannot_be_learned(new_dataset: Make, gateway: TestClient, refused: Any, asked: str) -> None:
+def test_a_plan_of_an_unfit_objective_is_refused(
+    new_dataset: Make, gateway: TestClient, refused: Any, asked: str
+) -> None:
     """An objective that does not fit the dataset is refused like on creation of a model."""
     dataset = new_dataset()["id"]
     refused(gateway.get(f"/v1/accounting/datasets/{dataset}/plan?{asked}"), 422, "precondition_failed")
@@ -137,7 +141,7 @@ def test_a_preview_changes_nothing(gateway: TestClient, live: dict[str, Any], ge
 @each("epsilon", [5e-324, 1e-12, 1.0, 1e300])
 @each("delta", [5e-324, 1e-300, 0.5, 1 - 2**-53])
 @each("num_records", [1, 2**31 - 1])
-def test_a_preview_of_extremes(
+def test_extreme_previews_are_answered(
     gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float, num_records: int
 ) -> None:
     """A preview of the most extreme valid targets is answered, with numbers or with a refusal by name."""
@@ -193,7 +197,7 @@ def epsilon_of(previewed: dict[str, Any]) -> float:
     return float(unlearning["epsilon"])
 
 
-def test_a_preview_the_other_way_round(ask: Make, live: dict[str, Any]) -> None:
+def test_previews_by_steps_and_by_target_match(ask: Make, live: dict[str, Any]) -> None:
     """A preview by steps matches the one by target: the planned number of steps reaches the target, one fewer does not,
     and epsilon falls with every further step."""
     planned = ask(num_records=2)
@@ -207,7 +211,7 @@ def test_a_preview_the_other_way_round(ask: Make, live: dict[str, Any]) -> None:
     assert epsilons[0] > target * (1 - 1e-9) >= epsilons[1] * (1 - 2e-9)
 
 
-def test_a_preview_in_batches(
+def test_a_preview_of_batches_matches_the_runs(
     gateway: TestClient, ask: Make, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
     """A schedule's steps equal those of the actual runs, batch by batch, and one run for all is one of the options. A
@@ -232,7 +236,7 @@ def test_a_preview_in_batches(
     assert one_by_one["epsilon"] == unlearning["epsilon"]
 
 
-def test_a_preview_takes_as_long_as_runs_took(ask: Make) -> None:
+def test_a_preview_estimates_seconds(ask: Make) -> None:
     """Seconds are estimated from the number of steps and the pace of the model's own runs."""
     previewed = ask(num_records=2, batch=1)
     pace = previewed["pace"]
@@ -243,7 +247,7 @@ def test_a_preview_takes_as_long_as_runs_took(ask: Make) -> None:
     assert schedule["seconds"] == 2 * pace["seconds_per_run"] + schedule["steps"] * pace["seconds_per_step"]
 
 
-def test_what_a_request_in_review_would_erase(
+def test_a_preview_of_a_request_in_review_states_its_effect(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """The preview of a request in review has its rows, the version to be replaced, the planner's steps, passes,
@@ -272,7 +276,7 @@ def test_what_a_request_in_review_would_erase(
     }
 
 
-def test_why_an_accepted_request_waits(
+def test_a_preview_explains_why_a_request_waits(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """The preview of a request that waits for a batch shows how many wait, the size of the batch, and the latest start;

@@ -45,7 +45,7 @@ def test_the_largest_batch_fits_and_one_more_does_not(steps, epsilon, log_noise,
 
 
 @pytest.mark.parametrize("steps", [1, 10, 40, 61])
-def test_the_largest_batch_by_brute_force(steps):
+def test_the_largest_batch_matches_brute_force(steps):
     """Counting up from zero finds the same batch."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     fits = [
@@ -93,7 +93,7 @@ def test_the_releases_left_fit_and_one_more_does_not(records, steps, epsilon, pu
     assert margins.releases_left(exposures, mechanism, **asked | {"records": records + 1}) <= left
 
 
-def test_the_releases_left_by_brute_force():
+def test_the_remaining_releases_match_brute_force():
     """Publishing versions until the budget is exceeded gives the same count."""
     mechanism = converged(l2=0.0119, noise_scale=0.3).mechanism
     target = conversion.gdp_mu(epsilon=0.02, delta=1e-5)
@@ -114,7 +114,7 @@ def test_the_releases_left_by_brute_force():
 
 
 @given(records=st.integers(1, 100), steps=st.integers(0, 200), log_delta=st.floats(-20, -1))
-def test_epsilon_after_some_steps(records, steps, log_delta):
+def test_epsilon_after_steps_matches_the_closed_form(records, steps, log_delta):
     """Epsilon equals the closed form, falls with every step and rises with every record."""
     chain, delta = converged(l2=0.0119, noise_scale=0.03), math.exp(log_delta)
     c = chain.mechanism.contraction
@@ -126,7 +126,7 @@ def test_epsilon_after_some_steps(records, steps, log_delta):
     assert margins.least_epsilon(chain, records=records + 1, steps=steps, delta=delta) >= epsilon
 
 
-def test_epsilon_of_nothing_is_zero():
+def test_epsilon_of_no_records_is_zero():
     """The epsilon of deleting no records is 0, with or without steps."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     assert [margins.least_epsilon(chain, records=0, steps=steps, delta=1e-5) for steps in (0, 1)] == [0, 0]

@@ -31,7 +31,7 @@ def test_the_options_are_compared() -> None:
     assert again.reason == PlanReason.NO_INFLUENCE
 
 
-def test_unlearning_is_no_option_where_relearning_is_cheaper() -> None:
+def test_unlearning_is_not_offered_if_relearning_is_cheaper() -> None:
     """If the noise is far too small, the only options relearn: once for all requests, or each time."""
     chain = learned(noise_scale=1e-9)
     found = costs.options(chain, records=1, epsilon=0.01, delta=1e-9, expected_requests=9)
@@ -44,7 +44,7 @@ def test_unlearning_is_no_option_where_relearning_is_cheaper() -> None:
     ]
 
 
-def test_the_options_where_a_step_is_enough() -> None:
+def test_large_noise_makes_one_step_enough() -> None:
     """If the noise is large, a single step forgets any person, and batching only saves runs."""
     found = {
         option.kind: option
@@ -74,7 +74,7 @@ def test_every_option_reaches_the_target(records: int, epsilon: float, noise_sca
 
 
 @given(records=st.integers(1, 60), batch=st.integers(1, 60), noise_scale=st.floats(1e-3, 0.1))
-def test_a_schedule_is_its_plans_in_order(records: int, batch: int, noise_scale: float) -> None:
+def test_a_schedule_chains_its_plans(records: int, batch: int, noise_scale: float) -> None:
     """A schedule plans batch after batch, each from where the last one ended; the last batch takes the rest."""
     chain = learned(noise_scale=noise_scale)
     found = costs.in_batches(chain, records=records, batch=batch, epsilon=1.0, delta=DELTA)

@@ -33,7 +33,7 @@ def plots(page: str) -> list[dict[str, Any]]:
     return [json.loads(html.unescape(found)) for found in re.findall(r'data-plot="([^"]+)"', page)]
 
 
-def test_what_is_drawn(officer: Browser, forgotten: dict[str, Any], get: Get) -> None:
+def test_the_curve_is_drawn(officer: Browser, forgotten: dict[str, Any], get: Get) -> None:
     """All runs have the same width; marks show deletions and versions; the level is the target; the numbers are the
     API's, and values that a logarithmic scale cannot show are gaps."""
     page = officer.get(f"/admin/models/{forgotten['id']}/curve").text
@@ -56,7 +56,7 @@ def test_what_is_drawn(officer: Browser, forgotten: dict[str, Any], get: Get) ->
     assert [row[1] for row in rows] == said
 
 
-def test_a_curve_that_is_asked_for_in_another_way(officer: Browser, forgotten: dict[str, Any]) -> None:
+def test_the_other_axis_counts_steps(officer: Browser, forgotten: dict[str, Any]) -> None:
     """The other axis counts the steps of the model's whole life, and an unknown one is refused. A page that shows the
     live version already gets no update; one that does not gets it."""
     path = f"/admin/models/{forgotten['id']}/curve"
@@ -101,7 +101,7 @@ def path(new_dataset: Make, new_model: Make, work: Work) -> str:
     return f"/admin/models/{model['id']}"
 
 
-def test_the_same_as_the_api_says(officer: Browser, gateway: TestClient, path: str) -> None:
+def test_the_page_matches_the_api(officer: Browser, gateway: TestClient, path: str) -> None:
     """The answer has the steps and epsilon of the API's preview in its batches."""
     model_id = path.rpartition("/")[2]
     asked = {"model_id": model_id, "num_records": 12, "epsilon": 0.5, "batch": 5}
@@ -113,7 +113,7 @@ def test_the_same_as_the_api_says(officer: Browser, gateway: TestClient, path: s
     assert f"<b>{at_most(preview['schedule']['epsilon'])}</b>" in page
 
 
-def test_a_fragment_for_sliders(officer: Browser, path: str) -> None:
+def test_sliders_get_a_fragment(officer: Browser, path: str) -> None:
     """Sliders get only the answer; a form sent without scripts gets a page with the form."""
     alone = officer.get(f"{path}/what-if?records=3&epsilon=1&batch=", **{"HX-Request": "true"}).text
     assert "<html" not in alone
@@ -134,7 +134,7 @@ def test_a_fragment_for_sliders(officer: Browser, path: str) -> None:
         ("records=1000&batch=1", "Expected num_records=1000 in at most 100 runs"),
     ],
 )
-def test_what_cannot_be_asked(officer: Browser, path: str, query: str, why: str) -> None:
+def test_an_invalid_forecast_is_refused(officer: Browser, path: str, query: str, why: str) -> None:
     """Numbers out of range, and schedules that would take too long, are refused with the reason on the page."""
     page = officer.get(f"{path}/what-if?{query}")
     assert page.status_code == 422

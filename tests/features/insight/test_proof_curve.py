@@ -37,14 +37,14 @@ def test_thinning_keeps_the_ends(steps, at_most):
     assert steps >= at_most or found == list(range(steps + 1))
 
 
-def test_a_curve_has_two_ends():
+def test_a_curve_needs_two_points():
     """A curve of fewer than two points is refused."""
     with pytest.raises(DomainError):
         thinned(5, at_most=1)
 
 
 @given(steps=st.integers(1, 3000), records=st.integers(1, 50), at_most=st.integers(2, 40))
-def test_the_end_is_what_is_certified(steps, records, at_most):
+def test_the_end_matches_the_certificate(steps, records, at_most):
     """The last point equals the numbers of the ledger and of a certificate to the last digit."""
     run = Run(steps=steps, records=records)
     last = unlearned(run, largest=records, at_most=at_most)[-1]
@@ -92,7 +92,7 @@ def test_erosion_only_rises():
     assert last.epsilon_of_one == pytest.approx(conversion.gdp_epsilon(mu=mu, delta=DELTA), rel=1e-9)
 
 
-def test_each_step_is_a_run_of_its_own():
+def test_each_point_matches_a_run_of_its_own():
     """The point after step k is the end of the same run planned with k steps, including its last step's rounding."""
     found = unlearned(Run(steps=30, records=2), largest=2)
     for point in found[1:]:
@@ -100,7 +100,7 @@ def test_each_step_is_a_run_of_its_own():
         assert replace(alone, step=point.step) == point
 
 
-def test_a_deletion_begins_where_nothing_was_done():
+def test_a_deletion_starts_with_full_influence():
     """At step 0 a deleted record has all its influence, which unlearning must reduce."""
     first = unlearned(Run(steps=30, records=3), largest=3)[0]
     assert first.influence == 3 * CHAIN.presence
@@ -109,7 +109,7 @@ def test_a_deletion_begins_where_nothing_was_done():
     assert first.epsilon.release == 0
 
 
-def test_whoever_is_still_there_pays_for_every_version():
+def test_adaptive_composes_earlier_releases():
     """`adaptive` composes the earlier releases with the run so far."""
     before = Exposure(mechanism=MECHANISM, records=1, releases=((LEARNED.steps, 1),))
     found = unlearned(Run(steps=40, records=1), exposures=(before,))
@@ -118,7 +118,7 @@ def test_whoever_is_still_there_pays_for_every_version():
     assert found[-1].epsilon.adaptive == conversion.gdp_epsilon(mu=methods.adaptive_mu([both]), delta=DELTA)
 
 
-def test_whoever_left_before_the_first_step_left_nothing():
+def test_a_person_erased_before_learning_has_no_influence():
     """A person erased before a model learned has no influence at any of its steps."""
     found = points(
         accountant.started(MECHANISM), replace(LEARNED, records=4), largest=2, exposures=(), delta=DELTA, at_most=20

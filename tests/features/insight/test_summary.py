@@ -80,7 +80,7 @@ def stored(installation: Installation) -> Installation:
 
 
 @pytest.mark.parametrize("discreet", [False, True])
-def test_numbers_are_those_of_the_requests(stored: Installation, discreet: bool) -> None:
+def test_numbers_match_the_requests(stored: Installation, discreet: bool) -> None:
     """Days, weeks and clocks are counted as the requests are shown, on the calendar of each zone, and for one tenant
     only; each open request is counted once."""
     view = View(discreet=discreet, at=AT)
@@ -132,7 +132,7 @@ def _days(start: datetime.datetime, end: datetime.datetime) -> int:
 
 
 @pytest.mark.parametrize("discreet", [False, True])
-def test_every_number_is_that_of_a_list(stored: Installation, discreet: bool) -> None:
+def test_every_number_matches_a_list(stored: Installation, discreet: bool) -> None:
     """The filters that belong to a number find as many requests."""
     view, zone = View(discreet=discreet, at=AT), "Europe/Berlin"
     with stored.database.reading(by=OFFICER) as session:
@@ -152,7 +152,7 @@ def test_every_number_is_that_of_a_list(stored: Installation, discreet: bool) ->
             assert listed(completed_from=week.starts, completed_before=after) == week.completed
 
 
-def test_an_app_learns_nothing_from_what_was_done(stored: Installation) -> None:
+def test_a_discreet_summary_does_not_change_with_completions(stored: Installation) -> None:
     """The summary for a caller who may not learn what is held does not change when requests complete unreported."""
     view = View(discreet=True, at=AT)
     done = sa.update(DeletionRequest).where(DeletionRequest.status.in_(("accepted", "running")))
@@ -166,7 +166,7 @@ def test_an_app_learns_nothing_from_what_was_done(stored: Installation) -> None:
         assert summary.of_requests(session, view=view, zone="UTC") == before
 
 
-def test_a_key_that_sees_its_own_counts_its_own(stored: Installation) -> None:
+def test_a_limited_key_counts_only_its_own_requests(stored: Installation) -> None:
     """A caller who sees only its own requests counts only those."""
     app = Actor(tenant_id=DEFAULT_TENANT, name="app", maker="line_1")
     with stored.database.writing() as session:
@@ -177,7 +177,7 @@ def test_a_key_that_sees_its_own_counts_its_own(stored: Installation) -> None:
     assert [one.received for one in found.weeks] == [0] * (WEEKS - 1) + [60]
 
 
-def test_of_nothing_there_is_no_median(installation: Installation) -> None:
+def test_the_median_is_none_without_completions(installation: Installation) -> None:
     """The summary has no completion times if no request was completed."""
     with installation.database.reading(by=OFFICER) as session:
         found = summary.of_requests(session, view=View(discreet=False, at=AT), zone="UTC")

@@ -119,7 +119,7 @@ def run(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_code_in_the_sandbox_can_do_nothing_of_this(tmp_path: Path) -> None:
+def test_the_sandbox_refuses_every_escape(tmp_path: Path) -> None:
     """Code in the sandbox can neither reach a world-writable file nor another process, nor leave anything behind: the
     kernel refuses each attempt, and files and processes are unchanged."""
     tmp_path.chmod(0o777)
@@ -164,7 +164,7 @@ for attempt in (lambda: open(key), lambda: os.unlink(key), lambda: os.mkdir(key 
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
-def test_root_is_root_no_more() -> None:
+def test_root_becomes_nobody() -> None:
     """A process of root becomes the user and the group nobody in the sandbox, with no other group and no
     capabilities."""
     program = """
@@ -194,7 +194,7 @@ print(os.getresuid(), os.getresgid(), os.getgroups(), *capabilities)
         ),
     ],
 )
-def test_what_cannot_be_sandboxed_does_not_go_on(before: str, why: str) -> None:
+def test_an_impossible_sandbox_raises(before: str, why: str) -> None:
     """`enter` raises if a thread would stay outside the sandbox, the processor has no list of calls, or root would stay
     root."""
     program = f"""
@@ -209,7 +209,7 @@ print("went on")
     assert done.stdout == ""
 
 
-def test_processor_time_ends(tmp_path: Path) -> None:
+def test_processor_time_is_limited(tmp_path: Path) -> None:
     """A process that computes for longer than permitted is ended by the kernel."""
     program = (
         "from lethe.features.isolation import sandbox; sandbox.enter(memory_bytes=2**33, cpu_seconds=1)\nwhile 1: 0"

@@ -60,7 +60,7 @@ def test_answers_are_counted_and_estimated(gateway: TestClient, get: Get) -> Non
         assert one["standard_error"] == estimate.standard_error
 
 
-def test_nothing_else_is_kept(gateway: TestClient, installation: Installation) -> None:
+def test_an_answer_changes_only_a_counter(gateway: TestClient, installation: Installation) -> None:
     """An answer changes one counter and no other row of any table, with or without an Idempotency-Key."""
     assert sent(gateway).status_code == 200
     before = everything(installation)
@@ -71,7 +71,7 @@ def test_nothing_else_is_kept(gateway: TestClient, installation: Installation) -
     assert after == before
 
 
-def test_a_week_is_told_and_asked_for(gateway: TestClient, get: Get) -> None:
+def test_estimates_are_selected_by_week(gateway: TestClient, get: Get) -> None:
     """The response has the Monday of its week, and `since` and `until` select estimates by it."""
     week = sent(gateway).json()["week"]
     assert get(f"/leaving-reasons?since={week}")["surveys"][0]["num_answers"] == 1
@@ -93,7 +93,7 @@ def test_a_week_is_told_and_asked_for(gateway: TestClient, get: Get) -> None:
         {"answer": "cost", "odds": 3, "request_id": "dr_1"},
     ],
 )
-def test_what_is_no_answer(gateway: TestClient, get: Get, refused: Refused, body: dict[str, Any]) -> None:
+def test_invalid_answers_are_refused(gateway: TestClient, get: Get, refused: Refused, body: dict[str, Any]) -> None:
     """Free text, odds that hide all or nothing, and fields that would identify a person are refused and not counted."""
     problem = refused(gateway.post(PLACE, json=body), 422, "input_invalid")
     assert "because" not in str(problem)
@@ -101,6 +101,6 @@ def test_what_is_no_answer(gateway: TestClient, get: Get, refused: Refused, body
 
 
 @each("query", ["since=0", "since=yesterday", "until=2026-13-01", "until=2026-11-16T10:00:00Z"])
-def test_what_is_no_day(gateway: TestClient, refused: Refused, query: str) -> None:
+def test_invalid_dates_are_refused(gateway: TestClient, refused: Refused, query: str) -> None:
     """A range of weeks must be given by valid dates."""
     refused(gateway.get(f"{PLACE}?{query}"), 422, "input_invalid")

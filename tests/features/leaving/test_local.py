@@ -71,7 +71,7 @@ def test_an_interval_holds_for_people_drawn(response: RandomisedResponse, n: int
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=2, max_size=6).filter(any), st.integers(2, 100))
-def test_estimates_of_all_answers(sent: list[int], odds: int) -> None:
+def test_estimates_and_intervals_are_consistent(sent: list[int], odds: int) -> None:
     """Shares sum to one; intervals lie in [0, 1], contain the share if it does too, and widen with the confidence."""
     response = RandomisedResponse(odds=odds, num_answers=len(sent))
     narrow, wide = (response.estimates(sent, confidence=confidence) for confidence in (0.5, 0.99))
@@ -81,7 +81,7 @@ def test_estimates_of_all_answers(sent: list[int], odds: int) -> None:
         assert some.low - 1e-12 <= min(1, max(0, some.share)) <= some.high + 1e-12
 
 
-def test_a_survey_by_hand() -> None:
+def test_estimates_match_a_survey_by_hand() -> None:
     """If 100 of 700 answers with odds 3 among five give a reason, as chance alone would, its estimated share is 0."""
     response = RandomisedResponse(odds=3, num_answers=5)
     found = response.estimates([300, 100, 100, 100, 100], confidence=0.95)
@@ -103,7 +103,7 @@ def test_a_malformed_survey_is_refused(odds: int, sent: list[int], confidence: f
 
 
 @given(st.integers(1, 10**6), st.integers(2, 1000), shares)
-def test_one_bit_is_the_estimator_of_duchi_and_others(n: int, odds: int, mean: float) -> None:
+def test_one_bit_matches_the_estimator_of_duchi(n: int, odds: int, mean: float) -> None:
     """The one-bit error is that of an estimator on [-1, 1] whose bit stands for +-(e^eps + 1)/(e^eps - 1): its square
     minus the square of the mean."""
     sent, centred = (odds + 1) / (odds - 1), 2 * mean - 1
@@ -120,7 +120,7 @@ def test_gaussian_noise_is_minimal(epsilon: float, delta: float) -> None:
     assert conversion.gdp_delta(epsilon=epsilon, mu=1.001 * mu) > delta
 
 
-def test_rates() -> None:
+def test_errors_fall_at_the_known_rates() -> None:
     """Errors fall with n at the known rates; one bit beats Laplace noise at small epsilon, and the central model is
     best."""
     asked = {"n": 10_000, "eps": math.log(2)}

@@ -26,7 +26,7 @@ def rows(page: str) -> list[list[str]]:
     return [[re.sub(r"<.*?>", "", cell, flags=re.DOTALL).strip() for cell in line] for line in cells]
 
 
-def test_estimates_by_odds(officer: Browser, answered: None) -> None:
+def test_estimates_are_shown_by_odds(officer: Browser, answered: None) -> None:
     """All odds that clients used have a table of all reasons with share, interval and count."""
     page = officer.get("/admin/leaving-reasons").text
     head, *first = rows(page)[:6]
@@ -41,7 +41,7 @@ def test_estimates_by_odds(officer: Browser, answered: None) -> None:
     assert other["Privacy"][0] == "−5 %"
 
 
-def test_before_anybody_answers(officer: Browser) -> None:
+def test_an_empty_survey_is_explained(officer: Browser) -> None:
     """The page shows an empty state, and suggests a longer period if the reader chose a short one; an unknown one is
     refused."""
     assert "No answers yet" in officer.get("/admin/leaving-reasons").text
@@ -49,7 +49,7 @@ def test_before_anybody_answers(officer: Browser) -> None:
     assert officer.get("/admin/leaving-reasons?weeks=5").status_code == 422
 
 
-def test_who_sees_it(somebody_with: Callable[..., Browser]) -> None:
+def test_the_page_needs_the_scope(somebody_with: Callable[..., Browser]) -> None:
     """The page is in the menu of users who may read requests, and refused to others."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get("/admin/leaving-reasons").status_code == 200

@@ -15,7 +15,7 @@ from lethe.features.leaving.randomised import ODDS, REASONS, randomise
 
 @pytest.mark.parametrize("odds", [2, 3, 17])
 @pytest.mark.parametrize("reason", REASONS)
-def test_every_answer_is_exactly_as_likely_as_is_said(monkeypatch: pytest.MonkeyPatch, odds: int, reason: str) -> None:
+def test_answers_have_the_stated_probabilities(monkeypatch: pytest.MonkeyPatch, odds: int, reason: str) -> None:
     """Over all equally likely draws of the system, the answers have the probabilities of randomised response."""
     response = RandomisedResponse(odds=odds, num_answers=len(REASONS))
     draws: list[int] = []
@@ -46,7 +46,7 @@ def test_the_system_draws_evenly() -> None:
 
 
 @pytest.mark.parametrize(("reason", "odds"), [("boredom", 3), ("cost", 1), ("cost", 2.5), ("cost", True)])
-def test_what_cannot_be_randomised(reason: str, odds: Any) -> None:
+def test_invalid_reasons_and_odds_are_refused(reason: str, odds: Any) -> None:
     """A reason that is not on the list, or invalid odds, are refused, and the reason is not repeated."""
     with pytest.raises(Malformed) as refused:
         randomise(reason, odds=odds)

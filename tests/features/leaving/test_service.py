@@ -35,7 +35,7 @@ def sent(found: leaving.Survey) -> dict[str, int]:
     return {reason: one.sent for reason, one in found.reasons.items() if one.sent}
 
 
-def test_a_counter_is_all_that_is_kept(installation: Installation, by: Actor, count: Count) -> None:
+def test_only_a_counter_is_stored(installation: Installation, by: Actor, count: Count) -> None:
     """Equal answers of one week are one row: a tenant, a Monday, odds, an answer, and a count."""
     weeks = {count() for _ in range(3)}
     with installation.database.reading() as session:
@@ -45,7 +45,7 @@ def test_a_counter_is_all_that_is_kept(installation: Installation, by: Actor, co
     assert dict(row) == {"tenant_id": by.tenant_id, "week": monday, "odds": 3, "answer": "cost", "num_sent": 3}
 
 
-def test_surveys_by_odds(installation: Installation, by: Actor, count: Count) -> None:
+def test_surveys_are_separated_by_odds(installation: Installation, by: Actor, count: Count) -> None:
     """Answers of different odds are estimated separately, each with all reasons; without answers there is no survey."""
     with installation.database.reading(by=by) as session:
         assert leaving.surveys(session) == []
@@ -80,7 +80,7 @@ def test_weeks_are_chosen_by_their_monday(installation: Installation, by: Actor,
     assert (everything.num_answers, sent(lately), sent(then)) == (8, {"cost": 1}, {"other": 7})
 
 
-def test_tenants_count_apart(installation: Installation, by: Actor, count: Count) -> None:
+def test_tenants_are_counted_separately(installation: Installation, by: Actor, count: Count) -> None:
     """A tenant's answers are in its own counters and in no other tenant's estimate."""
     with installation.database.writing(by=by) as session:
         made = tenants.create(session, name="shop", policy=Policy(), admin_key=access.new_key())
@@ -94,7 +94,7 @@ def test_tenants_count_apart(installation: Installation, by: Actor, count: Count
         assert found.num_answers == expected
 
 
-def test_none_is_lost_when_many_come_at_once(installation: Installation, by: Actor, count: Count) -> None:
+def test_concurrent_answers_are_all_counted(installation: Installation, by: Actor, count: Count) -> None:
     """Concurrent answers are all counted."""
     callers = [threading.Thread(target=lambda: [count() for _ in range(5)]) for _ in range(4)]
     for caller in callers:

@@ -44,7 +44,7 @@ def of_gaussian(mu: float, delta: float) -> float:
 
 
 @pytest.mark.parametrize(("noise", "steps", "rows"), [(1.0, 1, 1), (4.0, 9, 1), (4.0, 9, 3), (20.0, 100, 7)])
-def test_without_sampling_it_is_the_closed_form(noise: float, steps: int, rows: int) -> None:
+def test_steps_without_sampling_match_the_closed_form(noise: float, steps: int, rows: int) -> None:
     """Steps on all rows are one Gaussian mechanism, of g times the sensitivity for g rows; the stated number is never
     less."""
     exact = of_gaussian(rows * math.sqrt(steps) / noise, 1e-6)
@@ -60,7 +60,7 @@ def test_a_pure_mechanism_has_its_epsilon() -> None:
 
 
 @pytest.mark.parametrize(("noise", "rate", "rows"), [(1.0, 0.1, 1), (0.8, 0.05, 3), (1.5, 0.3, 6), (2.0, 0.9, 2)])
-def test_one_sampled_step_is_its_divergence(noise: float, rate: float, rows: int) -> None:
+def test_one_sampled_step_matches_its_divergence(noise: float, rate: float, rows: int) -> None:
     """The divergences of the mixture of Gaussians at the stated epsilon, in both directions and with 40 digits, are at
     most delta, and exceed it at an epsilon that is a little smaller."""
     delta = 1e-5
@@ -97,9 +97,7 @@ def test_one_sampled_step_is_its_divergence(noise: float, rate: float, rows: int
 
 @pytest.mark.parametrize("adjacency", [AdjacencyType.ADD, AdjacencyType.REMOVE])
 @pytest.mark.parametrize(("noise", "rate", "rows"), [(1.0, 0.01, 4), (0.5, 0.2, 9), (6.0, 0.001, 30)])
-def test_the_fast_inverse_is_that_of_dp_accounting(
-    adjacency: AdjacencyType, noise: float, rate: float, rows: int
-) -> None:
+def test_the_fast_inverse_matches_dp_accounting(adjacency: AdjacencyType, noise: float, rate: float, rows: int) -> None:
     """The divergences of the mixture are those of dp-accounting's own search, which takes longer."""
     held = np.arange(rows + 1)
     weights = stats.binom.pmf(held, rows, rate)
@@ -110,7 +108,7 @@ def test_the_fast_inverse_is_that_of_dp_accounting(
     np.testing.assert_allclose(ours.get_delta_for_epsilon(at), theirs.get_delta_for_epsilon(at), atol=1e-11)
 
 
-def test_it_agrees_with_the_accountant_of_dp_accounting() -> None:
+def test_epsilon_matches_dp_accounting() -> None:
     """The stated epsilon is that of dp-accounting's accountant, rounded up, for one row and for events of all kinds."""
     parts = [
         dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.02, dp_event.GaussianDpEvent(1.3)), 400),
@@ -129,7 +127,7 @@ def test_it_agrees_with_the_accountant_of_dp_accounting() -> None:
     assert epsilon(opacus((3.0, 0.02, 400)), rows=2, delta=1e-5) == pytest.approx(mixed, abs=2 * ROUNDING)
 
 
-def test_it_is_at_least_the_published_number() -> None:
+def test_epsilon_is_between_published_numbers() -> None:
     """Epsilon for sigma 1.1, 256 of 60,000 rows and 60 epochs at delta 1e-5 is below the 3.0 of the moments accountant
     (MNIST tutorial of TensorFlow Privacy) and above the Gaussian limit of 2.2."""
     steps = opacus((1.1, 256 / 60000, 60 * 60000 // 256))
@@ -170,7 +168,7 @@ def test_the_curve_finds_the_rows_of_a_budget() -> None:
     ("history", "rows"),
     [((0.001, 0.5, 1), 1), ((1.0, 0.01, 10_000_000), 1), ((0.01, 1.0, 1), 1), ((1.0, 0.5, 10), 1000)],
 )
-def test_beyond_the_largest_epsilon_nothing_is_computed(history: tuple[float, float, int], rows: int) -> None:
+def test_a_useless_bound_is_not_computed(history: tuple[float, float, int], rows: int) -> None:
     """A ledger without a useful bound has no epsilon, and takes neither memory nor time."""
     assert epsilon(opacus(history), rows=rows, delta=1e-5) is None
 
@@ -250,7 +248,7 @@ def test_a_malformed_ledger_is_refused(document: Any) -> None:
     assert refused.value.name == "ledger_whole"
 
 
-def test_an_accountant_of_opacus_is_read() -> None:
+def test_an_opacus_accountant_is_read() -> None:
     """The state of an Opacus accountant becomes a ledger that can be sent as JSON."""
     state = {"history": [(1.1, 0.01, 5), (0.9, 0.02, 7)], "mechanism": "prv"}
     ledger = accountant.from_opacus(state)

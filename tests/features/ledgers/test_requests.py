@@ -21,7 +21,7 @@ Get = Callable[[str], Any]
 Settled = Callable[[], None]
 
 
-def test_requests_count_until_a_retraining_is_due(
+def test_requests_are_bounded_until_the_budget_is_spent(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
     """Requests are bounded while the budget covers the rows of all of them together; the next one waits until a ledger
@@ -86,7 +86,7 @@ def test_a_larger_budget_covers_waiting_requests(
     assert [get(f"/deletion-requests/{one}")["status"] for one in ids] == ["completed", "completed", "accepted"]
 
 
-def test_a_withdrawn_request_makes_room(
+def test_a_cancelled_request_frees_budget(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get, policy: Callable[..., None]
 ) -> None:
     """A request that is cancelled in its grace period no longer counts, and the oldest waiting one is bounded."""
@@ -100,7 +100,7 @@ def test_a_withdrawn_request_makes_room(
     assert {line["name"]: line["grade"] for line in after["lines"]}["Ranker"] == "declared"
 
 
-def test_a_retired_model_is_not_reached(
+def test_retiring_a_model_ends_waiting_requests(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
     """Retiring a model ends the requests that wait for it, with the headline that it was not reached; later requests do
@@ -198,7 +198,7 @@ def test_a_bundle_recomputes_epsilon(
     assert refusal(delta=1e-3) == "epsilon_recomputed"
 
 
-def test_without_dp_accounting_verification_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verification_names_its_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Verification without dp-accounting raises an error that names the extra to install."""
     monkeypatch.setitem(__import__("sys").modules, "dp_accounting.pld", None)
     with pytest.raises(Exception, match=r"accountant_installed: Install lethe-sdk\[ledgers\]"):

@@ -68,7 +68,7 @@ def copies_in(statement: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_a_copy_that_is_out_is_the_headline_until_it_is_destroyed(
+def test_an_outstanding_copy_is_the_headline_until_it_is_destroyed(
     gateway: TestClient,
     model: dict[str, Any],
     place: str,
@@ -127,7 +127,7 @@ def test_a_copy_that_is_out_is_the_headline_until_it_is_destroyed(
     assert "0 out, 0 replaced, 2 stated to be destroyed" in whole["headline"]["officer"]["en"]
 
 
-def test_a_replacement_counts_for_people_whom_it_has_forgotten(
+def test_a_replaced_copy_counts_only_for_people_it_forgot(
     gateway: TestClient,
     place: str,
     holder: Header,
@@ -174,7 +174,7 @@ def test_the_recipient_states_what_became_of_a_copy(
     assert gateway.get(f"{place}/exports", params={"mine": True}).json()["items"] == []
 
 
-def test_what_is_changed_in_the_copies_is_refused(
+def test_altered_copies_are_refused(
     gateway: TestClient,
     installation: Installation,
     place: str,
@@ -222,7 +222,7 @@ def test_what_is_changed_in_the_copies_is_refused(
     assert refusal(all_is_well) == "headline_recomputed"
 
 
-def test_the_worst_copies_are_listed_and_all_are_counted(
+def test_the_worst_copies_are_listed_first(
     gateway: TestClient,
     monkeypatch: pytest.MonkeyPatch,
     place: str,

@@ -29,7 +29,7 @@ def look() -> Look:
     return found
 
 
-def test_a_server_serves_what_it_may_and_nothing_else(
+def test_the_documented_server_serves_only_permitted_versions(
     settings: Settings,
     installation: Installation,
     admin_key: str,

@@ -67,7 +67,7 @@ def test_a_person_is_followed_from_rows_to_certificate(
     assert (done["num_versions"], done["owed"]) == (2, False)
 
 
-def test_models_that_began_without_a_person_are_not_theirs(
+def test_models_made_without_the_person_are_not_named(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """A model that was made after the rows were erased is not named; one that was waiting to learn, and then learned
@@ -84,7 +84,7 @@ def test_models_that_began_without_a_person_are_not_theirs(
     assert only["first_without"]["certificate_id"]
 
 
-def test_a_request_tells_of_its_own_datasets(
+def test_the_lineage_of_a_request_covers_its_datasets(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """The lineage of a request covers its datasets; that of a person covers all, erased or not."""
@@ -103,7 +103,7 @@ def test_a_request_tells_of_its_own_datasets(
     }
 
 
-def test_whoever_asks_twice_is_followed_once(
+def test_a_second_request_has_the_same_lineage(
     gateway: TestClient, installation: Installation, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
     """A second request that joins the first has the same lineage, with its own certificate; one made after completion
@@ -119,7 +119,7 @@ def test_whoever_asks_twice_is_followed_once(
     assert trace(gateway, subject_id="p1")["models"][0]["num_versions"] == 1
 
 
-def test_a_person_is_named_by_id_or_hash_and_never_in_a_url(gateway: TestClient, live: dict[str, Any]) -> None:
+def test_a_person_is_traced_by_id_or_hash(gateway: TestClient, live: dict[str, Any]) -> None:
     """The hash of the id traces the same person; an unknown person has an empty lineage without an error."""
     named = trace(gateway, subject_id="p1")
     assert named["datasets"]
@@ -128,7 +128,7 @@ def test_a_person_is_named_by_id_or_hash_and_never_in_a_url(gateway: TestClient,
     assert "p1" not in json.dumps(named)
 
 
-def test_copies_that_went_out_stay_in_the_lineage(
+def test_exported_copies_stay_in_the_lineage(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, key_with: Callable[..., Any]
 ) -> None:
     """Each download of weights that carried the person is listed, even after they were forgotten; later downloads are
@@ -150,7 +150,7 @@ def test_copies_that_went_out_stay_in_the_lineage(
     assert first["items"] + get(f"{place}/exports?cursor={first['next_cursor']}")["items"] == exports
 
 
-def test_what_is_not_handed_out_is_no_export(
+def test_a_refused_download_is_not_an_export(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
     """A refused download creates no export; a successful one is in the audit log too, under the caller's key."""
@@ -167,7 +167,7 @@ def test_what_is_not_handed_out_is_no_export(
     assert entry["actor"] == export["api_key_id"]
 
 
-def test_the_lineage_of_others_is_unknown(
+def test_the_lineage_of_another_tenant_is_unknown(
     gateway: TestClient, installation: Installation, live: dict[str, Any], forget: Make, work: Work, refused: Refused
 ) -> None:
     """Another tenant's admin gets 404 for requests and models, and an empty lineage for a person."""
@@ -188,7 +188,7 @@ def test_a_lineage_needs_one_subject(gateway: TestClient, refused: Refused) -> N
         refused(gateway.post("/v1/lineage", json=body), 422, "input_invalid")
 
 
-def test_weights_that_were_superseded_while_they_were_read_are_not_handed_out(
+def test_weights_superseded_while_being_read_are_refused(
     installation: Installation, by: Actor, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
     """Weights of a version that is no longer in service are not handed out, and no export is recorded."""

@@ -129,7 +129,7 @@ def fed(found: list[ModelLineage]) -> Fed | None:
     )
 
 
-def test_a_version_carried_whoever_was_erased_after_it_was_made(installation: Installation, by: Actor) -> None:
+def test_versions_before_an_erasure_carried_the_person(installation: Installation, by: Actor) -> None:
     """The versions made before an erasure carried the person, and the first version made at or after it is the first
     without; while the rows are still there, all versions carry the person."""
     with installation.database.writing(by=by) as session:
@@ -151,7 +151,7 @@ def test_a_version_carried_whoever_was_erased_after_it_was_made(installation: In
         assert service.of_person(session, subject_ref="sub_unknown").datasets == []
 
 
-def test_a_request_that_found_the_rows_gone_changes_nothing(installation: Installation, by: Actor) -> None:
+def test_a_request_without_rows_changes_nothing(installation: Installation, by: Actor) -> None:
     """A later request that claims no rows, as they were erased for the first one, does not change the revision of the
     erasure."""
     with installation.database.writing(by=by) as session:
@@ -165,7 +165,7 @@ def test_a_request_that_found_the_rows_gone_changes_nothing(installation: Instal
         assert [(one.records, one.erased_at) for one in found.datasets] == [(1, NOW)]
 
 
-def test_long_lists_are_cut_and_counted(installation: Installation, by: Actor) -> None:
+def test_long_lists_are_truncated_and_counted(installation: Installation, by: Actor) -> None:
     """The newest 500 versions and copies are listed and all are counted, except copies of later versions."""
     with installation.database.writing(by=by) as session:
         hold(session, [])
@@ -193,7 +193,7 @@ def test_long_lists_are_cut_and_counted(installation: Installation, by: Actor) -
     assert found.copies_outside[0].id == "exp_1008"
 
 
-def test_another_tenants_rows_are_nowhere(installation: Installation, by: Actor) -> None:
+def test_another_tenants_rows_are_not_found(installation: Installation, by: Actor) -> None:
     """Another tenant's lineage has no datasets or models, whatever identifier it uses."""
     with installation.database.writing(by=by) as session:
         hold(session, ["sub_there"])

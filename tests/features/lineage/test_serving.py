@@ -61,7 +61,7 @@ def test_nothing_is_served_before_the_first_version(ask: Ask, work: Work) -> Non
     assert 59 < found.fresh_seconds / 60 <= 60
 
 
-def test_a_version_is_served_until_the_first_deadline_and_no_longer(
+def test_a_version_is_served_until_the_first_deadline(
     installation: Installation, ask: Ask, forget: Make, work: Work
 ) -> None:
     """While a request is owed the version is not certified; it may be served until the request is due, and not after;
@@ -82,7 +82,7 @@ def test_a_version_is_served_until_the_first_deadline_and_no_longer(
     assert (found.version, found.reason, found.certified) == (2, None, True)
 
 
-def test_rows_that_are_gone_are_owed_until_a_version_lacks_them(
+def test_a_lagging_model_is_not_served_past_the_deadline(
     installation: Installation, ask: Ask, forget: Make, new_model: Make, model: dict[str, Any], work: Work
 ) -> None:
     """A model that lags behind another of its dataset may not be served past the deadline, even if the rows are null;
@@ -103,7 +103,7 @@ def test_rows_that_are_gone_are_owed_until_a_version_lacks_them(
     assert ask().reason is None
 
 
-def test_what_is_not_accepted_is_not_owed(
+def test_only_accepted_requests_stop_a_model(
     installation: Installation, ask: Ask, forget: Make, gateway: Any, work: Work
 ) -> None:
     """A request in review, paused or not, and a cancelled one do not stop a model; an approved one does."""
@@ -136,7 +136,7 @@ def test_a_version_that_was_superseded_is_not_served(
     assert ask(number=2).reason is None
 
 
-def test_a_version_that_never_was_is_unknown(ask: Ask, work: Work) -> None:
+def test_a_version_that_never_existed_is_unknown(ask: Ask, work: Work) -> None:
     """A number or a digest that this model never had, or that do not belong together, is unknown."""
     work()
     for named in ({"number": 2}, {"weights_sha256": "0" * 64}, {"number": 1, "weights_sha256": "0" * 64}):
@@ -153,7 +153,7 @@ def due(installation: Installation, request: dict[str, Any], *, in_minutes: floa
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_a_server_is_told_which_digest_it_may_serve(
+def test_the_answer_names_the_permitted_digest(
     gateway: TestClient, live: dict[str, Any], forget: Make, work: Work
 ) -> None:
     """The answer has version and digest, is valid for an hour, and explains why a named version is refused."""
@@ -180,7 +180,7 @@ def test_a_server_is_told_which_digest_it_may_serve(
     assert "max-age=0" in late.headers["cache-control"]
 
 
-def test_polling_costs_no_body(gateway: TestClient, live: dict[str, Any], forget: Make) -> None:
+def test_a_poll_with_a_valid_tag_has_no_body(gateway: TestClient, live: dict[str, Any], forget: Make) -> None:
     """A poll with a tag that is still valid gets no body and a new hour of validity; an outdated tag gets the new
     answer."""
     place = f"/v1/models/{live['id']}/serving"
@@ -195,7 +195,7 @@ def test_polling_costs_no_body(gateway: TestClient, live: dict[str, Any], forget
     assert (changed.status_code, changed.json()["certified"], changed.json()["may_serve"]) == (200, False, True)
 
 
-def test_what_cannot_be_named_is_refused(gateway: TestClient, live: dict[str, Any], refused: Refused) -> None:
+def test_malformed_versions_are_refused(gateway: TestClient, live: dict[str, Any], refused: Refused) -> None:
     """Unknown versions and models return 404; a name that is neither a number nor a digest is malformed."""
     place = f"/v1/models/{live['id']}/serving"
     refused(gateway.get(f"{place}?version=2"), 404, "version_unknown")

@@ -22,7 +22,7 @@ from tests.tables import each
 
 
 @given(count=st.integers(0, 50), size=st.integers(1, 60))
-def test_batches_are_the_iterable(count: int, size: int) -> None:
+def test_batches_partition_the_iterable(count: int, size: int) -> None:
     """The batches together are the original iterable; none is empty or too long, and each has its start."""
     requests: list[NewRequest] = [{"subject_id": str(number)} for number in range(count)]
     found = list(cut(iter(requests), size=size))
@@ -32,13 +32,13 @@ def test_batches_are_the_iterable(count: int, size: int) -> None:
 
 
 @each("size", [0, 10_001])
-def test_a_batch_that_the_gateway_does_not_take(scripted_client: Client, size: int) -> None:
+def test_an_invalid_batch_size_is_refused(scripted_client: Client, size: int) -> None:
     """A batch size outside 1 to 10,000 is refused before anything is sent."""
     with pytest.raises(Malformed):
         list(scripted_client.deletion_requests.create_many([{"subject_id": "a"}], batch_size=size))
 
 
-def test_many_requests(client: Client) -> None:
+def test_many_requests_have_a_result_each(client: Client) -> None:
     """Each request has a result, in order, whatever batch it was in; a faulty request does not affect others."""
     at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     asked: list[NewRequest] = [
@@ -67,7 +67,7 @@ def test_many_requests(client: Client) -> None:
     assert {one.submitted_at for one in listed.values()} == {at}
 
 
-def test_many_requests_again(client: Client) -> None:
+def test_repeating_many_requests_creates_nothing(client: Client) -> None:
     """Repeated calls with the same key create nothing twice, even after an interruption; another batch size is
     refused."""
     asked: list[NewRequest] = [{"subject_id": f"p{n}"} for n in range(25)]
@@ -88,7 +88,7 @@ def test_many_requests_again(client: Client) -> None:
     assert len(list(requests.list())) == 25
 
 
-def test_csv_in_and_out(client: Client, tmp_path: Path) -> None:
+def test_requests_round_trip_through_csv(client: Client, tmp_path: Path) -> None:
     """Requests are imported from CSV and exported to CSV: all, or filtered ones, to a file or a stream."""
     requests = client.deletion_requests
     made = requests.create_from_csv(
@@ -115,7 +115,9 @@ def test_csv_in_and_out(client: Client, tmp_path: Path) -> None:
     assert written.getvalue().count(b"\n") == 1
 
 
-def test_an_export_that_breaks_off(script: Script, scripted_client: Client, tmp_path: Path) -> None:
+def test_an_interrupted_export_leaves_the_file_unchanged(
+    script: Script, scripted_client: Client, tmp_path: Path
+) -> None:
     """A file is complete or unchanged, and an answer that breaks off is not requested again."""
     file = tmp_path / "requests.csv"
     file.write_text("before")
@@ -127,7 +129,7 @@ def test_an_export_that_breaks_off(script: Script, scripted_client: Client, tmp_
     assert len(script.calls) == 2
 
 
-def test_an_export_of_any_length_is_held_by_nobody(script: Script, scripted_client: Client, tmp_path: Path) -> None:
+def test_an_export_takes_constant_memory(script: Script, scripted_client: Client, tmp_path: Path) -> None:
     """An export of 32 MB takes only a few MB of memory."""
     body = b"id,status,outcome\r\n" * (32 * 2**20 // 19)
     script.says(Reply(body=body))
@@ -152,7 +154,7 @@ ANNA = "anna@example.org"
         (lambda client: client.deletion_requests.create_from_csv(b"", source=""), ["source"]),
     ],
 )
-def test_wrong_arguments(
+def test_wrong_arguments_are_named(
     script: Script, scripted_client: Client, made: Callable[[Client], Any], fields: list[str]
 ) -> None:
     """A wrong argument is named and not quoted, and nothing is sent."""
@@ -164,7 +166,7 @@ def test_wrong_arguments(
     assert script.calls == []
 
 
-def test_arguments_that_there_are_not(script: Script, scripted_client: Client) -> None:
+def test_unknown_arguments_raise(script: Script, scripted_client: Client) -> None:
     """Unknown arguments raise `TypeError`, as of any function."""
     with pytest.raises(TypeError):
         scripted_client.deletion_requests.export("/none", colour="red")  # type: ignore[call-arg]

@@ -16,7 +16,7 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat()
 
 
-def test_many_are_approved_batch_by_batch(gateway: TestClient, forget: Make, get: Get) -> None:
+def test_requests_are_approved_batch_by_batch(gateway: TestClient, forget: Make, get: Get) -> None:
     """Each call decides as many as it may and returns where to continue; later and non-matching requests stay, and a
     repeated decision decides nothing."""
     for n in range(5):
@@ -40,7 +40,7 @@ def test_many_are_approved_batch_by_batch(gateway: TestClient, forget: Make, get
     assert again == {"decided": 0, "refused": 0, "next_cursor": None}
 
 
-def test_one_that_cannot_be_rejected_holds_up_no_other(
+def test_an_unrejectable_request_does_not_stop_others(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, key_with: Callable[..., dict[str, str]]
 ) -> None:
     """A request that cannot be rejected by the rules stays unchanged, and is counted; the others are rejected."""

@@ -52,7 +52,7 @@ def stored(installation: Installation) -> list[DeletionRequest]:
     return sorted(found, key=lambda request: request.particulars.external_id or "")
 
 
-def test_each_has_its_own_answer(
+def test_each_request_has_its_own_answer(
     ask: Ask, new_dataset: Callable[..., dict[str, Any]], installation: Installation
 ) -> None:
     """Valid requests of a batch are stored and each invalid one gets its own error, in the order of submission."""
@@ -83,7 +83,7 @@ def test_each_has_its_own_answer(
     ]
 
 
-def test_all_accepted_and_none(ask: Ask, installation: Installation) -> None:
+def test_the_status_of_a_batch_depends_on_acceptance(ask: Ask, installation: Installation) -> None:
     """A batch is a 202 if every request was accepted, and a 422 with an error per request if none was."""
     refused = ask({"subject_id": ""}, {"subject_id": "p1", "dataset_ids": ["ds_none"]})
     assert refused.status_code == 422
@@ -96,12 +96,12 @@ def test_all_accepted_and_none(ask: Ask, installation: Installation) -> None:
 
 
 @each("count", [0, MAX_BATCH_REQUESTS + 1])
-def test_too_few_or_too_many(ask: Ask, count: int) -> None:
+def test_the_size_of_a_batch_is_limited(ask: Ask, count: int) -> None:
     """A batch holds between one and ten thousand requests."""
     assert ask(*[{"subject_id": "p1"}] * count).status_code == 422
 
 
-def test_a_repeated_call(ask: Ask, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_batch_is_stored_once(ask: Ask, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch larger than a group, repeated with its Idempotency-Key, is stored once and answered identically."""
     monkeypatch.setattr(endpoints, "_GROUP", 10)
     once = {"Idempotency-Key": "nightly"}
@@ -115,7 +115,7 @@ def test_a_repeated_call(ask: Ask, installation: Installation, monkeypatch: pyte
     assert len(stored(installation)) == len(requests)
 
 
-def test_requests_from_csv(ask_csv: Ask, gateway: TestClient) -> None:
+def test_requests_are_read_from_csv(ask_csv: Ask, gateway: TestClient) -> None:
     """A CSV file may have a byte order mark, empty cells and metadata columns; invalid lines are reported."""
     answer = ask_csv(
         "\ufeffsubject_id,regulation,external_id,submitted_at,metadata.shop,identity_verified\r\n"
@@ -144,7 +144,7 @@ def test_requests_from_csv(ask_csv: Ask, gateway: TestClient) -> None:
         (b"subject_id\r\n\xff\r\n", "line 2"),
     ],
 )
-def test_a_malformed_csv(ask_csv: Ask, installation: Installation, content: bytes, path: str) -> None:
+def test_a_malformed_csv_is_refused(ask_csv: Ask, installation: Installation, content: bytes, path: str) -> None:
     """A file that cannot be read, or that does not name its columns, is refused as a whole and never quoted."""
     answer = ask_csv(content)
     assert answer.status_code == 422
@@ -153,7 +153,7 @@ def test_a_malformed_csv(ask_csv: Ask, installation: Installation, content: byte
     assert stored(installation) == []
 
 
-def test_a_hash_instead_of_the_id(ask_csv: Ask, new_dataset: Callable[..., dict[str, Any]]) -> None:
+def test_a_hash_finds_the_same_person(ask_csv: Ask, new_dataset: Callable[..., dict[str, Any]]) -> None:
     """A request by the SHA-256 of a subject id finds the same person as the id."""
     new_dataset()
     sha256_of_p1 = hashlib.sha256(b"p1").hexdigest()
@@ -161,7 +161,7 @@ def test_a_hash_instead_of_the_id(ask_csv: Ask, new_dataset: Callable[..., dict[
     assert [item["request_status"] for item in items] == ["accepted", "completed"]
 
 
-def test_the_export_has_everything_once(ask: Ask, gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_export_has_every_request_once(ask: Ask, gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """The CSV has every request of all pages once, newest first; filters apply as in the list."""
     monkeypatch.setattr(endpoints, "_PAGE", 20)
     count = 50
@@ -175,7 +175,7 @@ def test_the_export_has_everything_once(ask: Ask, gateway: TestClient, monkeypat
 
 
 @pytest.mark.usefixtures("live")
-def test_the_export_finds_what_the_list_finds(ask: Ask, gateway: TestClient, work: Callable[[], int]) -> None:
+def test_the_export_filters_like_the_list(ask: Ask, gateway: TestClient, work: Callable[[], int]) -> None:
     """Each filter, alone or combined, selects the same requests in the CSV as in the list."""
     first = ask({"subject_id": "p1", "external_id": "a", "regulation": "ccpa"}, source="one").json()["items"][0]["id"]
     work()
@@ -201,7 +201,7 @@ def test_the_export_finds_what_the_list_finds(ask: Ask, gateway: TestClient, wor
         assert len(listed) == count, sought
 
 
-def test_an_app_exports_what_it_may_see(
+def test_the_export_of_an_app_reveals_nothing(
     ask: Ask, gateway: TestClient, new_dataset: Callable[..., dict[str, Any]], key_with: Callable[..., dict[str, str]]
 ) -> None:
     """No column of an app's export reveals whether anything is held."""
@@ -216,7 +216,7 @@ def test_an_app_exports_what_it_may_see(
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30))
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text_comes_back(ask_csv: Ask, gateway: TestClient, external_id: str) -> None:
+def test_any_text_round_trips_through_csv(ask_csv: Ask, gateway: TestClient, external_id: str) -> None:
     """Any external id, with quotes, commas or line ends, survives a round trip through CSV."""
     text = io.StringIO()
     csv.writer(text).writerows([["subject_id", "external_id"], ["p1", external_id]])
@@ -227,7 +227,7 @@ def test_any_text_comes_back(ask_csv: Ask, gateway: TestClient, external_id: str
     assert (newest["id"], newest["external_id"]) == (answer.json()["items"][0]["id"], external_id)
 
 
-def test_a_repetition_loses_nobody(ask: Ask, gateway: TestClient, installation: Installation) -> None:
+def test_a_repeated_batch_gets_its_first_answer(ask: Ask, gateway: TestClient, installation: Installation) -> None:
     """A repeated batch gets its first answer, even for requests that would be accepted now."""
     state = gateway.app.state  # type: ignore[attr-defined]
     wanted = [
@@ -248,7 +248,7 @@ def test_a_repetition_loses_nobody(ask: Ask, gateway: TestClient, installation: 
     assert [request.particulars.external_id for request in stored(installation)] == ["a", "b", "b"]
 
 
-def test_metadata_has_a_size(ask: Ask) -> None:
+def test_metadata_is_limited(ask: Ask) -> None:
     """A request has at most 50 entries of metadata, of at most 2000 characters each."""
     answer = ask(
         {"subject_id": "p1", "metadata": {"a": "x" * 2000}}, {"subject_id": "p1", "metadata": {"a": "x" * 2001}}
@@ -256,7 +256,7 @@ def test_metadata_has_a_size(ask: Ask) -> None:
     assert [one["status"] for one in answer.json()["items"]] == [202, 422]
 
 
-def test_one_key_for_two_endpoints(gateway: TestClient) -> None:
+def test_an_idempotency_key_belongs_to_one_endpoint(gateway: TestClient) -> None:
     """The Idempotency-Key of a batch cannot be used for a single request, nor the other way round."""
     single, batch = ("/v1/deletion-requests", {"subject_id": "p1"}), ("/v1/deletion-requests:batch", None)
     many = {"requests": [{"subject_id": f"p{number}"} for number in range(3)]}

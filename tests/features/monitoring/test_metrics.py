@@ -30,7 +30,7 @@ Make = Callable[..., dict[str, Any]]
 Sample = Callable[..., float]
 
 
-def test_scrapes_do_not_ask_the_database_each_time(gateway: TestClient, installation: Installation) -> None:
+def test_scrapes_are_cached(gateway: TestClient, installation: Installation) -> None:
     """A second scrape within moments does not query the database."""
     counted = []
 
@@ -51,7 +51,9 @@ def test_scrapes_do_not_ask_the_database_each_time(gateway: TestClient, installa
         sa.event.remove(sa.Engine, "before_cursor_execute", count)
 
 
-def test_a_database_that_is_away(gateway: TestClient, sample: Sample, installation: Installation) -> None:
+def test_metrics_survive_an_unreachable_database(
+    gateway: TestClient, sample: Sample, installation: Installation
+) -> None:
     """Metrics are still served and report that the database is away; unknown values are omitted."""
     assert sample("lethe_database_up") == 1
     assert 'lethe_requests_overdue{regulation="gdpr"}' in gateway.get("/metrics").text
@@ -71,7 +73,7 @@ def test_a_database_that_is_away(gateway: TestClient, sample: Sample, installati
 
 
 @pytest.mark.soak
-def test_a_scrape_of_a_large_archive(
+def test_a_scrape_reads_only_open_requests(
     gateway: TestClient, sample: Sample, installation: Installation, by: Actor
 ) -> None:
     """A scrape of an archive of a million requests, ten thousand of them open, reads only the open ones: reading a
@@ -119,7 +121,7 @@ def test_labels_are_bounded(gateway: TestClient, new_dataset: Make, forget: Make
         assert f'"{prefix}' not in metrics
 
 
-def test_alerts_are_about_metrics_that_exist(gateway: TestClient, new_dataset: Make, work: Callable[[], int]) -> None:
+def test_alerts_use_existing_metrics(gateway: TestClient, new_dataset: Make, work: Callable[[], int]) -> None:
     """Each metric that an alert rule names is exposed, and each rule has its section in the runbook."""
     root = Path(__file__).parents[3]
     rules_file = root / "deploy" / "prometheus" / "lethe.rules.yml"
@@ -138,7 +140,7 @@ def test_alerts_are_about_metrics_that_exist(gateway: TestClient, new_dataset: M
         subprocess.run([promtool, "check", "rules", rules_file], check=True)
 
 
-def test_no_tenant_gives_a_key_for_monitoring(
+def test_only_operators_grant_the_monitoring_scope(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., Any]
 ) -> None:
     """The scope of the metrics, which reveal whether there is work to do, is granted by an operator, and not by a
@@ -148,7 +150,7 @@ def test_no_tenant_gives_a_key_for_monitoring(
     assert gateway.post("/v1/api-keys", json=asked).status_code == 201
 
 
-def test_metrics_have_a_port_of_their_own(settings: Settings) -> None:
+def test_metrics_can_have_their_own_port(settings: Settings) -> None:
     """Metrics are served on a second port, without a key and with no other endpoint, if the settings name one."""
     port = free_port()
     with TestClient(create_app(settings.model_copy(update={"metrics_port": port}))) as client:
@@ -160,7 +162,7 @@ def test_metrics_have_a_port_of_their_own(settings: Settings) -> None:
         httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60)
 
 
-def test_what_was_reported_before_it_was_done_is_counted(
+def test_completions_reported_early_are_counted(
     installation: Installation,
     gateway: TestClient,
     new_dataset: Make,
@@ -178,7 +180,7 @@ def test_what_was_reported_before_it_was_done_is_counted(
     assert sample("lethe_requests_reported_open") == 1
 
 
-def test_a_database_that_was_put_back_is_told(installation: Installation, gateway: TestClient, forget: Make) -> None:
+def test_a_restored_database_is_reported(installation: Installation, gateway: TestClient, forget: Make) -> None:
     """A database older than its tombstones is not served, and the metrics give the reason."""
     assert "lethe_database_put_back 0.0" in gateway.get("/metrics").text
     forget("stranger")

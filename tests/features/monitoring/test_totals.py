@@ -21,7 +21,7 @@ Make = Callable[..., dict[str, Any]]
 Sample = Callable[..., float]
 
 
-def test_regulations_and_tenants_by_name(
+def test_labels_of_regulations_and_tenants_are_limited(
     sample: Sample, installation: Installation, new_dataset: Make, forget: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A regulation defined by a tenant is a label while it has requests; those beyond a limit share one label."""

@@ -140,7 +140,7 @@ def test_runs_are_traced(
     assert all(phase.trace_id == whole.trace_id for phase in phases)
 
 
-def test_what_goes_wrong_is_named(gateway: TestClient, collector: Collector) -> None:
+def test_failed_spans_have_the_class_of_the_error(gateway: TestClient, collector: Collector) -> None:
     """A span that ends with an exception has its class, and not its text."""
     with contextlib.suppress(ValueError), tracing.span("phase", number=1, nothing=None):
         raise ValueError(SUBJECT)
@@ -151,7 +151,7 @@ def test_what_goes_wrong_is_named(gateway: TestClient, collector: Collector) -> 
     assert SUBJECT.encode() not in collector.raw
 
 
-def test_a_collector_that_is_away(settings: Settings, collector: Collector) -> None:
+def test_an_unreachable_collector_does_not_slow_calls(settings: Settings, collector: Collector) -> None:
     """Calls are answered equally quickly whether or not a collector receives the traces."""
     collector.close()
     with TestClient(create_app(settings.model_copy(update={"otlp_endpoint": collector.endpoint}))) as client:
@@ -159,7 +159,7 @@ def test_a_collector_that_is_away(settings: Settings, collector: Collector) -> N
     assert took[10] < 5  # the machine itself may be late now and then
 
 
-def test_traces_without_their_packages() -> None:
+def test_tracing_names_its_missing_package() -> None:
     """A service without the extra runs, and names the package to install."""
     program = (
         "import sys\nsys.modules['opentelemetry'] = None\nfrom app import telemetry\n"

@@ -51,7 +51,7 @@ def test_an_upload_through_a_network_has_a_bar(settings: Settings, admin_key: st
     assert any(0 < one < 6000 for one in done)
 
 
-def test_an_upload_is_known_by_its_name_and_size(
+def test_an_upload_is_found_by_name_and_size(
     script: Script, scripted_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An upload's progress is that of the upload with its name and size, and resumes after the gateway failed to report

@@ -73,7 +73,7 @@ def test_a_model_on_features_learns_forgets_and_predicts(
     assert gateway.delete(f"/v1/networks/{net['id']}").json()["code"] == "network_in_use"
 
 
-def test_a_schema_gives_the_network_its_declared_numbers(gateway: TestClient, get: Get) -> None:
+def test_a_schema_defines_the_input_of_the_network(gateway: TestClient, get: Get) -> None:
     """The network receives the numbers that the schema makes of a csv file's columns, in the order of their names."""
     net = network(gateway, nets.linear())
     columns: dict[str, Any] = {f"c{place}": {"kind": "standard", "center": 0, "scale": 1} for place in range(6)}
@@ -93,7 +93,7 @@ def test_a_schema_gives_the_network_its_declared_numbers(gateway: TestClient, ge
     assert "expected 6 numbers" in refused.json()["errors"][0]["message"]
 
 
-def test_rows_without_features_are_refused_by_their_place(gateway: TestClient, get: Get) -> None:
+def test_rows_without_finite_features_are_refused(gateway: TestClient, get: Get) -> None:
     """A row for which the network returns NaN refuses the upload, by its place and without its numbers; so does a wrong
     width, and an unknown network. Nothing is stored."""
     net = network(gateway, nets.logarithm())

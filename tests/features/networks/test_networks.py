@@ -26,7 +26,7 @@ def send(gateway: TestClient, content: bytes, name: str = "net.onnx", **form: st
     return gateway.post("/v1/networks", data=nets.FORM | form, files={"file": (name, content)})
 
 
-def test_a_network_is_taken_found_and_let_go_of(gateway: TestClient, get: Callable[[str], Any]) -> None:
+def test_a_network_is_uploaded_listed_and_deleted(gateway: TestClient, get: Callable[[str], Any]) -> None:
     """An uploaded network is described in the answer and in lists, its file is returned unchanged, the same file is
     refused a second time, and deleting it removes it."""
     content = nets.linear()
@@ -100,7 +100,7 @@ REFUSED = {
 
 
 @each("case", REFUSED)
-def test_what_is_no_public_function_of_a_row_is_refused(gateway: TestClient, case: str) -> None:
+def test_an_unsuitable_file_is_refused(gateway: TestClient, case: str) -> None:
     """A file with code, of unknown operators, with randomness, or truncated is refused in words, and nothing is
     stored."""
     content, why = REFUSED[case]
@@ -116,7 +116,7 @@ def limited(gateway: TestClient, installation: Installation, **limits: Any) -> T
     return TestClient(create_app(settings), raise_server_exceptions=False, headers=gateway.headers)
 
 
-def test_a_network_over_its_limits_is_refused_and_not_stored(
+def test_a_network_over_its_limits_is_refused(
     gateway: TestClient, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A network that needs more memory or time than permitted is refused by name over HTTP, and so is an upload of rows
@@ -140,7 +140,7 @@ def test_a_network_over_its_limits_is_refused_and_not_stored(
     assert [one["id"] for one in gateway.get("/v1/networks").json()["items"]] == [made]
 
 
-def test_texts_that_no_certificate_can_state_are_refused(gateway: TestClient) -> None:
+def test_unusable_licences_are_refused(gateway: TestClient) -> None:
     """A licence of two lines, or of white space, is refused before anything is stored."""
     for licence in ("MIT\nand more", " "):
         assert send(gateway, nets.linear(), licence=licence).json()["code"] == "network_invalid"

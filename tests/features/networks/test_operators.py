@@ -108,7 +108,7 @@ def outputs(content: bytes, rows: np.ndarray = ROWS) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("operator", "attributes", "others"), CASES)
-def test_an_operator_is_that_of_onnx(operator, attributes, others):
+def test_operators_match_onnxruntime(operator, attributes, others):
     """An operator returns onnxruntime's result, up to single precision."""
     rows = POSITIVE if operator in ("Sqrt", "Reciprocal", "Pow") else ROWS
     content = network(operator, attributes, others)

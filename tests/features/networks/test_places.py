@@ -16,7 +16,7 @@ def upload(gateway: TestClient, content: bytes, **headers: str) -> Any:
     return gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", content)}, headers=headers)
 
 
-def test_fourteen_uploads_of_a_tenant_delay_no_other(gateway: TestClient) -> None:
+def test_many_uploads_of_a_tenant_do_not_delay_others(gateway: TestClient) -> None:
     """While a tenant uploads fourteen slow networks, another is answered at once and registers its own; an upload
     without a place is refused as busy, with the time to wait, and leaves nothing."""
     key = gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"]

@@ -25,7 +25,7 @@ SHAPE = {"input_size": nets.WIDTH, "output_size": nets.OUT}
 ROWS = np.random.default_rng(5).normal(size=(70, nets.WIDTH))
 
 
-def test_a_network_whose_runs_differ_is_refused() -> None:
+def test_a_nondeterministic_network_is_refused() -> None:
     """The examination runs a network twice itself, whatever operators are permitted: a network that adds random
     numbers, and a file that computes other numbers than the loaded one, are refused."""
     drawn = onnx_file([node("MatMul", output="h"), node("RandomNormalLike", "h", "r"), node("Add", "h r")])
@@ -39,7 +39,7 @@ def test_a_network_whose_runs_differ_is_refused() -> None:
     assert child._examined(nets.linear(), child.RunningNetwork(nets.linear(), named))["output_size"] == nets.OUT
 
 
-def test_features_are_those_of_the_row_alone() -> None:
+def test_features_depend_only_on_the_row() -> None:
     """A row has the same features bit by bit at any position, and numpy's up to rounding; progress is reported per
     batch."""
     with process.examined(nets.linear(), LIMITS) as encoder:
@@ -65,7 +65,7 @@ def test_a_row_does_not_depend_on_another() -> None:
         np.testing.assert_allclose(encoder.encode(large), 100 * WEIGHTS.sum(0, keepdims=True) + 98.5, rtol=1e-5)
 
 
-def test_a_network_that_was_examined_starts_again() -> None:
+def test_a_restarted_network_computes_the_same() -> None:
     """A process that is started later computes the same results bit by bit."""
     with process.examined(nets.linear(), LIMITS) as encoder:
         found = encoder.encode(ROWS)
@@ -76,7 +76,7 @@ def test_a_network_that_was_examined_starts_again() -> None:
             again.encode(ROWS[:, :5])
 
 
-def test_time_and_memory_end() -> None:
+def test_time_and_memory_are_limited() -> None:
     """A network that takes too much time or memory is ended with its process and reported as such."""
     hasty, poor = (Limits(memory_bytes=most, seconds=s) for most, s in ((2**33, 0.01), (2**30, 60.0)))
     with (
@@ -104,7 +104,7 @@ def test_time_and_memory_end() -> None:
         ('line.send_bytes(b"3")', "process ended"),
     ],
 )
-def test_a_process_that_says_something_else_fails_in_time(answer: str, said: str) -> None:
+def test_a_stalled_process_fails_in_time(answer: str, said: str) -> None:
     """A process that begins to answer and stalls, even if another process holds its end of the pipe, or that returns
     other numbers than requested, counts as a failed network."""
     ours, theirs = socket.socketpair()
@@ -128,7 +128,7 @@ line.recv_bytes()
     assert time.monotonic() < began + 9
 
 
-def test_the_process_of_a_network_is_shut_in() -> None:
+def test_the_process_of_a_network_is_sandboxed() -> None:
     """The process of a network is in the sandbox: it has user nobody if the gateway is root, one thread, no files but
     the pipe, a call filter, and limits that allow no further descriptor, process or file."""
     with process.started(nets.linear(), **SHAPE, limits=LIMITS) as encoder:
@@ -147,9 +147,9 @@ def test_the_process_of_a_network_is_shut_in() -> None:
             assert {os.readlink(file) for file in (folder / "fd").iterdir() if int(file.name) < 3} == {"/dev/null"}
 
 
-def test_a_network_that_cannot_be_shut_in_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the sandbox cannot be set up, here because the process already has a second thread, the network is not run and
-    the error names the reason."""
+def test_a_network_is_not_run_without_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the sandbox cannot be set up, for example because the process already has a second thread, the network is
+    not run and the error names the reason."""
     (tmp_path / "sitecustomize.py").write_text(
         "import threading, time; threading.Thread(target=time.sleep, args=[60], daemon=True).start()"
     )
@@ -166,14 +166,14 @@ def test_a_network_that_cannot_be_shut_in_is_not_run(tmp_path: Path, monkeypatch
         (nets.declaring(-1), "more numbers than it holds"),
     ],
 )
-def test_sizes_that_a_small_file_declares_are_refused_before_it_runs(content: bytes, said: str) -> None:
+def test_declared_sizes_are_checked_before_running(content: bytes, said: str) -> None:
     """A file of some hundred bytes that declares gigabytes is refused by its declared sizes."""
     assert len(content) < 1000
     with pytest.raises(NetworkInvalid, match=said):
         process.examine(content, LIMITS)
 
 
-def test_a_small_file_has_little_memory_and_one_batch_of_time() -> None:
+def test_a_small_file_gets_little_memory_and_time() -> None:
     """A network whose sizes depend on its rows gets memory by the size of its file, not by the maximum, and its
     examination gets the time of one batch."""
     with pytest.raises(NetworkFailed, match=r"more memory than 10737\d{5} bytes"):
@@ -185,7 +185,7 @@ def test_a_small_file_has_little_memory_and_one_batch_of_time() -> None:
 
 
 @pytest.mark.parametrize("begins", ["child", "new_session"])
-def test_the_runtime_reports_to_nobody(begins: str, tmp_path: Path) -> None:
+def test_the_runtime_sends_no_telemetry(begins: str, tmp_path: Path) -> None:
     """In the process of a network and in that of a served model, onnxruntime neither keeps its default database of
     events in the home folder nor starts a thread to send them."""
     program = """
@@ -207,6 +207,6 @@ print(len(os.listdir("/proc/self/task")))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_limits_are_those_of_a_gateway_by_default() -> None:
+def test_default_limits_match_a_gateway() -> None:
     """The limits of a dry run equal a gateway's default limits."""
     assert service.limits_of(Settings()) == Limits()

@@ -70,7 +70,7 @@ def rows_of(mechanism: Mechanism, content: bytes, features: Any, labels: Any) ->
 
 
 @pytest.mark.parametrize("objective", [Objective.LOGISTIC_REGRESSION, Objective.MULTILABEL_LOGISTIC_REGRESSION])
-def test_the_gradient_is_that_of_each_record(objective: Objective) -> None:
+def test_the_gradient_matches_each_record(objective: Objective) -> None:
     """The gradient of a batch is the sum over its records of the scaled Jacobian times the slope of the textbook loss,
     and the run's comparison agrees."""
     content, mechanism = of_three(objective=objective)
@@ -139,7 +139,7 @@ def at_a_kink(layer: torch.nn.Linear) -> Any:
 
 
 @pytest.mark.slow
-def test_a_row_at_a_kink_fails_no_run() -> None:
+def test_a_row_at_a_kink_is_tolerated() -> None:
     """A row at which a ReLU differs between single and double precision is tolerated; a larger difference than that row
     explains is found, and so is a missing row without a kink."""
     torch.manual_seed(0)
@@ -159,7 +159,7 @@ def test_a_row_at_a_kink_fails_no_run() -> None:
             assert rows.differs(ours + 1, parameters, slice(row, row + 1), bound=0.01)
 
 
-def test_rows_weigh_what_their_own_weights_say() -> None:
+def test_gradients_are_scaled_by_row_weights() -> None:
     """The gradient of a record is that of its loss times its weight; a record of weight 0 is a null row, and if all
     weights are 1 no bit changes. The comparison notices omitted weights."""
     content, mechanism = of_three()
@@ -184,7 +184,7 @@ def test_rows_weigh_what_their_own_weights_say() -> None:
         assert torch.equal(rows.gradient(parameters, here), ours)
 
 
-def test_class_weights_weigh_each_record() -> None:
+def test_gradients_are_scaled_by_class_weights() -> None:
     """The gradient of a record is that of its loss times the weight of its class."""
     content, mechanism = of_three(class_weights=(1.0, 0.5, 0.25))
     features, labels = records(40)
@@ -201,7 +201,7 @@ def test_class_weights_weigh_each_record() -> None:
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_null_row_counts_nothing() -> None:
+def test_a_null_row_has_no_gradient() -> None:
     """An erased slot contributes no gradient, though the network returns nonzero output for any input, even zeros."""
     content, mechanism = of_three()
     features, labels = records(40)
@@ -216,7 +216,7 @@ def test_a_null_row_counts_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_two_chains_on_the_same_data_draw_together(replayable_noise: Any) -> None:
+def test_chains_on_equal_data_contract(replayable_noise: Any) -> None:
     """Two runs with the same noise from different starts approach each other by the contraction at every step, in all
     of the network's weights."""
     content, mechanism = of_three()
@@ -233,7 +233,7 @@ def test_two_chains_on_the_same_data_draw_together(replayable_noise: Any) -> Non
         assert apart <= mechanism.contraction**steps * float(np.linalg.norm(far)) * (1 + 1e-5)
 
 
-def test_one_record_moves_a_step_by_no_more_than_the_sensitivity(replayable_noise: Any) -> None:
+def test_one_record_moves_a_step_by_at_most_the_sensitivity(replayable_noise: Any) -> None:
     """A record in place of a null one moves a noiseless step by at most eta M / n, whatever the network computes for
     it."""
     content, mechanism = of_three()
@@ -290,7 +290,7 @@ def test_a_row_does_not_depend_on_another() -> None:
     torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-4)
 
 
-def test_another_file_is_refused(replayable_noise: Any) -> None:
+def test_a_network_with_another_digest_is_refused(replayable_noise: Any) -> None:
     """A network whose SHA-256 differs from the mechanism's is refused."""
     _, mechanism = of_three()
     features, labels = records(40)

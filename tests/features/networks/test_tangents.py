@@ -27,7 +27,7 @@ def tangent(content: bytes, num_scores: int, dtype: torch.dtype = torch.float64,
 @pytest.mark.parametrize(
     ("made", "num_features"), [(perceptron(5, 3), 5), (convolutions(3), 64), (convolutions(4, side=12), 144)]
 )
-def test_a_network_is_that_of_onnx(made, num_features):
+def test_networks_match_onnxruntime(made, num_features):
     """A network exported by torch returns onnxruntime's result, for any number of rows."""
     content, rows = exported(made, num_features), rows_of(7, num_features)
     graph = Graph(content)
@@ -36,7 +36,7 @@ def test_a_network_is_that_of_onnx(made, num_features):
         np.testing.assert_allclose(ours, as_onnxruntime(content, some.numpy()), rtol=1e-4, atol=1e-5)
 
 
-def test_of_a_linear_network_it_is_the_linear_model():
+def test_the_tangent_of_a_linear_network_is_the_linear_model():
     """The tangent of W x + b, in W and b, is softmax regression on rows (x, 1) of norm 1."""
     content = exported(torch.nn.Sequential(torch.nn.Linear(4, 3)), 4)
     model = tangent(content, 3, layers=("0.weight", "0.bias"), offset=False)
@@ -60,7 +60,7 @@ def test_of_a_linear_network_it_is_the_linear_model():
     rank=st.integers(0, 3),
     least=st.sampled_from([1e-6, 1.0]),
 )
-def test_no_row_is_longer_than_one(seed, num_outputs, size, rank, least):
+def test_scaled_rows_have_norm_at_most_one(seed, num_outputs, size, rank, least):
     """The scaled Jacobian of any row, of any size, has operator norm <= 1; so no gradient exceeds sqrt(2), or 1 for two
     classes, and no curvature 1/2, or 1/4."""
     content = exported(perceptron(4, num_outputs, seed=seed % 7), 4)
@@ -112,7 +112,7 @@ def grouped() -> torch.nn.Sequential:
     [(perceptron(5, 2), 5, 1), (convolutions(3), 64, 3), (Attending(), 12, 3), (grouped(), 72, 3)],
 )
 @pytest.mark.parametrize("rank", [0, 2])
-def test_norms_are_those_of_the_jacobians(made, num_features, num_scores, rank):
+def test_norms_match_the_jacobians(made, num_features, num_scores, rank):
     """The norm by which a row is divided is that of its Jacobian in every weight of the network, whichever way it was
     computed."""
     content = exported(made, num_features)
@@ -169,7 +169,7 @@ def test_two_outputs_are_one_score():
     torch.testing.assert_close(own, outputs[:, 1:] - outputs[:, :1])
 
 
-def test_a_rank_moves_less_and_draws_the_same_factors():
+def test_a_rank_reduces_the_parameters():
     """A rank leaves vectors, and matrices of fewer columns, whole; the factors depend only on the seed."""
     content, rows = exported(perceptron(4, 3), 4), rows_of(3, 4).double()
     whole, some, same, other = (
@@ -185,7 +185,7 @@ def test_a_rank_moves_less_and_draws_the_same_factors():
 
 
 @pytest.mark.parametrize(("num_scores", "layers"), [(4, ALL), (1, ALL), (3, ("0.weight", "nowhere"))])
-def test_what_does_not_fit_is_refused(num_scores, layers):
+def test_unsuitable_outputs_and_layers_are_refused(num_scores, layers):
     """Outputs that are not the scores, and unknown layers, are refused."""
     with pytest.raises(ValueError, match="Expected"):
         tangent(exported(perceptron(4, 3), 4), num_scores, layers=layers)

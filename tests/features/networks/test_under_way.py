@@ -30,7 +30,7 @@ def listed(gateway: TestClient) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["csv", "npz"])
-def test_an_upload_says_how_far_it_is(gateway: TestClient, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_an_upload_reports_its_progress(gateway: TestClient, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """While an upload goes through a network, any other call sees how many of its rows are encoded, and the total;
     afterwards nothing of it is listed or left, and an upload without a network is never listed."""
     monkeypatch.setattr(under_way, "_RENEWED_SECONDS", 0.0)
@@ -60,7 +60,7 @@ def test_an_upload_says_how_far_it_is(gateway: TestClient, monkeypatch: pytest.M
     assert listed(gateway) == []
 
 
-def test_an_upload_goes_on_where_it_cannot_be_shown(gateway: TestClient, installation: Installation) -> None:
+def test_an_upload_continues_without_progress(gateway: TestClient, installation: Installation) -> None:
     """An upload continues if its progress cannot be written; progress of another release is left out."""
     settings = installation.settings
     folder = settings.data_dir / "encoding"
@@ -75,7 +75,7 @@ def test_an_upload_goes_on_where_it_cannot_be_shown(gateway: TestClient, install
         assert [one["name"] for one in listed(gateway)] == ["people"]
 
 
-def test_what_a_gateway_left_is_not_shown(gateway: TestClient, installation: Installation) -> None:
+def test_stale_progress_is_removed(gateway: TestClient, installation: Installation) -> None:
     """An upload is listed only for its tenant; a stale one is removed; a refused one leaves nothing."""
     settings = installation.settings
     given: dict[str, Any] = {"name": "people", "network_id": "net_1", "num_bytes": 7}

@@ -18,14 +18,14 @@ from tests.app.rows.test_ingest import damaged, in_one_folder
 from tests.app.rows.written import SCHEMA, everything, npz_file, read, refused
 
 
-def test_the_kind_is_told_by_the_file_name() -> None:
+def test_the_file_name_determines_the_kind() -> None:
     """A name that ends in .npz in any case determines the kind."""
     assert ingest.kind_of("C.NPZ") == "npz"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 4), (1, 5), (5, 1), (0, 2), (9000, 3), (40, 60_000)])
-def test_an_array_may_be_stored_by_rows_or_by_columns(tmp_path: Path, shape: tuple[int, int]) -> None:
+def test_arrays_may_have_either_memory_order(tmp_path: Path, shape: tuple[int, int]) -> None:
     """The same rows are read from either memory order, in any byte order, stored or deflated."""
     x = np.random.default_rng(shape[0]).normal(size=shape).astype("<f4")
     others = {"y": np.arange(shape[0]) % 2, "subject": np.array([f"p{row}" for row in range(shape[0])], "<U8")}
@@ -60,7 +60,7 @@ def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_a_column_of_floats_holds_no_ids(tmp_path: Path, dtype: type[np.floating[Any]]) -> None:
+def test_a_subject_column_of_floats_is_refused(tmp_path: Path, dtype: type[np.floating[Any]]) -> None:
     """A subject column of floats is refused with the remedy; one of integers holds ids."""
 
     def file_of(*person: int, dtype: type[np.number[Any]]) -> Path:
@@ -110,7 +110,7 @@ def test_an_npz_with_pickles_or_other_arrays_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["weight", "sample_weight"])
-def test_weights_beside_vectors_want_a_schema(tmp_path: Path, name: str) -> None:
+def test_weights_without_a_schema_are_refused(tmp_path: Path, name: str) -> None:
     """An npz file with weights and without a schema is refused, with advice on how to state their bound, and never read
     without them."""
     with pytest.raises(InputInvalid) as weighted:
@@ -119,7 +119,7 @@ def test_weights_beside_vectors_want_a_schema(tmp_path: Path, name: str) -> None
     assert (fault.path, '{"role": "weight", "max": 10}' in fault.message) == (name, True)
 
 
-def test_declared_sizes_are_checked_before_memory_is_given(tmp_path: Path) -> None:
+def test_declared_sizes_are_checked_before_allocation(tmp_path: Path) -> None:
     """A file that unpacks to more than permitted is refused by its declared sizes, and so is one with false sizes."""
     bomb = npz_file(tmp_path, x=np.zeros((2, 500_000)))
     assert bomb.stat().st_size < 100_000
@@ -140,7 +140,7 @@ def test_the_arrays_of_a_table_are_its_columns(tmp_path: Path) -> None:
 
 @in_one_folder
 @given(st.data())
-def test_a_hostile_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.DataObject) -> None:
     """Random bytes, truncated files and files with some bytes overwritten raise only named conditions."""
     path = npz_file(tmp_path)
     path.write_bytes(data.draw(damaged(path.read_bytes())))

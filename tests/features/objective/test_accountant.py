@@ -29,7 +29,7 @@ def adaptive(made: ObjectivePerturbation, versions: int, delta: float = 1e-5, re
 
 
 @pytest.mark.parametrize(("strength", "noise_scale", "epsilon"), [(8.0, 4.0, 1.0), (0.5, 1.0, 2.0), (100.0, 10.0, 0.3)])
-def test_delta_of_two_classes_is_the_gaussian_shifted_by_kappa(strength, noise_scale, epsilon):
+def test_delta_of_two_classes_matches_the_closed_form(strength, noise_scale, epsilon):
     """The delta of one version is delta_Gauss(1 / sigma; epsilon - log(1 + 1 / (4 Lambda))) to forty digits, apart from
     the solver's share."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
@@ -51,7 +51,7 @@ def test_kappa_of_softmax_is_attained_by_equal_probabilities():
     assert accountant.log_determinant(made) >= float(exact)
 
 
-def test_vertices_of_replacement():
+def test_replaced_records_move_by_the_stated_distance():
     """A replaced record of two classes moves by at most 2, or by 1 in two ways; of C classes, by sqrt(8) in C - 1."""
     two = accountant.tail(mechanism(), adjacency=Adjacency.REPLACE)
     assert [round(math.exp(count)) for count, _ in two.vertices] == [2, 1]
@@ -64,7 +64,7 @@ def test_vertices_of_replacement():
 @pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(strength=strengths, noise_scale=noises, factor=st.floats(1.01, 3), versions=st.integers(1, 20))
-def test_more_noise_more_strength_and_fewer_versions_cost_less(strength, noise_scale, factor, versions):
+def test_epsilon_is_monotone_in_every_parameter(strength, noise_scale, factor, versions):
     """Epsilon falls with sigma and Lambda, and rises with versions, records, labels and by replacement."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     base = adaptive(made, versions)
@@ -110,7 +110,7 @@ def test_other_mechanisms_compose_with_versions():
     assert both == pytest.approx(gdp_epsilon(mu=math.hypot(0.5, 0.6), delta=1e-5), rel=1e-3)
 
 
-def test_labels_are_versions_of_their_own():
+def test_each_label_costs_a_version():
     """The cost of C labels is that of C versions of two classes."""
     labels = mechanism(objective=Objective.MULTILABEL_LOGISTIC_REGRESSION, num_classes=5)
     assert accountant.epsilon(labels, delta=1e-5) == pytest.approx(adaptive(mechanism(), 5), rel=1e-4)
@@ -137,7 +137,7 @@ def test_nothing_published_costs_nothing():
 
 
 @pytest.mark.parametrize("objective", [one for one in Objective if not one.is_logistic])
-def test_losses_without_a_proof_are_refused_by_name(objective):
+def test_losses_without_a_proof_are_refused(objective):
     """Only logistic losses have the vertices argument and a curvature that cancels."""
     classes = 1 if objective.is_regression else 2
     with pytest.raises(PreconditionError, match=f"loss_proved.*not proved for {objective}"):
@@ -167,7 +167,7 @@ def test_chosen_mechanism_meets_its_target(classes):
     assert ObjectivePerturbation.from_json(json.loads(json.dumps(made.to_json()))) == made
 
 
-def test_documents_of_another_form_are_refused():
+def test_malformed_documents_are_refused():
     """A mechanism document must have every field, no other, and numbers as such."""
     stated = mechanism().to_json()
     for changed in ({"l2": 1}, {"sigma": 1.0}, {"objective": "probit"}):

@@ -36,7 +36,7 @@ def exact(mu: float, kappa: float, epsilon: float, *, back: bool) -> float:
 
 @pytest.mark.parametrize("mu", MUS)
 @pytest.mark.parametrize("kappa", [1e-3, 0.03, 0.3])
-def test_hull_is_the_pair_in_closed_form(mu, kappa):
+def test_hull_matches_the_closed_form(mu, kappa):
     """A version's delta from the grid is never below that of the dominating pair in closed form, and hardly above."""
     bound = Tail(((0.0, mu),), kappa, 0.0)
     for back, law in ((False, bound.loss()), (True, bound.reversed().loss())):
@@ -58,7 +58,7 @@ def test_convolution_of_gaussians_is_a_gaussian(mu, versions):
         assert law.delta(epsilon) <= delta * 1.005 + 1e-10
 
 
-def test_versions_that_differ_compose():
+def test_different_grids_compose():
     """Distributions on different grids compose like their Gaussians."""
     law = of_gaussian(0.3).times(4).plus(of_gaussian(0.8))
     total = math.hypot(2 * 0.3, 0.8)
@@ -79,7 +79,7 @@ def test_coarser_grids_only_raise_delta(mu, kappa, factor):
 
 @settings(max_examples=15, deadline=None)
 @given(mu=st.floats(0.01, 3), count=st.integers(1, 50), kappa=st.floats(0, 0.5), back=st.floats(0, 0.5))
-def test_hull_lies_above_no_bound_and_below_none_of_its_pairs(mu, count, kappa, back):
+def test_hull_stays_below_its_bound(mu, count, kappa, back):
     """The curve of the distribution stays below its bound, and its masses are those of a probability."""
     bound = Tail(((math.log(count), mu),), kappa, back)
     law = bound.loss()

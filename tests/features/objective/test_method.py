@@ -112,7 +112,7 @@ def test_rows_that_became_null_since_the_version_count() -> None:
     assert METHOD.unlearning_mu(chain) == METHOD.deletion_mu(chain, records=2, steps_present=0) < 0.01
 
 
-def test_exposures_of_two_methods_compose() -> None:
+def test_guarantees_of_two_methods_compose() -> None:
     """The mu^2 of versions by both methods add up, and no convolution is used for the mixture."""
     exposures = [exposure(count) for count in (1, 3, 4)]
     one, three, four = (methods.adaptive_mu([exposure]) for exposure in exposures)

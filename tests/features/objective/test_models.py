@@ -60,7 +60,7 @@ def test_a_person_is_forgotten_and_the_certificate_verifies(
     assert get(f"/models/{model['id']}")["live_version"] == 2
 
 
-def test_requests_together_share_a_version_and_each_is_certified(
+def test_requests_share_a_version_with_separate_certificates(
     gateway: TestClient, model: dict[str, Any], new_model: Make, forget: Make, work: Work, get: Get
 ) -> None:
     """Several people, one of them with two rows, are forgotten in one run. With a Langevin model of the same rows the
@@ -90,7 +90,7 @@ def test_requests_together_share_a_version_and_each_is_certified(
     assert (account["reset"], account["next_request"]["kind"]) == (None, "relearn")
 
 
-def test_a_run_that_died_is_repeated_and_counts_once(
+def test_a_dead_run_is_repeated_and_counts_once(
     installation: Installation, model: dict[str, Any], forget: Make, work: Work, get: Get
 ) -> None:
     """A run taken from its worker leaves no version; the next one forgets, and the certificate counts two versions."""
@@ -119,7 +119,7 @@ def test_a_run_that_died_is_repeated_and_counts_once(
         {"mechanism": "langevin"},
     ],
 )
-def test_what_the_method_cannot_do_is_refused(gateway: TestClient, dataset: str, asked: dict[str, Any]) -> None:
+def test_unsupported_settings_are_refused(gateway: TestClient, dataset: str, asked: dict[str, Any]) -> None:
     """A loss without a proof, and every setting that the method lacks, is refused before anything is stored."""
     body = {"name": "model", "dataset_id": dataset, "method": NAME} | asked
     answer = gateway.post("/v1/models", json=body)
@@ -127,7 +127,7 @@ def test_what_the_method_cannot_do_is_refused(gateway: TestClient, dataset: str,
     assert gateway.get("/v1/models").json()["items"] == []
 
 
-def test_what_is_for_gradient_steps_is_refused(gateway: TestClient, model: dict[str, Any]) -> None:
+def test_features_for_gradient_steps_are_refused(gateway: TestClient, model: dict[str, Any]) -> None:
     """Remedies, rehearsals, canary tests and previews of given steps are refused by name for a model by objective
     perturbation."""
     path = f"/v1/models/{model['id']}"

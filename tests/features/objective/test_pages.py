@@ -9,7 +9,7 @@ from tests.features.desk.browsing import Browser
 Make = Callable[..., dict[str, Any]]
 
 
-def test_pages_of_a_model(
+def test_pages_name_the_method(
     officer: Browser,
     new_dataset: Make,
     new_model: Make,

@@ -36,7 +36,7 @@ def records(rng: np.random.Generator, count: int, columns: int, classes: int = 2
     noise_scale=st.floats(0.5, 6),
     epsilon=st.floats(0, 4),
 )
-def test_no_data_set_of_one_column_exceeds_the_bound(seed, others, groups, strength, noise_scale, epsilon):
+def test_no_dataset_of_one_column_exceeds_the_bound(seed, others, groups, strength, noise_scale, epsilon):
     """No true delta exceeds the certified one, in both directions, of records against null and against other
     records."""
     rng = np.random.default_rng(seed)
@@ -52,7 +52,7 @@ def test_no_data_set_of_one_column_exceeds_the_bound(seed, others, groups, stren
 
 @pytest.mark.parametrize(("columns", "classes"), [(2, 2), (1, 3)])
 @pytest.mark.parametrize("seed", range(2))
-def test_no_data_set_in_two_dimensions_exceeds_the_bound(columns, classes, seed):
+def test_no_dataset_of_two_columns_exceeds_the_bound(columns, classes, seed):
     """No true delta of two columns, or of three classes of one column, exceeds the certified one at any of several
     epsilon."""
     rng = np.random.default_rng(seed)

@@ -20,7 +20,7 @@ from lethe.contract.sets import Scope
 Forget = Callable[..., dict[str, Any]]
 
 
-def test_numbers_follow_the_requests(
+def test_the_overview_counts_requests_by_status(
     gateway: TestClient, live: dict[str, Any], forget: Forget, get: Callable[[str], Any], work: Callable[[], int]
 ) -> None:
     """The overview counts open and ended requests by status, and overdue ones by their clock."""
@@ -39,7 +39,7 @@ def test_numbers_follow_the_requests(
     assert found["queue_age_seconds"] == 0
 
 
-def test_a_batch_that_fills_up_waits_for_no_worker(
+def test_a_request_waiting_for_a_batch_does_not_age_the_queue(
     gateway: TestClient,
     new_dataset: Forget,
     new_model: Forget,
@@ -57,7 +57,7 @@ def test_a_batch_that_fills_up_waits_for_no_worker(
     assert get("/overview")["queue_age_seconds"] > 0
 
 
-def test_tenants_have_numbers_of_their_own(gateway: TestClient, forget: Forget) -> None:
+def test_the_overview_is_per_tenant(gateway: TestClient, forget: Forget) -> None:
     """The overview of a tenant does not count the requests of another."""
     forget("p0", identity_verified=False)
     made = gateway.post("/v1/tenants", json={"name": "other"}).json()
@@ -65,7 +65,7 @@ def test_tenants_have_numbers_of_their_own(gateway: TestClient, forget: Forget) 
     assert set(answer.json()["open"].values()) == {0}
 
 
-def test_orders_and_their_reverse(
+def test_requests_are_sorted_in_either_direction(
     gateway: TestClient, forget: Forget, get: Callable[[str], Any], key_with: Callable[..., dict[str, str]]
 ) -> None:
     """Requests are listed page by page in either direction: by receipt, by deadline, and by completion, which excludes
@@ -98,10 +98,10 @@ def test_orders_and_their_reverse(
     assert get("/deletion-requests?order=last_completed&clock=overdue")["items"] == []
 
 
-def test_the_oldest_of_models_and_runs(
+def test_models_and_runs_are_sorted_in_either_direction(
     live: dict[str, Any], new_model: Forget, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """Models, including those in danger, and runs are listed in either direction too."""
+    """Models, including those in danger, and runs are listed newest or oldest first."""
     new_model(live["dataset_id"])
     work()
     for path in ("/models?", "/runs?", "/models?danger=waiting&"):
@@ -110,13 +110,15 @@ def test_the_oldest_of_models_and_runs(
     assert len(get("/models?order=oldest")["items"]) == len(get("/runs?order=oldest")["items"]) == 2
 
 
-def test_runs_by_status(live: dict[str, Any], get: Callable[[str], Any]) -> None:
+def test_runs_are_filtered_by_status(live: dict[str, Any], get: Callable[[str], Any]) -> None:
     """Runs are filtered by their status."""
     assert [run["status"] for run in get("/runs?status=published")["items"]] == ["published"]
     assert get("/runs?status=running")["items"] == []
 
 
-def test_hosts_and_their_signs_of_life(settings: Settings, gateway: TestClient, get: Callable[[str], Any]) -> None:
+def test_hosts_are_listed_as_alive_or_silent(
+    settings: Settings, gateway: TestClient, get: Callable[[str], Any]
+) -> None:
     """Each host whose workers share the data folder is listed as alive or silent by its last sign of life."""
     assert get("/overview")["hosts"] == []
     folder = settings.data_dir / "workers"
@@ -129,7 +131,7 @@ def test_hosts_and_their_signs_of_life(settings: Settings, gateway: TestClient, 
     assert [(host["name"], host["workers"]) for host in hosts] == [("blue", "alive"), ("green", "silent")]
 
 
-def test_requests_by_their_clock(forget: Forget, get: Callable[[str], Any]) -> None:
+def test_filters_match_the_counts_of_the_overview(forget: Forget, get: Callable[[str], Any]) -> None:
     """The filters for overdue, at-risk and paused requests list as many as the overview counts."""
     forget("p1", identity_verified=False)
     forget("p2", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
@@ -142,7 +144,7 @@ def test_requests_by_their_clock(forget: Forget, get: Callable[[str], Any]) -> N
     assert {item["clock"]["state"] for items in listed.values() for item in items} == set(listed)
 
 
-def test_models_in_danger(
+def test_models_are_ranked_by_danger(
     installation: Installation,
     by: Actor,
     new_dataset: Callable[..., dict[str, Any]],
@@ -181,7 +183,7 @@ def test_models_in_danger(
         assert [one["id"] for one in get(f"/models?danger={danger}")["items"]] == [one["id"] for one in found]
 
 
-def test_dangers_of_models_are_not_for_every_key(
+def test_ranking_by_danger_needs_the_scope(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., dict[str, Any]]
 ) -> None:
     """A key that may not learn whether anything is held cannot rank or filter models by danger; an unknown cursor is
@@ -193,7 +195,7 @@ def test_dangers_of_models_are_not_for_every_key(
     assert [fault["path"] for fault in problem["errors"]] == ["cursor"]
 
 
-def test_runs_that_were_not_made_good(
+def test_unresolved_failures_are_counted_by_reason(
     installation: Installation, live: dict[str, Any], forget: Forget, get: Callable[[str], Any], work: Callable[[], int]
 ) -> None:
     """A failed run counts under its reason until a run of the same model succeeds or the model is retired."""

@@ -66,14 +66,14 @@ READ: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", READ)
-def test_a_type_is_read_as_its_values(send: Callable[..., httpx.Response], kind: str) -> None:
+def test_a_supported_type_is_read_by_its_values(send: Callable[..., httpx.Response], kind: str) -> None:
     """Rows of the type are accepted, and equal the rows of plain numbers, texts and lists."""
     answer = send(**READ[kind])
     assert answer.status_code == 201, answer.text
     assert answer.json()["num_records"] == 2
 
 
-def test_times_of_every_type_are_the_same_seconds() -> None:
+def test_times_are_seconds_in_utc() -> None:
     """Times are seconds since 1970 in UTC in whatever unit, zone and year they are stored; missing ones are NaN."""
     plain = seconds(["2010-01-02T03:04:05.123456", None])
     ticks = [1262401445123456, None]
@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_another_type_is_refused_by_column(send: Callable[..., httpx.Response], kind: str) -> None:
+def test_an_unsupported_type_is_refused_by_column(send: Callable[..., httpx.Response], kind: str) -> None:
     """The refusal names the column and its type, and never calls a valid file damaged."""
     sent, code, fault = REFUSED[kind]
     problem = send(**sent).json()

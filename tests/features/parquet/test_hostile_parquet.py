@@ -93,7 +93,7 @@ def test_a_hostile_parquet_file_is_refused(refused: Callable[..., list[str]], ca
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "brotli", "lz4"])
-def test_what_writers_write_is_read(
+def test_files_of_every_writer_are_read(
     send: Callable[..., httpx.Response], client: TestClient, version: str, codec: str
 ) -> None:
     """Pages of both versions, every compression, dictionaries and split floats give the same rows."""
@@ -104,7 +104,7 @@ def test_what_writers_write_is_read(
         assert rows_sent(client, send(content, "rows.parquet")) == plain
 
 
-def test_a_read_column_and_its_dotted_neighbour_are_told_apart(refused: Callable[..., list[str]]) -> None:
+def test_a_dotted_neighbour_of_a_used_column_is_refused(refused: Callable[..., list[str]]) -> None:
     """An unused column may not be called `age.x` if `age` is used, as Arrow would read it too, unbounded."""
     schema = {"columns": SCHEMA["columns"] | {"age.x": {"role": "ignored"}}}
     content = parquet(**{"age.x": ["secret-4242", ""]})

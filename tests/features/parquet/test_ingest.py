@@ -36,7 +36,7 @@ def parquet_file(folder: Path, **columns: object) -> Path:
     return folder / "rows.parquet"
 
 
-def test_a_name_in_any_case_tells_the_kind() -> None:
+def test_the_suffix_may_be_in_any_case() -> None:
     """A known suffix in any case determines the kind."""
     assert ingest.kind_of("b.v2.Parquet") == "parquet"
 
@@ -116,7 +116,7 @@ def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_a_column_of_floats_holds_no_ids(tmp_path: Path, dtype: type[np.floating[Any]]) -> None:
+def test_a_subject_column_of_floats_is_refused(tmp_path: Path, dtype: type[np.floating[Any]]) -> None:
     """A subject column of floats is refused with the remedy; one of integers holds ids."""
     with pytest.raises(RowInvalid, match="format the column as text at its source") as refusal:
         list(read(parquet_file(tmp_path, person=np.array((4711, 4712), dtype)), "parquet"))
@@ -125,7 +125,7 @@ def test_a_column_of_floats_holds_no_ids(tmp_path: Path, dtype: type[np.floating
     assert names == ["4711", "9007199254740993"]
 
 
-def test_declared_sizes_are_checked_before_memory_is_given(tmp_path: Path) -> None:
+def test_declared_sizes_are_checked_before_allocation(tmp_path: Path) -> None:
     """A file that unpacks to more than permitted is refused by its declared sizes."""
     with pytest.raises(UploadTooLarge):
         list(read(parquet_file(tmp_path), "parquet", max_bytes=100))
@@ -138,7 +138,7 @@ def test_a_file_needs_a_schema(tmp_path: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_a_hostile_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.DataObject) -> None:
     """Random bytes, truncated files and files with some bytes overwritten raise only named conditions."""
     path = parquet_file(tmp_path)
     whole = path.read_bytes()
@@ -192,13 +192,13 @@ def test_vectors_and_times_agree_in_all_formats(tmp_path: Path) -> None:
         ({"since": [1.0, 2.0]}, SchemaInvalid),
     ],
 )
-def test_lists_that_are_no_vectors_are_refused(tmp_path: Path, columns: Any, error: type[InputInvalid]) -> None:
+def test_lists_that_are_not_vectors_are_refused(tmp_path: Path, columns: Any, error: type[InputInvalid]) -> None:
     """A list of another length, with a gap, of texts or of lists, and a value that is not a list, is refused."""
     with pytest.raises(error):
         list(read(embedded(tmp_path, **columns), "parquet", EMBEDDED))
 
 
-def test_a_kind_without_its_feature_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parquet_file_needs_its_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     """A parquet file is refused by its name if no installed feature reads it."""
     monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
     with pytest.raises(InputInvalid):

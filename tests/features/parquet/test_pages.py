@@ -36,9 +36,7 @@ def footer_of(path: Path) -> Any:
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "brotli", "lz4"])
 @pytest.mark.parametrize("dictionary", [True, False])
-def test_the_pages_are_as_long_as_an_honest_footer_says(
-    tmp_path: Path, version: str, codec: str, dictionary: bool
-) -> None:
+def test_pages_unpack_to_the_recorded_size(tmp_path: Path, version: str, codec: str, dictionary: bool) -> None:
     """The pages unpack to the size that the writer recorded, minus their headers of less than 100 bytes each."""
     path = written(tmp_path, data_page_version=version, compression=codec, use_dictionary=dictionary)
     metadata = pq.read_metadata(path)
@@ -84,7 +82,7 @@ def test_every_row_is_in_a_group(tmp_path: Path) -> None:
         readers.unpacked_bytes(content(path), footer, {0: 1})
 
 
-def test_a_footer_is_found_encrypted_or_not_there(tmp_path: Path) -> None:
+def test_an_unreadable_footer_is_reported(tmp_path: Path) -> None:
     """An encrypted footer cannot be read, one that is too long is refused by its length, and others are errors."""
     path = written(tmp_path)
     whole = path.read_bytes()
@@ -99,7 +97,7 @@ def test_a_footer_is_found_encrypted_or_not_there(tmp_path: Path) -> None:
             footer_of(path)[4]
 
 
-def test_a_field_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
+def test_a_repeated_field_is_an_error(tmp_path: Path) -> None:
     """A repeated field is an error, as readers differ on which value counts."""
     path = written(tmp_path)
     old = b"\x16" + bombs.varint(3000) + b"\x19\x3c"  # the number of rows, then the groups

@@ -87,7 +87,9 @@ def later(secret: str) -> str:
     return pyotp.TOTP(secret).at(datetime.datetime.now() + datetime.timedelta(seconds=30))  # noqa: DTZ005  pyotp wants local time
 
 
-def test_a_person_decides_by_name(officer: Browser, gateway: TestClient, forget: Callable[..., Any], get: Get) -> None:
+def test_an_invited_user_decides_by_name(
+    officer: Browser, gateway: TestClient, forget: Callable[..., Any], get: Get
+) -> None:
     """An invited user chooses a password, enrols an app, logs in with a code and approves a request: events and audit
     log record the name next to the id, even after the user is disabled, which logs them out."""
     request = forget("p1", identity_verified=False)["id"]
@@ -117,7 +119,7 @@ def test_a_person_decides_by_name(officer: Browser, gateway: TestClient, forget:
     assert EMAIL not in str(get("/audit-log")["items"])
 
 
-def test_what_is_wrong_is_not_said(officer: Browser, gateway: TestClient) -> None:
+def test_failed_logins_have_the_same_answer(officer: Browser, gateway: TestClient) -> None:
     """A wrong password, an unknown address and a wrong code get the same answer, which repeats no password."""
     maria = beside(gateway)
     welcomed(maria, invitation_of(officer), with_app=True)
@@ -134,7 +136,7 @@ def test_what_is_wrong_is_not_said(officer: Browser, gateway: TestClient) -> Non
     assert "lethe_session" not in maria.client.cookies
 
 
-def test_no_session_outlives_another_password(
+def test_a_changed_password_ends_a_login_in_progress(
     officer: Browser, gateway: TestClient, installation: Installation, by: Actor
 ) -> None:
     """A login whose password was right opens its session only after a second comparison: a later password change ends
@@ -154,7 +156,7 @@ def test_no_session_outlives_another_password(
             sessions.caller_of(session, token, settings=installation.settings)
 
 
-def test_the_second_step_is_of_this_browser(officer: Browser, gateway: TestClient) -> None:
+def test_the_second_step_is_bound_to_the_browser(officer: Browser, gateway: TestClient) -> None:
     """The token of the first login step is refused in another browser and after some minutes."""
     maria, thief = beside(gateway), beside(gateway)
     secret = welcomed(maria, invitation_of(officer), with_app=True)
@@ -167,7 +169,7 @@ def test_the_second_step_is_of_this_browser(officer: Browser, gateway: TestClien
     assert maria.post("/admin/login/code", **stale).status_code == 401
 
 
-def test_guessing_a_password_is_limited(settings: Settings, admin_key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_password_guessing_is_limited(settings: Settings, admin_key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """After ten wrong passwords in a clock minute the account accepts none, whether the person exists or not."""
     # Eleven slow hashes may take longer than what is left of the minute.
     monkeypatch.setattr(rates, "_present", lambda: 1000)
@@ -179,7 +181,7 @@ def test_guessing_a_password_is_limited(settings: Settings, admin_key: str, monk
         assert browser.log_in().status_code == 303
 
 
-def test_apps_can_be_asked_of_everybody(settings: Settings, admin_key: str) -> None:
+def test_codes_can_be_required(settings: Settings, admin_key: str) -> None:
     """If LETHE_REQUIRE_TOTP is set, an invitation or a login without a code is refused."""
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         admin = Browser(client=client, key=admin_key)
@@ -200,7 +202,7 @@ def test_apps_can_be_asked_of_everybody(settings: Settings, admin_key: str) -> N
         assert maria.post("/admin/login/code", code=code, **hidden(step.text)).status_code == 303
 
 
-def test_ones_own_account(officer: Browser, gateway: TestClient) -> None:
+def test_users_change_their_own_credentials(officer: Browser, gateway: TestClient) -> None:
     """A user with the current password can change it, which ends the other sessions, and can enrol and remove an
     app."""
     maria, elsewhere = beside(gateway), beside(gateway)
@@ -223,7 +225,7 @@ def test_ones_own_account(officer: Browser, gateway: TestClient) -> None:
     assert officer.post("/admin/account/password", **changed).status_code == 404
 
 
-def test_the_page_of_a_person(officer: Browser, get: Get) -> None:
+def test_administrators_change_users(officer: Browser, get: Get) -> None:
     """An administrator changes name and role, invites again, and sees the faults of invalid input."""
     invitation_of(officer)
     [user] = get("/users")["items"]
@@ -240,7 +242,7 @@ def test_the_page_of_a_person(officer: Browser, get: Get) -> None:
 
 
 @each("role", Role)
-def test_roles_as_a_matrix(
+def test_roles_see_their_pages_and_operations(
     gateway: TestClient, installation: Installation, by: Actor, admin_key: str, role: Role
 ) -> None:
     """Each role sees exactly its pages of the menu, and may call exactly its operations."""

@@ -73,7 +73,7 @@ def refused(browser: Browser, path: str) -> str:
     return answer.text
 
 
-def test_somebody_who_was_invited_comes_in(browser: Browser, provider: Provider) -> None:
+def test_an_invited_user_logs_in_by_a_provider(browser: Browser, provider: Provider) -> None:
     """The login page leads to the provider, by PKCE, and its answer returns once to the requested page. From then on
     the provider's own id counts: another user with the same address is refused."""
     page = browser.get("/admin/login?next=/admin/models").text
@@ -97,20 +97,20 @@ def test_somebody_who_was_invited_comes_in(browser: Browser, provider: Provider)
     assert browser.get(provider.returns(begun(browser), "maria-1")).status_code == 200
 
 
-def test_a_provider_may_verify_an_address_in_words(browser: Browser, provider: Provider) -> None:
+def test_email_verified_may_be_text(browser: Browser, provider: Provider) -> None:
     """A provider that sends the claim `email_verified` as the text "true" has verified the address."""
     assert browser.get(provider.returns(begun(browser), "maria-1 in words")).status_code == 200
     assert ">Maria Lopez</a>" in browser.get("/admin/models").text
 
 
 @each("subject", ["unverified", "unverified in words", "unverified by a number", "unmentioned", "stranger"])
-def test_nobody_else_comes_in(browser: Browser, provider: Provider, subject: str) -> None:
+def test_uninvited_users_are_refused(browser: Browser, provider: Provider, subject: str) -> None:
     """The login is refused if the provider has not verified the address or the address was not invited."""
     page = refused(browser, provider.returns(begun(browser), subject))
     assert ("has not verified" in page) == (subject != "stranger")
 
 
-def test_a_kelvin_sign_is_no_k(browser: Browser, provider: Provider) -> None:
+def test_a_compatibility_character_is_refused(browser: Browser, provider: Provider) -> None:
     """An address whose lower case is another person's, because of a compatibility character, is refused for logins and
     for invitations."""
     headers = {"Authorization": f"Bearer {browser.key}"}
@@ -122,7 +122,7 @@ def test_a_kelvin_sign_is_no_k(browser: Browser, provider: Provider) -> None:
     assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "email")
 
 
-def test_answers_to_other_logins(browser: Browser, provider: Provider) -> None:
+def test_answers_to_other_logins_are_refused(browser: Browser, provider: Provider) -> None:
     """Another nonce, another state, no cookie, a refusal at the provider and an invented code are refused."""
     refused(browser, provider.returns(begun(browser, nonce="another"), "maria-1"))
     refused(browser, provider.returns(begun(browser, state="another"), "maria-1"))
@@ -135,7 +135,7 @@ def test_answers_to_other_logins(browser: Browser, provider: Provider) -> None:
     refused(browser, back)
 
 
-def test_a_login_that_was_begun_long_ago(browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_login_expires(browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     """A login ends ten minutes after it began, even if a browser kept its cookie."""
     back = provider.returns(begun(browser), "maria-1")
     later = time.time() + 601
@@ -144,7 +144,7 @@ def test_a_login_that_was_begun_long_ago(browser: Browser, provider: Provider, m
         assert "last ten minutes" in refused(browser, back)
 
 
-def test_a_provider_that_is_another_or_away(settings: Settings, provider: Provider) -> None:
+def test_an_invalid_provider_is_refused(settings: Settings, provider: Provider) -> None:
     """A provider with another issuer name is refused; one that does not answer is reported as unavailable on a page
     with status 503."""
     for issuer, status in ((f"{provider.issuer}/", 403), ("http://127.0.0.1:9", 503)):
@@ -155,7 +155,7 @@ def test_a_provider_that_is_another_or_away(settings: Settings, provider: Provid
             assert 'data-code="identity_' in answer.text
 
 
-def test_what_a_provider_publishes_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provider_metadata_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     """The addresses that a provider publishes are cached for five minutes, even if it is away; then they are fetched
     again."""
     with running(MARIA) as own:
@@ -190,7 +190,7 @@ def key() -> RSAKey:
 
 
 @each("changed", [{"exp": -30}, {"iat": 30}, {"nbf": 30}])
-def test_the_provider_s_clock_may_differ_by_a_minute(key: RSAKey, changed: dict[str, int]) -> None:
+def test_clock_skew_of_a_minute_is_tolerated(key: RSAKey, changed: dict[str, int]) -> None:
     """A token that expired half a minute ago, or is from half a minute ahead, is accepted."""
     at = int(time.time())
     claims = claims_at(at) | {name: at + seconds for name, seconds in changed.items()}
@@ -211,7 +211,7 @@ def test_the_provider_s_clock_may_differ_by_a_minute(key: RSAKey, changed: dict[
         {"sub": ""},
     ],
 )
-def test_id_tokens_are_for_this_login(key: RSAKey, changed: dict[str, Any]) -> None:
+def test_id_tokens_are_bound_to_the_login(key: RSAKey, changed: dict[str, Any]) -> None:
     """A token with another issuer, audience or nonce, without a subject, or that has expired, is refused."""
     claims = claims_at(int(time.time()))
     assert read(claims, of=key)["sub"] == "1"
@@ -219,13 +219,13 @@ def test_id_tokens_are_for_this_login(key: RSAKey, changed: dict[str, Any]) -> N
         read({name: value for name, value in (claims | changed).items() if value is not None}, of=key)
 
 
-def test_id_tokens_are_signed_by_the_provider(key: RSAKey) -> None:
+def test_id_tokens_of_another_key_are_refused(key: RSAKey) -> None:
     """A token that another key signed is refused."""
     with pytest.raises(IdentityRefused):
         read(claims_at(int(time.time())), of=key, signed_by=RSAKey.generate_key(2048))
 
 
-def test_settings_belong_together() -> None:
+def test_incomplete_provider_settings_are_refused() -> None:
     """An issuer without a client, or without https, is an invalid setting."""
     for wrong in ({"oidc_issuer": "https://login.example"}, {"oidc_issuer": "http://a.example", "oidc_client_id": "l"}):
         with pytest.raises(ValueError, match=r"oidc|OIDC"):

@@ -77,7 +77,7 @@ def is_open(installation: Installation, token: str) -> bool:
 
 
 @pytest.mark.usefixtures("costly_passwords")
-def test_passwords() -> None:
+def test_passwords_are_hashed() -> None:
     """A password is kept as an argon2id hash, which matches only it; without a hash no password matches."""
     kept = credentials.hash_of(PASSWORD)
     assert kept.startswith("$argon2id$")
@@ -90,14 +90,14 @@ def test_passwords() -> None:
 
 
 @each("password", ["", "eleven char", "x" * 1025, "a surrogate \ud800 alone"])
-def test_passwords_are_long_enough(password: str) -> None:
+def test_passwords_need_a_minimum_length(password: str) -> None:
     """Passwords only need a minimum length; white space and any script are allowed."""
     with pytest.raises(InputInvalid):
         credentials.hash_of(password)
     assert credentials.hash_of("пароль из слов")
 
 
-def test_codes() -> None:
+def test_codes_are_valid_for_adjacent_steps() -> None:
     """A code is valid for its step and the adjacent ones, and not after a code of its step or a later one was
     accepted."""
     secret = credentials.new_secret()
@@ -149,7 +149,9 @@ def test_the_secret_is_sealed(installation: Installation, by: Actor, invited: In
         assert users.get(session, user_id).totp.secret == secret
 
 
-def test_logging_in(installation: Installation, by: Actor, admin: Caller, invited: Invited) -> None:
+def test_users_log_in_by_address_and_password(
+    installation: Installation, by: Actor, admin: Caller, invited: Invited
+) -> None:
     """The address in any case and the password log a user in; a wrong password, an unknown address and an invitation
     that was not accepted do not."""
     user_id = invited()
@@ -162,7 +164,7 @@ def test_logging_in(installation: Installation, by: Actor, admin: Caller, invite
                 users.checked(session, email=email, password=password)
 
 
-def test_a_stronger_hash_at_a_login(installation: Installation, by: Actor, invited: Invited) -> None:
+def test_a_weak_hash_is_replaced_at_login(installation: Installation, by: Actor, invited: Invited) -> None:
     """A hash of weaker parameters is replaced when its user logs in."""
     weak, user_id = credentials.PasswordHasher(time_cost=1, memory_cost=64).hash(PASSWORD), invited()
     with installation.database.writing(by=by) as session:
@@ -174,7 +176,7 @@ def test_a_stronger_hash_at_a_login(installation: Installation, by: Actor, invit
         assert not credentials.is_outdated(user.password_hash)
 
 
-def test_an_invitation_is_good_once_and_for_a_week(
+def test_an_invitation_is_valid_once_for_a_week(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
     """An invitation ends when it is used, after a week, when another is made, and when its user is disabled; the
@@ -199,7 +201,9 @@ def test_an_invitation_is_good_once_and_for_a_week(
 
 
 @pytest.mark.parametrize("end", ["disabled", "role", "password", "invited"])
-def test_sessions_end_at_once(installation: Installation, by: Actor, admin: Caller, invited: Invited, end: str) -> None:
+def test_sessions_end_when_credentials_change(
+    installation: Installation, by: Actor, admin: Caller, invited: Invited, end: str
+) -> None:
     """A user who is disabled, invited again, or given another role or password is logged out everywhere, and other
     users are not; no credentials of a disabled user are kept."""
     secret = credentials.new_secret()
@@ -228,7 +232,7 @@ def test_sessions_end_at_once(installation: Installation, by: Actor, admin: Call
     assert is_open(installation, kept)
 
 
-def test_a_damaged_authenticator_lets_nobody_in(
+def test_a_damaged_secret_refuses_every_code(
     installation: Installation, by: Actor, admin: Caller, invited: Invited, gateway: TestClient
 ) -> None:
     """If the secret of an app is damaged, every code is refused, and the user still counts as having an app until their
@@ -248,7 +252,7 @@ def test_a_damaged_authenticator_lets_nobody_in(
     assert gateway.get(f"/v1/users/{user_id}").json()["has_totp"] is False
 
 
-def test_a_provider_lets_in_who_was_invited(
+def test_a_provider_login_needs_an_invitation(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
     """A user logs in by an identity's address while their invitation is open, or if they have a password, but not after
@@ -273,7 +277,7 @@ def test_a_provider_lets_in_who_was_invited(
             users.of_identity(session, there)
 
 
-def test_a_session_is_of_a_key_or_of_a_person(installation: Installation) -> None:
+def test_a_session_has_a_key_or_a_user(installation: Installation) -> None:
     """The database refuses a session of neither a key nor a user."""
     at = AT
     with pytest.raises(sa.exc.IntegrityError), installation.database.writing() as session:
@@ -290,7 +294,9 @@ def test_addresses_are_unique(installation: Installation, by: Actor, admin: Call
         assert repository.users(session, limit=9, cursor=None).items == []
 
 
-def test_the_last_administrator_stays(installation: Installation, by: Actor, admin: Caller, invited: Invited) -> None:
+def test_the_last_administrator_cannot_be_removed(
+    installation: Installation, by: Actor, admin: Caller, invited: Invited
+) -> None:
     """The last administrator key may be revoked if an administrator has a password; the last such administrator must
     then stay. An administrator locked out by wrong codes does not count."""
     user_id = invited(Role.ADMINISTRATOR)
@@ -317,7 +323,7 @@ def test_the_last_administrator_stays(installation: Installation, by: Actor, adm
             users.disable(session, another, by=admin)
 
 
-def test_nobody_gives_more_than_they_have(
+def test_administrators_cannot_manage_operators(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
     """An administrator can neither create nor change an operator, whose scope is above the tenant."""
@@ -335,7 +341,7 @@ def test_nobody_gives_more_than_they_have(
                 act()
 
 
-def test_roles() -> None:
+def test_roles_have_scopes() -> None:
     """Each role has scopes; a viewer changes nothing, and only administrators reach the keys."""
     assert SCOPES_OF.keys() == set(Role)
     assert all(scope.value.endswith(":read") for scope in SCOPES_OF[Role.VIEWER])

@@ -20,7 +20,7 @@ SCHEMA = {
 }
 
 
-def test_predictions_for_vectors(gateway: TestClient, live: dict[str, Any], refused: Refused) -> None:
+def test_vectors_are_predicted(gateway: TestClient, live: dict[str, Any], refused: Refused) -> None:
     """Vectors of the right width get a label and probabilities that sum to one; other records are refused."""
     place = f"/v1/models/{live['id']}/predictions"
     answer = gateway.post(place, json={"records": [[0.1, -2, 3], [1e300, 0, 0]]})
@@ -35,7 +35,7 @@ def test_predictions_for_vectors(gateway: TestClient, live: dict[str, Any], refu
         refused(answer, 422, "input_invalid")
 
 
-def test_predictions_for_records(
+def test_records_are_predicted(
     gateway: TestClient, new_model: Make, upload: Callable[..., Any], work: Work, refused: Refused
 ) -> None:
     """Records are objects of the schema's columns if the dataset has one; a fault is named without repeating the

@@ -22,7 +22,7 @@ def test_an_agent_is_registered_listed_and_removed(gateway: TestClient, refused:
     assert gateway.get("/v1/agents").json()["items"] == []
 
 
-def test_a_repeated_call_registers_nothing_twice(gateway: TestClient, refused: Refused) -> None:
+def test_repeating_a_registration_is_a_no_op(gateway: TestClient, refused: Refused) -> None:
     """A repeated call with an Idempotency-Key gets the first answer; without one the agent already exists."""
     headers = {"Idempotency-Key": "1"}
     first, again = (gateway.post("/v1/agents", json=AGENT, headers=headers) for _ in range(2))
@@ -31,7 +31,7 @@ def test_a_repeated_call_registers_nothing_twice(gateway: TestClient, refused: R
     refused(gateway.post("/v1/agents", json=AGENT), 409, "agent_exists")
 
 
-def test_an_agent_that_could_not_sign_is_not_registered(gateway: TestClient, refused: Refused) -> None:
+def test_an_agent_with_an_invalid_key_is_refused(gateway: TestClient, refused: Refused) -> None:
     """An agent with an invalid key, id or name is refused on registration."""
     for changed in ({"verify_key": "AAAA"}, {"agent_id": "a b"}, {"agent_id": ""}, {"name": ""}, {"more": 1}):
         refused(gateway.post("/v1/agents", json=AGENT | changed), 422, "input_invalid")

@@ -56,7 +56,7 @@ def given(folder: Path, certificates: str | None, key: str | None) -> Settings:
     return settings
 
 
-def test_without_settings_one_is_made_once(tmp_path: Path) -> None:
+def test_a_missing_certificate_is_generated_once(tmp_path: Path) -> None:
     """The generated certificate is for the domain, can only sign, and is the same for every process; only the owner can
     read its key."""
     for domain in (DOMAIN, "127.0.0.1"):
@@ -107,7 +107,7 @@ def test_a_given_certificate_is_used(tmp_path: Path, name: str) -> None:
         (issued(key_of("ours")), pem(key_of("ours"))),
     ],
 )
-def test_what_does_not_fit_is_not_used(tmp_path: Path, certificates: str | None, key: str | None) -> None:
+def test_a_mismatched_certificate_is_refused(tmp_path: Path, certificates: str | None, key: str | None) -> None:
     """A certificate and key that do not fit are refused, so nothing is signed that cannot be verified."""
     with pytest.raises(SigningUnusable):
         opendsr.signer(given(tmp_path, certificates, key))

@@ -64,7 +64,7 @@ def test_every_problem_has_the_protocols_format(client: TestClient, name: str) -
     assert (answer.status_code, answer.json()) == (status, {"said": said})
 
 
-def test_headers_that_a_caller_acts_on_are_kept(client: TestClient) -> None:
+def test_authentication_and_retry_headers_are_kept(client: TestClient) -> None:
     """The headers WWW-Authenticate and Retry-After are kept."""
     assert client.get("/raised/nobody").headers["WWW-Authenticate"] == "Bearer"
     assert client.get("/raised/often").headers["Retry-After"] == "7"
@@ -85,7 +85,7 @@ def test_a_raw_body_is_returned_unchanged(client: TestClient) -> None:
     assert (answer.status_code, answer.json()) == (413, {"said": ["upload_too_large"]})
 
 
-def test_no_string_that_was_read_is_remembered() -> None:
+def test_parsed_strings_are_not_cached() -> None:
     """Parsing the same value twice gives two strings: no cache keeps the first one."""
     email = b'"somebody@example.com"'
     identity = b'{"identity_type": "email", "identity_format": "raw", "identity_value": %s}' % email

@@ -47,7 +47,7 @@ def exercise(**changed: Any) -> Exercise:
     return parsed(Exercise, message(**changed))
 
 
-def test_combined_mode_is_that_of_libsodium() -> None:
+def test_combined_mode_matches_libsodium() -> None:
     """A message is the signature followed by the text, as in the second vector of RFC 8032, section 7.1."""
     key = bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")
     signature = bytes.fromhex(
@@ -138,13 +138,13 @@ def test_a_message_with_a_long_validity_is_refused() -> None:
 
 
 @pytest.mark.parametrize("changed", [{"agent-id": "OTHER"}, {"business-id": "OTHER"}])
-def test_a_message_of_another_or_to_another_is_refused(changed: dict[str, str]) -> None:
+def test_a_message_with_another_signer_or_recipient_is_refused(changed: dict[str, str]) -> None:
     """A message that another agent signed, or that is addressed to another business, is refused."""
     with pytest.raises(MessageRefused):
         check(**changed)
 
 
-def test_a_tenant_that_is_not_in_the_network_is_not_addressed() -> None:
+def test_a_tenant_without_a_business_id_is_not_addressed() -> None:
     """No message is addressed to a tenant without a business id."""
     with pytest.raises(MessageRefused):
         drp.check(parsed(Envelope, message()), agent_id="AGENT", business_id=None, at=AT)
@@ -176,7 +176,7 @@ def test_only_deletion_is_supported(right: str) -> None:
 @pytest.mark.parametrize(
     ("flag", "verified"), [(True, True), (False, False), (None, False), ("true", True), ("false", False)]
 )
-def test_the_subject_is_the_claim_that_the_policy_names(
+def test_the_policy_names_the_claim_of_the_subject(
     claim: Literal["email", "phone_number", "customer_id"], flag: bool | str | None, verified: bool
 ) -> None:
     """The claim that the policy names is the subject, verified only if the agent says so; other claims are ignored."""
@@ -239,7 +239,7 @@ def test_an_unverified_person_gets_the_url_for_verification() -> None:
     assert (told["status"], "reason" in told, "processing_details" in told) == ("in_progress", False, True)
 
 
-def test_an_extension_says_why() -> None:
+def test_an_extension_has_a_reason() -> None:
     """An extension has the new date and its reason."""
     later = request(deadline=AT + 90 * 24 * 60 * MINUTE, extension_reason="There are many requests.")
     told = drp.status_of(later, status="accepted", verification_url=None)
@@ -253,7 +253,7 @@ def test_a_denial_has_a_coded_reason_and_the_explanation() -> None:
     assert (told["status"], told["reason"], told["processing_details"]) == ("denied", "claim_not_covered", "Tax law.")
 
 
-def test_the_agents_name_for_a_request_comes_back() -> None:
+def test_the_agents_request_id_is_returned() -> None:
     """The agent's id of a request is returned unchanged."""
     named = request(metadata={"agent_id": "A", "identity": "verified", "agent_request_id": "r1"})
     assert drp.status_of(named, status="accepted", verification_url=None)["agent_request_id"] == "r1"

@@ -139,7 +139,7 @@ CLAUSES: dict[str, Callable[[Agent], None]] = {
 
 
 @pytest.mark.parametrize("clause", CLAUSES)
-def test_conformance(agent: Agent, clause: str) -> None:
+def test_every_clause_for_a_business_holds(agent: Agent, clause: str) -> None:
     """Each clause of the protocol that binds a business holds."""
     CLAUSES[clause](agent)
 
@@ -165,7 +165,7 @@ def test_a_person_is_forgotten(
     refusal(agent.revoke(request_id), 409)
 
 
-def test_an_agent_does_not_learn_who_is_in_the_data(
+def test_an_agent_does_not_learn_who_is_held(
     agent: Agent, policy: Callable[..., None], new_dataset: Callable[..., Any], work: Callable[[], int]
 ) -> None:
     """Answers about a held person and about a stranger are the same, verified or not."""
@@ -191,7 +191,7 @@ def test_an_agent_does_not_learn_who_is_in_the_data(
         assert story("p1", verified=verified) == story("nobody", verified=verified)
 
 
-def test_an_agent_is_told_of_every_change(settings: Settings, request: pytest.FixtureRequest) -> None:
+def test_an_agent_is_notified_of_every_change(settings: Settings, request: pytest.FixtureRequest) -> None:
     """The status of a request is sent to its `status_callback` on each change, without a signature, as the protocol has
     none."""
     settings.webhook_allowed_networks = "127.0.0.0/8"
@@ -207,7 +207,7 @@ def test_an_agent_is_told_of_every_change(settings: Settings, request: pytest.Fi
     assert not any("signature" in name for call in receiver.calls for name in call.headers)
 
 
-def test_the_same_message_again_is_the_same_request(agent: Agent, gateway: TestClient) -> None:
+def test_a_repeated_message_is_the_same_request(agent: Agent, gateway: TestClient) -> None:
     """A repetition creates nothing new, whether of the message or, newly signed, of the agent's own id for it."""
     for message in (agent.asked(email="p1"), agent.asked(email="p2", **{"agent-request-id": "mine"})):
         signed = agent.sign(message)
@@ -233,7 +233,7 @@ def test_two_agents_may_use_the_same_id(agent: Agent) -> None:
     assert one["request_id"] != two["request_id"]
 
 
-def test_who_is_not_verified_waits_in_review(
+def test_an_unverified_person_waits_in_review(
     agent: Agent, gateway: TestClient, policy: Callable[..., None], get: Callable[[str], Any]
 ) -> None:
     """An unverified person is sent to the business's page; a privacy officer approves or rejects, and the agent gets
@@ -273,7 +273,7 @@ KeyWith = Callable[..., dict[str, str]]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_wrong_set_ups_are_counted_like_wrong_keys(agent: Agent) -> None:
+def test_failed_set_ups_are_rate_limited(agent: Agent) -> None:
     """Failed set-ups from one address are limited per minute."""
     codes = {agent.call("POST", "/agent/AGENT_ONE", b"AAAA", token="").status_code for _ in range(200)}
     assert codes == {403, 429}
@@ -296,9 +296,7 @@ def test_an_agent_may_serve_several_tenants(agent: Agent, gateway: TestClient) -
     assert agent.exercise().status_code == 200
 
 
-def test_what_agents_and_admins_do_is_in_the_audit_log(
-    agent: Agent, gateway: TestClient, installation: Installation
-) -> None:
+def test_agent_actions_are_in_the_audit_log(agent: Agent, gateway: TestClient, installation: Installation) -> None:
     """Registration, set-up, requests and removal are in the audit log, each with its actor."""
     agent.exercised()
     [row] = gateway.get("/v1/agents").json()["items"]
@@ -314,7 +312,7 @@ def test_what_agents_and_admins_do_is_in_the_audit_log(
     assert keys[row["api_key_id"]] is not None
 
 
-def test_a_key_that_an_admin_revoked_is_replaced_at_set_up(agent: Agent, gateway: TestClient) -> None:
+def test_a_revoked_key_is_replaced_at_set_up(agent: Agent, gateway: TestClient) -> None:
     """An agent whose key was revoked gets a new token by another set-up."""
     [row] = gateway.get("/v1/agents").json()["items"]
     gateway.delete(f"/v1/api-keys/{row['api_key_id']}")
@@ -333,7 +331,7 @@ def test_a_key_that_an_admin_revoked_is_replaced_at_set_up(agent: Agent, gateway
         ("GET", "/agent/AGENT_ONE"),
     ],
 )
-def test_who_may_call(agent: Agent, key_with: KeyWith, method: str, path: str) -> None:
+def test_the_protocol_needs_a_token_of_an_agent(agent: Agent, key_with: KeyWith, method: str, path: str) -> None:
     """Only an agent's token opens the protocol, whatever scopes another key has; a wrong token returns 401."""
     for scope in Scope:
         along = (Scope.ACCOUNTING_READ,) if scope is Scope.REQUESTS_REVIEW else ()
@@ -342,7 +340,7 @@ def test_who_may_call(agent: Agent, key_with: KeyWith, method: str, path: str) -
     refusal(agent.call(method, path, token="wrong"), 401)
 
 
-def test_a_token_opens_nothing_else(agent: Agent, gateway: TestClient, refused: Refused) -> None:
+def test_a_token_shows_only_its_own_requests(agent: Agent, gateway: TestClient, refused: Refused) -> None:
     """An agent's token shows its own requests in its protocol, and nothing of the tenant's others."""
     for path in ("/v1/deletion-requests", "/v1/datasets", "/v1/agents", "/v1/api-keys", "/v1/audit-log"):
         refused(gateway.get(path, headers={"Authorization": f"Bearer {agent.token}"}), 403, "scope_missing")

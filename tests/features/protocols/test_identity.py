@@ -57,7 +57,7 @@ def check(installation: Installation) -> Callable[..., IdentityStatement]:
 
 
 @each("alg", KEYS)
-def test_a_statement_holds(check: Callable[..., IdentityStatement], alg: str) -> None:
+def test_a_valid_statement_is_accepted(check: Callable[..., IdentityStatement], alg: str) -> None:
     """A statement signed by a registered issuer about the subject, valid for at most an hour, is accepted."""
     found = check(signed(alg))
     left = found.expires_at - datetime.datetime.now(datetime.UTC)
@@ -96,14 +96,14 @@ WRONG: dict[str, Callable[[], str]] = {
 
 
 @each("case", WRONG)
-def test_a_statement_that_does_not_hold(check: Callable[..., IdentityStatement], case: str) -> None:
+def test_invalid_statements_have_one_refusal(check: Callable[..., IdentityStatement], case: str) -> None:
     """The refusal of an invalid statement is the same for every fault."""
     with pytest.raises(IdentityStatementInvalid) as error:
         check(WRONG[case]())
     assert error.value.detail == identity.refusal().detail
 
 
-def test_a_statement_without_signature(check: Callable[..., IdentityStatement]) -> None:
+def test_an_unsigned_statement_is_refused(check: Callable[..., IdentityStatement]) -> None:
     """A statement with the algorithm `none` is refused."""
     parts = signed().split(".")
     for header in ("eyJhbGciOiJub25lIn0", "eyJhbGciOiJOT05FIn0"):
@@ -111,9 +111,7 @@ def test_a_statement_without_signature(check: Callable[..., IdentityStatement]) 
             check(f"{header}.{parts[1]}.")
 
 
-def test_a_statement_is_good_for_one_request(
-    installation: Installation, check: Callable[..., IdentityStatement]
-) -> None:
+def test_a_statement_is_used_once(installation: Installation, check: Callable[..., IdentityStatement]) -> None:
     """A statement used in one request is refused in any other, even a concurrent one; a request that is refused does
     not use it up."""
     statement = check(signed())
@@ -129,7 +127,7 @@ def test_a_statement_is_good_for_one_request(
         people.ask(session, "sub_a", POLICY, statement=statement)
 
 
-def test_a_policy_may_ask_for_statements(installation: Installation) -> None:
+def test_a_policy_may_require_statements(installation: Installation) -> None:
     """A tenant that requires statements refuses requests without one; other tenants still refuse an invalid one."""
     with installation.database.writing() as session:
         with pytest.raises(IdentityStatementRequired) as error:
@@ -139,7 +137,7 @@ def test_a_policy_may_ask_for_statements(installation: Installation) -> None:
             people.ask(session, "sub_a", Policy(), statement=identity.refusal())
 
 
-def test_used_statements_are_forgotten(installation: Installation, check: Callable[..., IdentityStatement]) -> None:
+def test_used_statements_expire(installation: Installation, check: Callable[..., IdentityStatement]) -> None:
     """A used statement is remembered until it expires."""
     with installation.database.writing() as session:
         people.ask(session, "sub_a", POLICY, statement=check(signed()))
@@ -150,9 +148,7 @@ def test_used_statements_are_forgotten(installation: Installation, check: Callab
         assert identity.purge(session) == 1
 
 
-def test_an_issuer_is_believed_until_it_is_deleted(
-    installation: Installation, check: Callable[..., IdentityStatement]
-) -> None:
+def test_a_deleted_issuer_is_not_accepted(installation: Installation, check: Callable[..., IdentityStatement]) -> None:
     """A name is registered once; after its deletion nothing it signed is accepted, not even what was checked before."""
     statement = check(signed())
     with installation.database.writing(by=OFFICER) as session:
@@ -181,7 +177,7 @@ def test_an_issuer_is_believed_until_it_is_deleted(
         {"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB"}]},
     ],
 )
-def test_keys_that_are_none(installation: Installation, jwks: dict[str, Any]) -> None:
+def test_unusable_keys_are_refused(installation: Installation, jwks: dict[str, Any]) -> None:
     """Secret, weak and invalid keys are refused on registration."""
     with installation.database.writing(by=OFFICER) as session, pytest.raises(InputInvalid) as error:
         identity.register(session, issuer=ISSUER, audience=AUDIENCE, jwks=jwks)
@@ -189,7 +185,7 @@ def test_keys_that_are_none(installation: Installation, jwks: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_what_is_nested_too_deep_is_not_believed(check: Callable[..., IdentityStatement], place: int) -> None:
+def test_a_deeply_nested_statement_is_invalid(check: Callable[..., IdentityStatement], place: int) -> None:
     """A header or claims nested too deep to be parsed make the statement invalid, and cause no server error."""
     parts = signed().split(".")
     parts[place] = base64.urlsafe_b64encode(b'{"iss":' + b"[" * 50_000).rstrip(b"=").decode()

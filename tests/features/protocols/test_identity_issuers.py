@@ -32,7 +32,7 @@ def strict(installation: Installation) -> None:
         people.obey(session, Policy(identity="statement"))
 
 
-def test_issuers(gateway: TestClient, get: Get, refused: Refused) -> None:
+def test_issuers_are_registered_listed_and_deleted(gateway: TestClient, get: Get, refused: Refused) -> None:
     """An issuer is registered once under its name, listed, and deleted."""
     made = gateway.post(PLACE, json=ISSUER, headers={"Idempotency-Key": "k"})
     issuer = made.json()
@@ -45,7 +45,7 @@ def test_issuers(gateway: TestClient, get: Get, refused: Refused) -> None:
     refused(gateway.delete(f"{PLACE}/{issuer['id']}"), 404, "issuer_unknown")
 
 
-def test_a_request_with_a_statement(gateway: TestClient, refused: Refused) -> None:
+def test_a_request_may_have_a_statement(gateway: TestClient, refused: Refused) -> None:
     """A statement about the subject makes a request, once; a repeated call gets the same answer."""
     gateway.post(PLACE, json=ISSUER)
     body = {"subject_id": "p1", "identity_statement": statement("p1", "one")}
@@ -55,7 +55,7 @@ def test_a_request_with_a_statement(gateway: TestClient, refused: Refused) -> No
     refused(gateway.post(REQUESTS, json=body), 403, "identity_statement_invalid")
 
 
-def test_a_request_without_one(gateway: TestClient, refused: Refused) -> None:
+def test_a_missing_statement_is_refused(gateway: TestClient, refused: Refused) -> None:
     """A request without a statement returns 422 with the field; an invalid one returns 403 without the reason."""
     gateway.post(PLACE, json=ISSUER)
     problem = refused(gateway.post(REQUESTS, json={"subject_id": "p1"}), 422, "identity_statement_required")

@@ -86,7 +86,7 @@ def test_an_agent_reaches_the_rows_of_the_customer_number(
 
 
 @pytest.mark.usefixtures("mapped")
-def test_somebody_whom_the_map_does_not_have_is_of_unknown_identity(
+def test_a_person_missing_from_the_map_is_unknown(
     controller: Controller, agent: Agent, new_dataset: Make, policy: Callable[..., None], get: Get
 ) -> None:
     """A person missing from the map does not count as not held: the request stays open with unknown identity. Neither a
@@ -105,7 +105,7 @@ def test_somebody_whom_the_map_does_not_have_is_of_unknown_identity(
 
 
 @pytest.mark.usefixtures("mapped")
-def test_what_is_no_address_is_refused_without_repeating_it(
+def test_a_malformed_address_is_refused_and_not_quoted(
     controller: Controller, agent: Agent, policy: Callable[..., None]
 ) -> None:
     """A text that cannot be an e-mail address or phone number is refused, because it would find no person."""

@@ -76,7 +76,7 @@ def test_a_request_is_read() -> None:
         ({"extensions": {DOMAIN: {"more": ["p2"]}}}, "extensions"),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(changed: dict[str, Any], path: str) -> None:
+def test_unsupported_requests_are_refused_by_name(changed: dict[str, Any], path: str) -> None:
     """An unsupported request is refused as a whole; the error names the field and quotes nothing."""
     with pytest.raises(InputInvalid) as refused:
         read(**changed)
@@ -84,7 +84,7 @@ def test_what_is_not_supported_is_refused_by_name(changed: dict[str, Any], path:
     assert "p1" not in str([fault.message for fault in refused.value.errors])
 
 
-def test_extensions_for_others_are_passed_over() -> None:
+def test_extensions_for_other_processors_are_ignored() -> None:
     """Extensions for other processors are ignored."""
     assert read(extensions={"other.example.com": {"property_id": "1"}}).regulation == "gdpr"
 
@@ -109,7 +109,7 @@ def test_a_hashed_identity_equals_the_raw_one(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.sampled_from(RequestStatus), min_size=1))
-def test_the_status_of_all_identities_together(statuses: list[RequestStatus]) -> None:
+def test_the_status_combines_all_identities(statuses: list[RequestStatus]) -> None:
     """A request is completed once all its parts are, pending only until one begins, and over when all parts have
     ended."""
     together = opendsr.together(statuses)

@@ -141,7 +141,7 @@ CLAUSES: dict[str, Callable[[Controller], None]] = {
 
 
 @pytest.mark.parametrize("stated", ["controller_customer_id", "email"])
-def test_a_tenant_states_the_identities_that_are_its_subject_ids(
+def test_controllers_need_a_tenant_with_stated_identities(
     gateway: TestClient, key_with: KeyWith, policy: Callable[..., None], stated: str
 ) -> None:
     """A tenant that has not stated which identities are its subject ids refuses controllers, and so it does for
@@ -161,7 +161,7 @@ def test_a_tenant_states_the_identities_that_are_its_subject_ids(
 
 
 @each("clause", CLAUSES)
-def test_conformance(controller: Controller, policy: Callable[..., None], clause: str) -> None:
+def test_every_clause_for_a_processor_holds(controller: Controller, policy: Callable[..., None], clause: str) -> None:
     """Each clause of the specification that binds a processor holds."""
     policy(grace_seconds=3600)  # requests are pending so long
     CLAUSES[clause](controller)
@@ -174,7 +174,7 @@ def test_a_changed_answer_does_not_verify(controller: Controller) -> None:
         controller.verify(answer.headers, answer.content + b" ")
 
 
-def test_a_certificate_is_found_behind_a_proxy(
+def test_discovery_names_the_domain_of_the_settings(
     gateway: TestClient, controller: Controller, installation: Installation
 ) -> None:
     """Discovery names the domain of the settings, whatever host name a proxy uses."""
@@ -184,7 +184,7 @@ def test_a_certificate_is_found_behind_a_proxy(
     assert answer.headers["X-OpenDSR-Processor-Domain"] == "privacy.example.com"
 
 
-def test_who_may_call(gateway: TestClient, key_with: KeyWith) -> None:
+def test_every_endpoint_needs_its_scope(gateway: TestClient, key_with: KeyWith) -> None:
     """Every endpoint needs one scope, and its refusal has the specification's format."""
     routes = (
         ("GET", "/discovery", Scope.REQUESTS_READ),
@@ -207,12 +207,12 @@ def test_who_may_call(gateway: TestClient, key_with: KeyWith) -> None:
         assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 
-def test_a_body_that_is_too_long_is_not_read(controller: Controller) -> None:
+def test_a_long_body_is_refused(controller: Controller) -> None:
     """A message longer than 64 KiB is refused."""
     refusal(controller.call("POST", "/requests", content=b"x" * 65537), 413)
 
 
-def test_a_request_is_one_deletion_request_for_each_identity(
+def test_each_identity_is_a_deletion_request(
     controller: Controller, gateway: TestClient, new_dataset: Callable[..., Any], work: Callable[[], int]
 ) -> None:
     """Each identity of a request becomes a deletion request; they share the controller's id and deadline, are processed
@@ -229,7 +229,7 @@ def test_a_request_is_one_deletion_request_for_each_identity(
     assert {item["outcome"] for item in items} == {"forgotten"}
 
 
-def test_the_same_request_again_is_the_same_request(controller: Controller, gateway: TestClient) -> None:
+def test_a_repeated_call_is_the_same_request(controller: Controller, gateway: TestClient) -> None:
     """Repeating a call creates no second request, and the time of receipt does not change."""
     asked = request(subject_identities=[identity("p1"), identity("p2")])
     first = controller.asked(**asked)
@@ -239,7 +239,7 @@ def test_the_same_request_again_is_the_same_request(controller: Controller, gate
     assert len(gateway.get("/v1/deletion-requests", params=named).json()["items"]) == 2
 
 
-def test_the_same_request_at_once_is_one_request(controller: Controller, gateway: TestClient) -> None:
+def test_concurrent_repetitions_are_one_request(controller: Controller, gateway: TestClient) -> None:
     """Concurrent repetitions of a call create one request."""
     asked = request()
     with ThreadPoolExecutor(4) as pool:
@@ -263,7 +263,7 @@ def test_another_request_under_the_same_id_is_a_conflict(controller: Controller)
     assert controller.asked(**asked) == first
 
 
-def test_all_of_a_request_is_made_or_nothing(controller: Controller, installation: Installation) -> None:
+def test_a_subject_request_is_atomic(controller: Controller, installation: Installation) -> None:
     """A subject request creates all of its deletion requests or none."""
     tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     refusal(controller.ask(subject_identities=[identity("p1"), identity("p2")], submitted_time=tomorrow.isoformat()))
@@ -271,7 +271,7 @@ def test_all_of_a_request_is_made_or_nothing(controller: Controller, installatio
         assert session.scalars(sa.select(DeletionRequest)).all() == []
 
 
-def test_who_asks_does_not_learn_who_is_in_the_data(
+def test_a_controller_does_not_learn_who_is_held(
     controller: Controller, policy: Callable[..., None], new_dataset: Callable[..., Any], work: Callable[[], int]
 ) -> None:
     """Answers about a held person and about a stranger differ only in the controller's id."""
@@ -290,7 +290,7 @@ def test_who_asks_does_not_learn_who_is_in_the_data(
     assert story("p1") == story("nobody")
 
 
-def test_nobody_else_sees_a_request(controller: Controller, gateway: TestClient) -> None:
+def test_requests_of_another_tenant_are_unknown(controller: Controller, gateway: TestClient) -> None:
     """A request does not exist for another tenant, which may use its id."""
     asked = request()
     controller.asked(**asked)
@@ -327,7 +327,7 @@ def receiver(settings: Settings) -> Iterator[Server]:
         yield server
 
 
-def test_a_controller_is_told_of_every_change(
+def test_a_controller_is_notified_of_every_change(
     receiver: Server,
     controller: Controller,
     policy: Callable[..., None],

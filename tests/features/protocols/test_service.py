@@ -78,7 +78,7 @@ def set_up(installation: Installation, sent: bytes) -> str:
         return service.set_up(session, agent.id, message=sent)
 
 
-def test_a_message_is_for_the_business_that_it_names(installation: Installation, one: Actor, two: Actor) -> None:
+def test_a_message_reaches_the_named_business(installation: Installation, one: Actor, two: Actor) -> None:
     """A message reaches the registration of its agent whose tenant is the named business and whose key signed it."""
     key = Ed25519PrivateKey.generate()
     in_one, in_two = register(installation, one), register(installation, two, key)
@@ -93,7 +93,7 @@ def test_a_message_is_for_the_business_that_it_names(installation: Installation,
                 service.addressee(session, agent_id="AGENT", message=sent)
 
 
-def test_a_token_is_a_key_for_the_protocol_alone(installation: Installation, one: Actor) -> None:
+def test_a_token_has_only_the_agent_scope(installation: Installation, one: Actor) -> None:
     """A new token is a key with only the scope `agent` in the agent's tenant, and identifies the agent."""
     row_id = register(installation, one)
     token = set_up(installation, message(installation))
@@ -103,7 +103,7 @@ def test_a_token_is_a_key_for_the_protocol_alone(installation: Installation, one
         assert service.calling(session, api_key_id=found.id).id == row_id
 
 
-def test_a_new_token_ends_the_one_before(installation: Installation, one: Actor) -> None:
+def test_a_new_token_replaces_the_last(installation: Installation, one: Actor) -> None:
     """An agent has one valid token at a time."""
     row_id = register(installation, one)
     set_up(installation, message(installation, seconds_ago=3))
@@ -114,7 +114,7 @@ def test_a_new_token_ends_the_one_before(installation: Installation, one: Actor)
         assert len(keys) == 2
 
 
-def test_a_set_up_is_answered_once(installation: Installation, one: Actor) -> None:
+def test_a_set_up_message_is_accepted_once(installation: Installation, one: Actor) -> None:
     """A set-up message is refused if repeated or older than the last accepted one."""
     register(installation, one)
     sent, older = message(installation, seconds_ago=2), message(installation, seconds_ago=3)
@@ -124,7 +124,7 @@ def test_a_set_up_is_answered_once(installation: Installation, one: Actor) -> No
             set_up(installation, again)
 
 
-def test_another_tenant_neither_sees_nor_removes_an_agent(installation: Installation, one: Actor, two: Actor) -> None:
+def test_agents_of_another_tenant_are_hidden(installation: Installation, one: Actor, two: Actor) -> None:
     """Another tenant neither sees nor can remove an agent, and can register one with the same id."""
     row_id = register(installation, one)
     with installation.database.writing(by=two) as session:
@@ -136,7 +136,7 @@ def test_another_tenant_neither_sees_nor_removes_an_agent(installation: Installa
         register(installation, one)
 
 
-def test_what_is_removed_is_gone(installation: Installation, one: Actor) -> None:
+def test_a_removed_agent_is_gone(installation: Installation, one: Actor) -> None:
     """Removing an agent revokes its key, its signature is no longer accepted, and its id can be registered again."""
     row_id = register(installation, one)
     set_up(installation, message(installation))
@@ -150,7 +150,7 @@ def test_what_is_removed_is_gone(installation: Installation, one: Actor) -> None
     set_up(installation, message(installation))
 
 
-def test_a_key_that_is_no_token_is_no_agents(installation: Installation, one: Actor) -> None:
+def test_an_ordinary_key_is_not_an_agents(installation: Installation, one: Actor) -> None:
     """An API key that is not an agent's token is refused, whatever its scopes."""
     with installation.database.reading(by=one) as session:
         assert session.get(Tenant, one.tenant_id) is not None
@@ -163,7 +163,7 @@ NAMED = "theirs"
 
 
 @pytest.mark.parametrize("source", [opendsr.SOURCE, drp.SOURCE])
-def test_what_is_being_purged_is_not_found(installation: Installation, by: Actor, source: str) -> None:
+def test_a_purged_request_is_not_found(installation: Installation, by: Actor, source: str) -> None:
     """A request whose text can no longer be read is not found by its external id, even while the reference is still
     stored."""
     with installation.database.writing(by=by) as session:
@@ -177,7 +177,7 @@ def test_what_is_being_purged_is_not_found(installation: Installation, by: Actor
         assert service.requests(session, source=source, external_id=NAMED) == []
 
 
-def test_the_identities_of_a_subject_request_go_together(installation: Installation) -> None:
+def test_parts_of_a_subject_request_are_purged_together(installation: Installation) -> None:
     """The requests of one OpenDSR request are kept until the retention of the last of them has passed: the remaining
     part would be taken for another request under its id. All are purged, however few go at once."""
     policy = Policy(retain_details_days=30, report_seconds=0)

@@ -36,7 +36,7 @@ def actions(get: Get, model_id: str) -> list[str]:
     return [one["action"] for one in reversed(found)]
 
 
-def test_what_misses_its_gate_is_held_and_forgets(
+def test_a_held_version_forgets_but_is_not_served(
     gateway: TestClient,
     gated: Callable[..., str],
     new_dataset: Make,
@@ -113,7 +113,7 @@ def test_a_gate_is_changed_while_a_version_is_live(
     assert gateway.post(f"{place}/predictions", json=RECORDS).status_code == 200
 
 
-def test_what_was_not_measured_misses_the_gate(
+def test_an_unmeasured_version_misses_its_gate(
     gateway: TestClient, gated: Callable[..., str], forget: Make, get: Get, refused: Refused, work: Work
 ) -> None:
     """When a person of the evaluation data is forgotten, the metrics are dropped, and a gate that is set then is
@@ -131,7 +131,7 @@ def test_what_was_not_measured_misses_the_gate(
     assert (found["status"], found["live_version"], found["quality"]["is_met"]) == ("live", 2, True)
 
 
-def test_a_gate_that_could_never_be_met_or_told_is_refused(
+def test_an_impossible_gate_is_refused(
     gateway: TestClient, live: dict[str, Any], gated: Callable[..., str], refused: Refused
 ) -> None:
     """A gate is refused unless its threshold is finite, its metric is one of the task, and there is evaluation data."""
@@ -144,7 +144,7 @@ def test_a_gate_that_could_never_be_met_or_told_is_refused(
     refused(gateway.patch(f"/v1/models/{live['id']}", json={"quality": OUT_OF_REACH}), 422, "precondition_failed")
 
 
-def test_remedies_say_what_each_takes(gateway: TestClient, live: dict[str, Any], get: Get) -> None:
+def test_remedies_state_their_passes(gateway: TestClient, live: dict[str, Any], get: Get) -> None:
     """A model has remedies with their passes; a retired model has none."""
     found = get(f"/models/{live['id']}/remedies")
     assert {one["kind"] for one in found["remedies"]} == {"relearn", "more_slots", "l2"}

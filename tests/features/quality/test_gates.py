@@ -30,14 +30,14 @@ def gate(metric: Metric, threshold: float) -> Gate:
         (Metric.R_SQUARED, -3.0, False),
     ],
 )
-def test_the_threshold_itself_is_enough(metric: Metric, value: float, is_met: bool) -> None:
+def test_the_threshold_meets_the_gate(metric: Metric, value: float, is_met: bool) -> None:
     """A metric meets its gate at the threshold and above it, or below it if less is better."""
     assert gate(metric, 0.8).is_met({metric: value}) is is_met
 
 
 @each("metric", list(Metric))
 @each("value", [math.nan, math.inf, -math.inf, None, "0.9"])
-def test_what_is_no_number_is_a_breach(metric: Metric, value: Any) -> None:
+def test_a_missing_metric_is_a_breach(metric: Metric, value: Any) -> None:
     """A metric that is missing or not a number meets no gate, in either direction."""
     assert not gate(metric, 0.0).is_met({metric: value})
     assert not gate(metric, 0.0).is_met({})
@@ -58,7 +58,7 @@ def mechanism(objective: Objective, num_classes: int) -> Mechanism:
         (Objective.MULTILABEL_LOGISTIC_REGRESSION, 3, Metric.ACCURACY),
     ],
 )
-def test_a_gate_on_what_is_never_measured_is_refused(objective: Objective, num_classes: int, metric: Metric) -> None:
+def test_a_gate_on_an_unmeasured_metric_is_refused(objective: Objective, num_classes: int, metric: Metric) -> None:
     """A metric that the task does not have is refused by name, and so is any without evaluation data."""
     of_it = mechanism(objective, num_classes)
     with pytest.raises(PreconditionFailed, match=f"{metric} is not available") as caught:

@@ -8,7 +8,7 @@ from tests.features.desk.browsing import Browser
 Make = Callable[..., dict[str, Any]]
 
 
-def test_a_gate_from_setting_it_to_releasing(
+def test_a_gate_is_set_and_a_held_version_released(
     officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
     """A gate is set on the page, which shows its faults; a version that misses it is a danger on the overview until it
@@ -33,7 +33,7 @@ def test_a_gate_from_setting_it_to_releasing(
     assert "No gate" in officer.get(officer.post(f"{place}/remove").headers["location"]).text
 
 
-def test_without_evaluation_data_there_is_no_form(
+def test_a_gate_needs_evaluation_data(
     officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
     """The page of a model without evaluation data explains why it can have no gate, and still lists the remedies."""

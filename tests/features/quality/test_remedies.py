@@ -9,7 +9,7 @@ EPSILON, DELTA = 1.0, 1e-5
 
 
 @pytest.mark.parametrize(("num_slots", "factor"), [(1000, 2.0), (10_000_000, 0.5)])
-def test_regularisation_goes_the_way_that_noise_says(num_slots: int, factor: float) -> None:
+def test_remedies_adapt_the_regularisation(num_slots: int, factor: float) -> None:
     """The remedy doubles the regularisation and lowers the noise if few rows make noise felt, and halves it if many
     rows hide each other."""
     now = mechanism_for(ModelSettings(epsilon=EPSILON, delta=DELTA), num_slots=num_slots, num_classes=2)

@@ -40,7 +40,7 @@ def blocks(settings: Settings) -> int:
     return sum(path.suffix == ".sealed" for path in settings.data_dir.rglob("blocks/*"))
 
 
-def test_an_upload_beyond_the_bound_is_refused_before_its_rows_are_written(
+def test_an_upload_over_the_quota_is_refused(
     gateway: TestClient, refused: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A dataset that would exceed the quota returns 409 with the stored bytes, the quota, and what to delete, and no
@@ -57,7 +57,7 @@ def test_an_upload_beyond_the_bound_is_refused_before_its_rows_are_written(
     assert upload(gateway, 40).status_code == 201
 
 
-def test_what_is_retired_makes_room(
+def test_retiring_a_dataset_frees_the_quota(
     gateway: TestClient, refused: Make, get: Callable[[str], Any], new_dataset: Make, installation: Installation
 ) -> None:
     """The overview shows a tenant's stored bytes by kind, and its quota; both follow retirements."""
@@ -71,7 +71,7 @@ def test_what_is_retired_makes_room(
     assert upload(gateway, 100).status_code == 201
 
 
-def test_two_uploads_at_once_do_not_pass_the_bound_together(
+def test_concurrent_uploads_do_not_exceed_the_quota(
     gateway: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, get: Callable[[str], Any]
 ) -> None:
     """If two concurrent uploads fit only alone, one is refused although both were read before either was stored, and
@@ -95,7 +95,7 @@ def test_two_uploads_at_once_do_not_pass_the_bound_together(
     assert blocks(settings) == 1
 
 
-def test_a_repeated_call_is_answered_beyond_the_bound(gateway: TestClient) -> None:
+def test_a_repeated_upload_is_answered_over_the_quota(gateway: TestClient) -> None:
     """Repeating an upload stores nothing and gets its first answer, however little room is left."""
     first = upload(gateway, 100, **{"Idempotency-Key": "1"})
     again = upload(gateway, 100, **{"Idempotency-Key": "1"})
@@ -103,7 +103,7 @@ def test_a_repeated_call_is_answered_beyond_the_bound(gateway: TestClient) -> No
     assert first.json() == again.json()
 
 
-def test_nobody_waits_to_be_forgotten_for_room(
+def test_deletion_requests_are_accepted_over_the_quota(
     gateway: TestClient, settings: Settings, admin_key: str, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
     """Deletion requests are accepted and completed for a tenant over its quota, also in batches."""
@@ -120,7 +120,7 @@ def test_nobody_waits_to_be_forgotten_for_room(
         assert full.get(f"/v1/deletion-requests/{one.json()['id']}").json()["outcome"] == "forgotten"
 
 
-def test_only_what_stores_is_refused(settings: Settings, admin_key: str, new_dataset: Make) -> None:
+def test_only_stored_uploads_are_refused_over_the_quota(settings: Settings, admin_key: str, new_dataset: Make) -> None:
     """A tenant over its quota can create models and register systems; a ledger, which is stored, is refused."""
     dataset = new_dataset(rows=60)["id"]
     with TestClient(create_app(settings.model_copy(update={"max_tenant_bytes": 1}))) as full:
@@ -134,7 +134,7 @@ def test_only_what_stores_is_refused(settings: Settings, admin_key: str, new_dat
         assert (model.status_code, model.json()["code"]) == (409, "storage_quota_exceeded")
 
 
-def test_additions_count_and_are_refused(gateway: TestClient, refused: Make, new_dataset: Make, forget: Make) -> None:
+def test_additions_count_towards_the_quota(gateway: TestClient, refused: Make, new_dataset: Make, forget: Make) -> None:
     """Added rows count until they are in their slots, and are refused beyond the quota."""
     dataset = new_dataset(rows=100)
     forget("p0")
@@ -143,7 +143,7 @@ def test_additions_count_and_are_refused(gateway: TestClient, refused: Make, new
     refused(answer, 409, "storage_quota_exceeded")
 
 
-def test_everything_that_a_tenant_uploads_is_bounded(
+def test_every_kind_of_upload_counts_towards_the_quota(
     gateway: TestClient, refused: Make, get: Callable[[str], Any], forget: Make, new_dataset: Make
 ) -> None:
     """Attachments, training tables, identity maps, networks, hashes of people and trainers share the quota, and are
@@ -166,7 +166,7 @@ def test_everything_that_a_tenant_uploads_is_bounded(
     assert get("/overview")["stored_bytes"] == before
 
 
-def test_tenants_have_a_bound_each(gateway: TestClient, settings: Settings, new_dataset: Make, refused: Make) -> None:
+def test_quotas_are_per_tenant(gateway: TestClient, settings: Settings, new_dataset: Make, refused: Make) -> None:
     """The storage quota of one tenant is not used up by another."""
     new_dataset(rows=100)
     made = gateway.post("/v1/tenants", json={"name": "other"})

@@ -16,7 +16,7 @@ Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 
 
-def test_worker_killed_while_rehearsing(
+def test_a_killed_rehearsal_is_repeated(
     settings: Settings, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A killed rehearsal leaves no file and changes no model; after the restart it runs once and erases no rows."""

@@ -37,7 +37,7 @@ def measure_of(loss: Loss, num_classes: int) -> Measure:
     ("loss", "num_classes"),
     [(LOGISTIC, 2), (LOGISTIC, 3), (HUBER, 1), (SQUARES, 1), (HINGE, 2), (LABELS, 3), (COUNTS, 1)],
 )
-def test_losses_are_those_whose_gradients_steps_take(loss: Loss, num_classes: int) -> None:
+def test_slopes_of_losses_match_the_gradient(loss: Loss, num_classes: int) -> None:
     """The slope of the sum of the losses equals the gradient that a step sums, for every objective."""
     features, labels = labelled(loss, 50, 4)
     if loss is LOGISTIC:
@@ -58,7 +58,7 @@ def test_losses_are_those_whose_gradients_steps_take(loss: Loss, num_classes: in
     np.testing.assert_allclose(slopes, expected.numpy(), atol=2e-4)
 
 
-def test_shares_are_those_of_versions() -> None:
+def test_metrics_match_those_of_versions() -> None:
     """Accuracy, loss and error equal those that a version is measured by, to two digits."""
     generator = np.random.default_rng(2)
     features = generator.standard_normal((40, 4)).astype(np.float32)
@@ -92,7 +92,7 @@ def test_shares_are_those_of_versions() -> None:
     assert found.mean_absolute_error == pytest.approx(said["mean_absolute_error"], rel=0.05)
 
 
-def test_few_digits_are_told() -> None:
+def test_numbers_are_rounded() -> None:
     """Numbers of rows and losses have two significant digits, and accuracies are whole per cents."""
     generator = np.random.default_rng(4)
     features = generator.standard_normal((5678, 4)).astype(np.float32)
@@ -104,7 +104,7 @@ def test_few_digits_are_told() -> None:
     assert (f"{found.accuracy:.2f}", f"{found.loss:.2g}") == (str(found.accuracy), str(found.loss))
 
 
-def test_the_attack_is_the_area_under_the_curve() -> None:
+def test_the_attack_matches_scikit_learn() -> None:
     """The attack's AUC is scikit-learn's, with ties at one half, and its standard error that of Hanley and McNeil."""
     generator = np.random.default_rng(3)
     members, others = generator.normal(0, 1, 60).round(1), generator.normal(0.5, 1, 80).round(1)

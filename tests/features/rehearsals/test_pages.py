@@ -13,7 +13,7 @@ Make = Callable[..., dict[str, Any]]
 Work = Callable[[], int]
 
 
-def test_a_rehearsal_from_asking_to_reading(
+def test_a_rehearsal_is_requested_and_shown(
     officer: Browser,
     installation: Installation,
     new_dataset: Make,
@@ -61,7 +61,7 @@ def test_a_rehearsal_from_asking_to_reading(
     assert "so the report is gone" in officer.get(one).text
 
 
-def test_one_that_failed(
+def test_a_failed_rehearsal_is_explained(
     officer: Browser, installation: Installation, new_dataset: Make, new_model: Make, work: Work
 ) -> None:
     """The page states that a rehearsal failed, the reason, and that the model is unchanged."""
@@ -78,7 +78,7 @@ def test_one_that_failed(
     assert "run_process_died" in page
 
 
-def test_who_may_not_read(
+def test_reports_are_hidden_without_the_scope(
     somebody_with: Callable[..., Browser], new_dataset: Make, new_model: Make, work: Work
 ) -> None:
     """A key without accounting:read may request a rehearsal and sees its state, but neither lists nor reports."""

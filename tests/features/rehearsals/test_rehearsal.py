@@ -57,7 +57,7 @@ def state(installation: Installation, get: Get, model: dict[str, Any]) -> dict[s
     return {"rows": (digests, whose), "version": version, "ledger": ledger, "weights": weights}
 
 
-def test_a_rehearsal(
+def test_a_rehearsal_reports_models_sets_and_attack(
     gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get, work: Work
 ) -> None:
     """A report has all three models on all three sets, the attack, the cost and the curve; the version, its weights,
@@ -97,7 +97,7 @@ def test_a_rehearsal(
     assert work() == 0
 
 
-def test_what_is_kept_names_nobody(
+def test_a_rehearsal_stores_no_person(
     gateway: TestClient,
     installation: Installation,
     model: dict[str, Any],
@@ -145,7 +145,9 @@ def test_what_is_kept_names_nobody(
         assert repr(slots)[1:-1] not in said
 
 
-def test_a_request_goes_first(gateway: TestClient, model: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+def test_a_request_runs_before_a_rehearsal(
+    gateway: TestClient, model: dict[str, Any], forget: Make, get: Get, work: Work
+) -> None:
     """If a request and a rehearsal both wait, the request runs first; a report is removed when a measured person is
     erased later."""
     asked = rehearse(gateway, model)
@@ -161,7 +163,7 @@ def test_a_request_goes_first(gateway: TestClient, model: dict[str, Any], forget
     assert (found["status"], found["report"]) == ("outdated", None)
 
 
-def test_two_rehearsals_around_a_request(
+def test_no_second_report_can_be_subtracted(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """While a request waits, the same version gets no second report that could be subtracted from the first, even after
@@ -189,7 +191,7 @@ def test_two_rehearsals_around_a_request(
     rehearse(gateway, model, people=10)
 
 
-def test_two_models_of_the_same_rows(
+def test_the_same_rows_have_one_report(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """The same rows have one report, whichever of their models it is about and whatever becomes of that model; after
@@ -214,7 +216,7 @@ def test_two_models_of_the_same_rows(
     assert work() == 1
 
 
-def test_rows_are_tested_on_once(
+def test_evaluation_rows_are_tested_once(
     gateway: TestClient, model: dict[str, Any], new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
     """Rows of an evaluation dataset are in one report until they change: a rehearsal of another model has no test set,
@@ -241,7 +243,7 @@ def test_rows_are_tested_on_once(
     assert tested(others[1]) == [True] * 3
 
 
-def test_nobody_who_asked_is_drawn(
+def test_people_with_waiting_requests_are_not_drawn(
     gateway: TestClient,
     installation: Installation,
     new_dataset: Make,
@@ -306,7 +308,7 @@ def test_a_person_with_many_rows_counts_once(
     assert (len(set(one)), len(set(other))) == (34, 34)
 
 
-def test_one_that_comes_to_nothing(
+def test_a_failing_rehearsal_is_repeated_three_times(
     gateway: TestClient,
     installation: Installation,
     model: dict[str, Any],
@@ -333,7 +335,7 @@ def test_one_that_comes_to_nothing(
     assert (get(f"/models/{model['id']}")["status"], get(f"/models/{model['id']}")["error_code"]) == ("live", None)
 
 
-def test_a_worker_that_dies(
+def test_a_rehearsal_of_a_dead_worker_is_repeated(
     gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get, work: Work
 ) -> None:
     """A rehearsal whose worker died is repeated."""
@@ -359,7 +361,9 @@ def test_a_worker_that_dies(
     ]
 
 
-def test_what_ends_one(gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get) -> None:
+def test_a_rehearsal_ends_with_its_run_or_model(
+    gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get
+) -> None:
     """A rehearsal ends if its run is cancelled, and is deleted if the model is retired."""
     asked = rehearse(gateway, model)
     with installation.database.writing() as session:
@@ -373,7 +377,9 @@ def test_what_ends_one(gateway: TestClient, installation: Installation, model: d
         assert session.scalars(sa.select(Rehearsal)).all() == []
 
 
-def test_what_is_refused(gateway: TestClient, new_dataset: Make, new_model: Make, work: Work) -> None:
+def test_an_impossible_rehearsal_is_refused(
+    gateway: TestClient, new_dataset: Make, new_model: Make, work: Work
+) -> None:
     """A rehearsal is refused without a version, for more than half of the people or too few, and for an unknown
     model."""
     model = new_model(new_dataset()["id"])

@@ -53,7 +53,7 @@ def configured(tmp_path: Path, new_system: New, system_key: dict[str, str]) -> C
 PERSON = ghosts.people(1, **SMALL).who[0]
 
 
-def test_a_task_is_answered_by_a_search(
+def test_the_agent_answers_a_task_by_a_search(
     client: Client, configured: Configuration, installation: Installation, settled: Callable[[], None], tmp_path: Path
 ) -> None:
     """The agent finds the person of a task by its external id, erases and searches, and the bundle grades the system as
@@ -110,7 +110,7 @@ def test_ghosts_keep_the_request_open(client: Client, configured: Configuration,
     assert [task.status for task in client.system_tasks.list()] == ["acknowledged"]
 
 
-def test_a_report_that_is_not_the_signed_one_is_refused(
+def test_an_unsigned_report_is_refused(
     client: Client, gateway: TestClient, configured: Configuration, system_key: dict[str, str]
 ) -> None:
     """A report with another digest than the signed one, or of something left, is refused and the task stays open."""

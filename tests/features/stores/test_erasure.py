@@ -62,7 +62,7 @@ def assert_no_false_clean(kind: str, folder: Path, url: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_plain_deletion_leaves_ghosts_and_ours_none(kind: str, url: str, tmp_path: Path) -> None:
+def test_plain_deletion_leaves_ghosts_and_rebuilding_none(kind: str, url: str, tmp_path: Path) -> None:
     """Each store keeps the vectors of a person with 5 % of the records after its own deletion and clean-up; after
     Lethe's, the files contain nothing of them, which is graded as searched."""
     assert_no_false_clean(kind, tmp_path, url, seed=0)
@@ -71,7 +71,7 @@ def test_plain_deletion_leaves_ghosts_and_ours_none(kind: str, url: str, tmp_pat
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_false_clean_in_twenty_runs(kind: str, url: str, tmp_path: Path) -> None:
+def test_twenty_runs_have_no_false_clean(kind: str, url: str, tmp_path: Path) -> None:
     """Plain deletion leaves ghosts that are found and Lethe's deletion leaves none, in twenty runs on different
     data."""
     for seed in range(1, 21):
@@ -81,7 +81,7 @@ def test_no_false_clean_in_twenty_runs(kind: str, url: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["chroma", "lancedb", POSTGRES])
-def test_a_repetition_searches_for_the_same(kind: str, url: str, tmp_path: Path) -> None:
+def test_a_repeated_call_searches_for_the_same_samples(kind: str, url: str, tmp_path: Path) -> None:
     """A call that is repeated before its finding was reported searches for what the store returned the first time, and
     other people keep their records."""
     one, name = built(kind, tmp_path, url)
@@ -204,7 +204,7 @@ def test_unusable_stores_are_refused_by_name(tmp_path: Path, monkeypatch: pytest
     assert refusal(one, name, tmp_path) == "store_version_untested"
 
 
-def test_indices_of_lancedb_are_made_again(tmp_path: Path) -> None:
+def test_indices_of_lancedb_are_rebuilt(tmp_path: Path) -> None:
     """A rebuilt table has the indices of the old one, and uses them."""
     from lancedb.index import FTS, BTree, IvfPq
 
@@ -223,7 +223,7 @@ def test_indices_of_lancedb_are_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("renamed", range(4))
-def test_a_swap_that_was_cut_short_is_finished(renamed: int, tmp_path: Path) -> None:
+def test_an_interrupted_swap_is_completed(renamed: int, tmp_path: Path) -> None:
     """After a crash at any point of a swap the folder is whole: the old one before the first rename, and the new one
     after it; nothing else remains."""
     folder, new, aside = (tmp_path / name for name in ("f", "f.lethe-new", "f.lethe-old"))

@@ -49,7 +49,7 @@ def test_other_vectors_are_not_found() -> None:
     assert not list(sought.hits([bytes(2**16)]))
 
 
-def test_what_cannot_be_told_from_others_is_not_sought() -> None:
+def test_indistinct_values_are_not_searched() -> None:
     """A vector of zeros, a short id and a text of one character have no samples, with the reason."""
     found = needles([StoreRecord(id="42", vectors=(np.zeros(64),), texts=("aaaaaaaaaaaa",))], [])
     assert [(one.kind, one.why) for one in found] == [

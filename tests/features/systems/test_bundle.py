@@ -155,7 +155,7 @@ def test_a_bundle_is_recomputed_offline(
     command_line.refused(lethe("certificate", "verify", file, "--jwks", keys), "certificate_invalid")
 
 
-def test_proved_models_alone_have_a_proved_headline(
+def test_a_request_without_systems_is_proved(
     new_dataset: New, new_model: New, forget: New, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
     """If there are no other systems, a request ends as before, and the headline of its bundle is that the deletion is
@@ -185,7 +185,7 @@ def test_rows_without_a_model_are_searched(
         assert bundle.verify(json.dumps(whole), jwks).statement == whole["statement"]
 
 
-def test_a_widened_target_is_not_reached(
+def test_a_widened_target_counts_as_not_reached(
     policy: Callable[..., None],
     new_dataset: New,
     new_model: New,

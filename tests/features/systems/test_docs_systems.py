@@ -33,7 +33,7 @@ def handle() -> Callable[..., Any]:
     return handler
 
 
-def test_one_request_reaches_a_system(
+def test_a_system_acknowledges_a_webhook(
     client: Client,
     installation: Installation,
     receiving: Callable[..., AbstractContextManager[Receiver]],

@@ -71,7 +71,7 @@ def _completed(settings: Settings, client: httpx.Client, request: dict[str, Any]
 
 
 @pytest.mark.parametrize("hop", HOPS)
-def test_gateway_dies_with_an_acknowledgement(
+def test_a_killed_gateway_applies_an_acknowledgement_once(
     hop: str, settings: Settings, admin_key: str, system_key: dict[str, str], receiving: Receiving
 ) -> None:
     """An acknowledgement whose gateway is killed before or after its commit is repeated, and applied once; a request
@@ -103,7 +103,7 @@ def test_gateway_dies_with_an_acknowledgement(
 
 
 @pytest.mark.parametrize("hop", HOPS)
-def test_gateway_dies_with_an_acceptance(
+def test_a_killed_gateway_loses_no_task(
     hop: str, settings: Settings, admin_key: str, system_key: dict[str, str], receiving: Receiving
 ) -> None:
     """A request whose gateway is killed while its tasks are opened has all of its tasks or does not exist; repeated
@@ -132,7 +132,7 @@ def test_gateway_dies_with_an_acceptance(
 
 
 @pytest.mark.parametrize("hop", HOPS)
-def test_gateway_dies_with_a_manifest(
+def test_a_killed_gateway_applies_a_manifest_once(
     hop: str, settings: Settings, admin_key: str, system_key: dict[str, str], receiving: Receiving
 ) -> None:
     """A manifest whose gateway is killed between its arrival and its commit, or after it, is sent again, and serves all
@@ -162,7 +162,7 @@ def test_gateway_dies_with_a_manifest(
 
 
 @pytest.mark.parametrize("hop", HOPS)
-def test_worker_dies_when_it_announces_a_retraining(
+def test_a_killed_worker_announces_a_retraining_once(
     hop: str,
     settings: Settings,
     installation: Installation,

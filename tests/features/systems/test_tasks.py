@@ -40,7 +40,7 @@ def shift(installation: Installation, request_id: str, **times: datetime.timedel
             setattr(request, name, now(session) + until)
 
 
-def test_a_request_about_anybody_waits_for_every_system(
+def test_every_request_waits_for_every_system(
     gateway: TestClient,
     new_system: New,
     system_key: dict[str, str],
@@ -188,7 +188,7 @@ def test_a_system_is_reminded_once_before_and_once_after_the_deadline(
     assert len(told(deliveries)) == 3
 
 
-def test_a_request_reaches_the_systems_of_its_datasets_and_what_was_derived_from_them(
+def test_a_request_reaches_dependent_systems(
     gateway: TestClient, new_dataset: New, new_model: New, new_system: New, forget: New, get: Get, refused: Any
 ) -> None:
     """A request restricted to a dataset opens tasks for the systems that depend on it and those derived from them or
@@ -211,7 +211,7 @@ def test_a_request_reaches_the_systems_of_its_datasets_and_what_was_derived_from
     assert get(f"/systems/{feeds['id']}")["parents"] == []
 
 
-def test_a_caller_who_may_not_know_learns_nothing_of_tasks(
+def test_tasks_are_hidden_from_discreet_callers(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], new_system: New, forget: New, refused: Any
 ) -> None:
     """A discreet caller sees the request as before, and neither its tasks, nor their webhooks, nor the bundle."""
@@ -274,7 +274,7 @@ STEPS = ("acknowledge", "close", "cancel", "settle", "remind", "later", "overdue
 
 @hypothesis.settings(max_examples=20, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(grace=st.booleans(), steps=st.lists(st.sampled_from(STEPS), max_size=8))
-def test_whatever_happens_in_whatever_order(
+def test_any_order_of_events_completes_the_request(
     installation: Installation,
     gateway: TestClient,
     policy: Callable[..., None],

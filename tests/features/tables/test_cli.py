@@ -14,7 +14,7 @@ from tests.features.tables.encoded import SCHEMA, table
 
 
 @pytest.mark.slow
-def test_a_schema_is_proposed_and_a_table_tried_out(lethe: Lethe, tmp_path: Path) -> None:
+def test_a_schema_is_proposed_and_previewed(lethe: Lethe, tmp_path: Path) -> None:
     """A schema is proposed only for what is confirmed to be public; with it, a preview is printed as a table or
     JSON."""
     path, schema = tmp_path / "wine.csv", tmp_path / "schema.json"
@@ -46,14 +46,14 @@ def test_a_schema_is_proposed_and_a_table_tried_out(lethe: Lethe, tmp_path: Path
 
 
 @pytest.mark.parametrize("values", [[0.5, 0.7], [0.01, 0.7], [-3.0, 0.7], [-3.0, -2.0]])
-def test_bars_tell_the_lowest_from_the_highest(values: list[float]) -> None:
+def test_bars_show_the_lowest_and_the_highest(values: list[float]) -> None:
     """The bar of the highest value is full, and that of the lowest short but visible, even for values below 0."""
     low, high = plans._ends(values)
     assert plans.bar_of(max(values), low, high) == "█" * 12
     assert 1 <= len(plans.bar_of(min(values), low, high)) <= 2
 
 
-def test_a_schema_is_made_of_what_is_stated(lethe: Lethe, tmp_path: Path) -> None:
+def test_a_schema_follows_the_stated_columns(lethe: Lethe, tmp_path: Path) -> None:
     """No column needs to be public if ranges or values of all are stated; a missing column or an invalid range is
     refused by name, and ignored columns are reported."""
     path = tmp_path / "rows.csv"
@@ -74,7 +74,7 @@ def test_a_schema_is_made_of_what_is_stated(lethe: Lethe, tmp_path: Path) -> Non
     assert "warning: ignored: age, since, city" in shown.err
 
 
-def test_a_preview_without_a_schema_that_is_one(lethe: Lethe, tmp_path: Path) -> None:
+def test_an_invalid_schema_is_refused(lethe: Lethe, tmp_path: Path) -> None:
     """A schema that is not JSON is refused in one line."""
     (tmp_path / "rows.csv").write_text("x,y\n1,a\n")
     (tmp_path / "schema.json").write_text("{")
@@ -83,7 +83,7 @@ def test_a_preview_without_a_schema_that_is_one(lethe: Lethe, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_file_is_tried_out_on_the_command_line(lethe: Lethe, tmp_path: Path) -> None:
+def test_dataset_and_model_commands_accept_a_network(lethe: Lethe, tmp_path: Path) -> None:
     """`lethe dataset preview` and `lethe model plan` accept a network's file, within the limits that a gateway's
     environment would set; an id is not accepted as a file."""
     network = tmp_path / "net.onnx"

@@ -27,7 +27,7 @@ MEASURED = [
 
 
 @pytest.mark.parametrize(("objective", "num_classes", "target"), MEASURED)
-def test_metrics_are_those_of_the_gateway(objective: Objective, num_classes: int, target: TargetColumn | None) -> None:
+def test_metrics_match_the_gateway(objective: Objective, num_classes: int, target: TargetColumn | None) -> None:
     """Each metric of a dry run equals what a worker measures of the same rows and weights; a constant prediction is
     never worse by it than a score of 0; a metric that is not available for the objective is refused."""
     random = np.random.default_rng(3)

@@ -38,7 +38,7 @@ def network(tmp_path: Path) -> Path:
     return path
 
 
-def test_rows_are_those_that_the_gateway_would_store(gateway: TestClient, network: Path, tmp_path: Path) -> None:
+def test_rows_match_the_gateway(gateway: TestClient, network: Path, tmp_path: Path) -> None:
     """A dry run with the network's file has bit by bit the rows of an upload with the registered network, names the
     network and its progress, and measures models of its features."""
     told: list[tuple[str, int, int | None]] = []
@@ -94,7 +94,7 @@ def test_rows_are_those_that_the_gateway_would_store(gateway: TestClient, networ
         ),
     ],
 )
-def test_what_a_gateway_would_not_run_is_refused(
+def test_an_unusable_network_is_refused(
     content: bytes | None, given: dict[str, Any], error: type[Problem], said: str, tmp_path: Path
 ) -> None:
     """A network file that is missing, differs from the expected one (and is not run), is not a network, is too large or
@@ -112,7 +112,7 @@ def test_what_a_gateway_would_not_run_is_refused(
     assert "1000" not in refusal.value.line
 
 
-def test_a_network_is_run_on_linux_alone(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networks_are_run_only_on_linux(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is refused unread on a system that cannot sandbox a process."""
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(NetworkFailed, match="needs Linux"):

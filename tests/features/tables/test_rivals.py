@@ -21,7 +21,7 @@ from lethe.proof.losses import Objective
     ],
 )
 @pytest.mark.parametrize("num_train", [5, 200])
-def test_a_rival_is_chosen_by_the_metric_it_is_judged_by(
+def test_rivals_are_chosen_by_the_judged_metric(
     objective: Objective, metric: Metric, name: str, num_train: int
 ) -> None:
     """On a line of counts with outliers on one side, least squares has the best r squared and Huber's loss the smallest

@@ -188,7 +188,7 @@ def test_types_of_frames_are_found(library: Callable[..., Frame]) -> None:
     assert parse_schema({"columns": present}).encode_labelled(columns_of(frame), range(30)).labels.shape == (30,)
 
 
-def test_what_is_learned_is_proposed_too() -> None:
+def test_targets_and_labels_are_proposed() -> None:
     """Several labels are listed individually; a range is that of the sample, rounded outwards; a column without names,
     or a target with gaps, is refused, and so is more than one target."""
     table = pd.DataFrame(
@@ -217,7 +217,7 @@ def test_what_is_learned_is_proposed_too() -> None:
             infer(table, **given)
 
 
-def test_of_a_column_that_is_stated_nothing_is_read() -> None:
+def test_stated_columns_are_not_read() -> None:
     """The schema does not depend on the rows if all columns are stated; a column that is not stated is named."""
     stated = {"x": {"kind": "numeric", "min": 0, "max": 9, "outside": "clip"}, "y": {"values": ["no", "yes"]}}
     given: dict[str, Any] = {"label": "y", "subject": "who", "stated": stated, "public": False}
@@ -235,7 +235,7 @@ def test_of_a_column_that_is_stated_nothing_is_read() -> None:
 
 
 @pytest.mark.slow
-def test_a_preview_says_what_accuracy_costs() -> None:
+def test_a_preview_reports_accuracy_and_cost() -> None:
     """A preview of a table reports clipped and unknown shares, warnings, scikit-learn's accuracy next to ours, and the
     cost of forgetting: more epsilon is more accurate, more l2 takes fewer passes."""
     table = load_wine(as_frame=True).frame
@@ -260,7 +260,7 @@ def test_a_preview_says_what_accuracy_costs() -> None:
 
 
 @pytest.mark.slow
-def test_a_preview_of_a_target() -> None:
+def test_a_preview_measures_a_target() -> None:
     """A target is measured by r squared next to regressions of scikit-learn, and noise of least squares costs more."""
     table = load_diabetes(as_frame=True, scaled=False).frame
     given: dict[str, Any] = {"schema": infer(table, target="target"), "epsilons": (8.0,), "l2": (0.02,)}
@@ -281,7 +281,7 @@ def test_a_preview_of_a_target() -> None:
 
 
 @pytest.mark.slow
-def test_a_preview_of_counts() -> None:
+def test_a_preview_measures_counts() -> None:
     """Counts are learned as rates and measured by r squared, next to Poisson regression of scikit-learn; Huber's line
     is a worse fit."""
     random = np.random.default_rng(0)
@@ -308,7 +308,7 @@ def test_a_preview_of_counts() -> None:
 
 
 @pytest.mark.slow
-def test_a_preview_of_several_labels() -> None:
+def test_a_preview_measures_several_labels() -> None:
     """Several labels are measured together, next to a logistic regression for each."""
     random = np.random.default_rng(0)
     x = random.normal(size=(400, 4))
@@ -325,7 +325,7 @@ def test_a_preview_of_several_labels() -> None:
 
 @pytest.mark.parametrize("objective", Objective)
 @pytest.mark.parametrize("width", [0.5, math.inf])
-def test_the_loss_of_a_preview_is_that_of_its_slope(objective: Objective, width: float) -> None:
+def test_slopes_of_preview_losses_match_difference_quotients(objective: Objective, width: float) -> None:
     """The slope of each loss equals its difference quotient, at scores on all its parts."""
     random = np.random.default_rng(1)
     scores = random.normal(size=(40, 3 if objective is Objective.MULTILABEL_LOGISTIC_REGRESSION else 1))
@@ -369,7 +369,7 @@ def test_a_preview_refuses_what_the_gateway_would() -> None:
 
 
 @pytest.mark.slow
-def test_weights_are_stated_and_tried_out() -> None:
+def test_a_dry_run_learns_with_weights() -> None:
     """A column of weights needs a stated bound, and a bound a column; a dry run learns with weights and measures
     without."""
     random = np.random.default_rng(0)

@@ -29,7 +29,7 @@ def network(tmp_path: Path) -> Path:
     return path
 
 
-def test_scores_are_those_of_a_served_model(network: Path) -> None:
+def test_scores_match_a_served_model(network: Path) -> None:
     """Scores and gradients of a dry run equal those of the tangent model on the same encoded rows, each of norm at most
     1."""
     opened = networks.opened(network, parse_schema(SCHEMA))
@@ -52,7 +52,7 @@ def test_scores_are_those_of_a_served_model(network: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_tangent_is_tried_out(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_learns_a_tangent(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run learns a tangent of a network in the named layers, with noise and passes of a linear model; a network
     that does not fit, unknown layers, a numeric target, a second moment and too many numbers are refused."""
     names = [*networks.opened(network, parse_schema(SCHEMA)).parameters]
@@ -92,7 +92,7 @@ class Exponential(torch.nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("largest", [1000.0, 50.0])
-def test_what_is_not_finite_is_refused_by_its_line(tmp_path: Path, largest: float) -> None:
+def test_a_nonfinite_row_is_refused_by_line(tmp_path: Path, largest: float) -> None:
     """A row whose derivatives, or their squares, are not finite is refused by its line, without quoting it."""
     linear = torch.nn.Linear(nets.WIDTH, 1)
     torch.nn.init.ones_(linear.weight)

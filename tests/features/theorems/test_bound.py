@@ -51,7 +51,7 @@ def beyond(domain: Domain) -> list[float]:
 
 
 @each("vector", VECTORS)
-def test_example_vectors(vector):
+def test_bounds_match_the_example_vectors(vector):
     """Every bound returns the independently computed numbers, integers exactly and reals to nine digits."""
     results = evaluate(vector["bound"], vector["given"])
     for output, expected in vector["expected"].items():
@@ -88,7 +88,7 @@ def test_bounds_document_themselves(name):
 
 
 @each("name", CALCULATOR)
-def test_bounds_refuse_other_parameters(name):
+def test_unknown_parameters_are_refused(name):
     """A parameter that is unknown, or required and missing, is refused by name."""
     with pytest.raises(DomainError, match="no parameter 'surprise'"):
         evaluate(name, EXAMPLES[name] | {"surprise": 1.0})
@@ -102,7 +102,7 @@ def test_bounds_refuse_other_parameters(name):
 
 
 @each(("name", "parameter"), NUMBERS)
-def test_numbers_out_of_range(name, parameter):
+def test_numbers_out_of_range_are_refused(name, parameter):
     """A number outside its range, NaN, an infinity the theorem does not allow, or another type is refused by name."""
     wrong = [math.nan, True, "one", [1.0], {"value": 1.0}, *beyond(parameter)]
     wrong += [1.5] if parameter.kind == "integer" else []
@@ -113,7 +113,7 @@ def test_numbers_out_of_range(name, parameter):
 
 
 @pytest.mark.parametrize(("name", "parameter"), LISTS, ids=names(LISTS))
-def test_lists_out_of_range(name, parameter):
+def test_lists_out_of_range_are_refused(name, parameter):
     """A list is refused by name for an entry of the wrong type or range, for its length, or for not being a list."""
     entries = [math.nan, -1.0, True, None] + (
         [[1], [-1, 0.1], [1, math.nan], [1.5, 0.1]] if parameter.kind == "segments" else []
@@ -124,7 +124,7 @@ def test_lists_out_of_range(name, parameter):
 
 
 @pytest.mark.parametrize(("name", "parameter"), CHOICES, ids=names(CHOICES))
-def test_choices(name, parameter):
+def test_unknown_choices_are_refused(name, parameter):
     """A choice that is not offered is refused by name."""
     for value in ("neither", 1, None, [parameter.choices[0]]):
         with pytest.raises(DomainError, match=parameter.name):
@@ -132,7 +132,7 @@ def test_choices(name, parameter):
 
 
 @each(("name", "parameter"), HYPOTHESES)
-def test_hypotheses_denied(name, parameter):
+def test_denied_hypotheses_are_refused(name, parameter):
     """A hypothesis holds unless denied; denied, it is refused by its name and in its kind."""
     assert parameter.default is True
     assert evaluate(name, EXAMPLES[name] | {parameter.name: True}) == evaluate(name, EXAMPLES[name])
@@ -176,7 +176,7 @@ def test_hypotheses_denied(name, parameter):
         ("n2_d2d: add_remove", NotionError),
     ],
 )
-def test_the_hypotheses_that_no_number_shows(names_of, refusal):
+def test_unverifiable_hypotheses_are_required(names_of, refusal):
     """Theorems that need more than numbers require it as a hypothesis, and refuse without it in the right kind."""
     name, hypotheses = names_of.split(": ")
     for hypothesis in hypotheses.split():
@@ -184,7 +184,7 @@ def test_the_hypotheses_that_no_number_shows(names_of, refusal):
             evaluate(name, EXAMPLES[name] | {hypothesis: False})
 
 
-def test_unknown_bound():
+def test_an_unknown_bound_is_refused():
     """An unknown name of a bound is refused."""
     with pytest.raises(DomainError, match="Expected the name of a bound, not 'g8_rdp'"):
         evaluate("g8_rdp", {})
@@ -215,7 +215,7 @@ def test_integral_floats_are_integers():
     assert evaluate("g7_rdp", given | {"K": 100.0}) == evaluate("g7_rdp", given | {"K": 100})
 
 
-def test_results_that_floats_cannot_hold():
+def test_nonfinite_results_are_refused():
     """A result that overflows or is not a number is refused, not returned."""
     with pytest.raises(DomainError, match="floating point"):
         evaluate("g23", {"c": 1e300, "sigma": 1e-200})
@@ -253,7 +253,7 @@ def extreme(parameter: Parameter) -> st.SearchStrategy[object]:
 @pytest.mark.parametrize("name", CALCULATOR)
 @given(data=st.data())
 @settings(max_examples=30)
-def test_extreme_numbers_end_in_a_result_or_a_refusal(name, data):
+def test_extreme_numbers_are_answered_or_refused(name, data):
     """Within the ranges a bound returns JSON values or refuses in a named way; it never fails otherwise."""
     parameters = CALCULATOR[name].parameters
     params = {p.name: data.draw(extreme(p), p.name) for p in parameters if p.required or data.draw(st.booleans())}
@@ -277,14 +277,14 @@ def test_every_text_has_a_bound():
 
 
 @pytest.mark.parametrize("module", [bounds, bound], ids=lambda module: module.__name__)
-def test_examples_in_docstrings(module):
+def test_examples_in_docstrings_are_correct(module):
     """The examples in docstrings are correct."""
     failed, attempted = doctest.testmod(module)
     assert attempted
     assert not failed
 
 
-def test_theorems_are_counted() -> None:
+def test_the_documented_number_of_theorems_is_current() -> None:
     """docs/accounting.md states how many theorems the calculator has."""
     page = Path(__file__).parents[3] / "docs" / "accounting.md"
     assert f"evaluates {len(CALCULATOR)} theorems" in page.read_text()

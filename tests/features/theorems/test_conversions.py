@@ -136,7 +136,7 @@ def test_tau_star_is_the_inverse_of_mironov(eps, delta):
 
 
 @given(eps=epsilons, mu=mus, delta=deltas, factor=more)
-def test_gaussian_delta(eps, mu, delta, factor):
+def test_gaussian_delta_is_monotone_and_invertible(eps, mu, delta, factor):
     """Delta lies in [0, 1], rises with mu, falls with epsilon, and is recovered through its inverses."""
     at = evaluate("gdp_delta", {"eps": eps, "mu": mu})["delta"]
     assert 0 <= at <= evaluate("gdp_delta", {"eps": eps, "mu": mu * factor})["delta"] <= 1
@@ -151,7 +151,7 @@ def test_gaussian_delta(eps, mu, delta, factor):
 
 
 @pytest.mark.parametrize(("mu", "mironov", "cks", "exact"), [(0.3, 1.345, 1.073, 0.965), (0.05, 0.218, 0.147, 0.129)])
-def test_three_conversions_of_one_mu(mu, mironov, cks, exact):
+def test_three_conversions_match_published_values(mu, mironov, cks, exact):
     """At delta = 1/11982 the three conversions of one Gaussian curve give their published values."""
     given_mu = {"mu": mu, "delta": 1 / 11982}
     slope = {"tau": mu**2 / 2, "delta": 1 / 11982}

@@ -47,7 +47,7 @@ def place_mu(at: dict[str, float], place: int | None, *, share: float = 1.0) -> 
 
 @settings(max_examples=150)
 @given(at=cycles())
-def test_mu_is_that_of_a_step_by_step_string_in_every_place(at):
+def test_mu_matches_step_by_step_strings(at):
     """The largest and the smallest mu over all batches equal those of every position computed step by step."""
     result = evaluate("cyclic_batches", at)
     mus = [place_mu(at, place) for place in range(at["B"])]
@@ -95,14 +95,14 @@ def test_a_falling_step_size_hides_the_last_visit():
     assert abrupt["since_visit"] == 0 < gentle["since_visit"]
 
 
-def test_more_batches_than_steps_leave_rows_unread():
+def test_unread_rows_have_no_influence():
     """A row in a batch that was not read yet has an influence of 0."""
     result = evaluate("cyclic_batches", ADULT | {"T": 99})
     assert result["mu_least"] == 0 < result["mu"]
 
 
 @pytest.mark.parametrize("q", [1, 500])
-def test_all_places_cost_no_more_than_their_visits(q):
+def test_work_grows_with_the_cool_down(q):
     """The work of finding the worst position grows with the steps of the cool-down, not with the numbers of positions
     and steps."""
 
@@ -114,7 +114,7 @@ def test_all_places_cost_no_more_than_their_visits(q):
     assert cost(1000, 10**6, 5000) <= 20 * cost(1000, 10**6, 500)
 
 
-def test_the_cool_down_is_no_longer_than_the_run():
+def test_a_cool_down_longer_than_the_run_is_refused():
     """A cool-down with more steps than the run is refused."""
     with pytest.raises(PreconditionError, match=r"^cooldown_within_run: Expected q=65 <= T=64"):
         evaluate("cyclic_batches", ADULT | {"T": 64, "q": 65})

@@ -11,7 +11,7 @@ orders = st.floats(-2, 4).map(lambda exponent: 1 + 10.0**exponent) | st.just(mat
 epsilons = st.just(0.0) | st.floats(-8, 2).map(lambda exponent: 10.0**exponent)
 
 
-def test_inference_after_exact_unlearning():
+def test_exact_unlearning_can_be_inferred():
     """The record deleted at step i is inferred with probability 1 - 2^(3 - i), which tends to 1."""
     chances = [evaluate("t31_success", {"i": i})["prob"] for i in range(4, 60)]
     assert chances[:3] == [0.5, 0.75, 0.875]
@@ -32,7 +32,7 @@ def test_a_counter_leaks_without_limit(eps, i, N):
 
 
 @given(q=orders, eps=epsilons, factor=st.floats(1, 10))
-def test_advantage(q, eps, factor):
+def test_advantage_is_monotone(q, eps, factor):
     """The advantage is in [0, 1], is 0 at 0, rises with epsilon, and is only lowered by the third branch."""
     at, there, nothing = (evaluate("t41_adv", {"q": q, "eps": value})["adv"] for value in (eps, eps * factor, 0))
     plus = evaluate("t41_adv_plus", {"q": q, "eps": eps})["adv"]
@@ -68,7 +68,7 @@ def test_adaptive_reduction_is_linear(eps_dd, eps_dp, p, more):
     assert adaptive(p + more) - adaptive(p) == pytest.approx(more * eps_dp, rel=1e-9, abs=1e-9 * adaptive(p + more))
 
 
-def test_adaptive_reduction_adds_like_to_like():
+def test_mixed_orders_are_refused():
     """Renyi values of two orders, and observed versions without a bound on the chain, are refused."""
     versions = {"eps_dd": 0.01, "eps_dp": 0.05, "p": 3}
     expected = evaluate("t43_adaptive", versions)
@@ -81,7 +81,7 @@ def test_adaptive_reduction_adds_like_to_like():
 
 
 @given(q=orders, adv=st.floats(0, 1), less=st.floats(0, 1))
-def test_refutation_threshold(q, adv, less):
+def test_refutation_threshold_inverts_soundness(q, adv, less):
     """The threshold is at least 0 and rises with the advantage, and soundness recovers the squared advantage."""
 
     def threshold(value: float) -> float:

@@ -12,7 +12,7 @@ MNIST = {"Mlip": 1, "m": 0.011982, "L": 0.1947, "n": 11982, "eps": 1.0, "delta":
 
 
 @given(I=st.integers(1, 200), eps=st.floats(0.01, 5))
-def test_noise_with_a_secret_state(I, eps):  # noqa: E741
+def test_noise_falls_with_steps_and_target(I, eps):  # noqa: E741
     """Less noise is needed after more steps and for a weaker target, and never without a warning about the state."""
     here = evaluate("n1_sigma", MNIST | {"I": I, "eps": eps})
     assert evaluate("n1_sigma", MNIST | {"I": I + 1, "eps": eps})["sigma"] < here["sigma"]
@@ -36,7 +36,7 @@ def test_a_secret_state_is_never_certified():
 
 
 @given(i=st.integers(1, 10**6), d=st.integers(1, 10**6), eps=st.floats(0.01, 5))
-def test_steps_without_a_state(i, d, eps):
+def test_steps_grow_slowly_with_the_dimension(i, d, eps):
     """Steps grow slowly with the request and the dimension; noise falls with the target."""
     at = MNIST | {"d": d, "i": i, "eps": eps}
     here = evaluate("n2_d2d", at)
@@ -47,7 +47,7 @@ def test_steps_without_a_state(i, d, eps):
 
 
 @pytest.mark.parametrize(("name", "rest"), [("n1_sigma", {"I": 1}), ("n2_d2d", {"d": 1, "i": 1})])
-def test_convexity_stays_below_smoothness(name, rest):
+def test_degenerate_convexity_is_refused(name, rest):
     """With m = L there is no rate, and replacement has another sensitivity: both are refused."""
     with pytest.raises(DomainError, match=r"m=0\.1947 < L=0\.1947"):
         evaluate(name, MNIST | rest | {"m": 0.1947})

@@ -20,7 +20,7 @@ def group(eps: float, delta: float, k: int) -> tuple[float, float]:
 
 
 @given(eps=epsilons, delta=deltas, k=st.integers(1, 40), others=st.integers(1, 40))
-def test_groups_grow_one_record_at_a_time(eps, delta, k, others):
+def test_groups_compose_record_by_record(eps, delta, k, others):
     """A group of one is a record; delta rises with k; a group of k and then others more is one of k + others."""
     assume(delta * math.exp((k + others) * eps) * (k + others) < 1)
     assert group(eps, delta, 1) == pytest.approx((eps, delta), rel=1e-12)
@@ -56,21 +56,21 @@ def test_k_delta_is_refuted_by_three_databases():
 
 
 @pytest.mark.parametrize("given_group", [(1.0, 1e-5, 100), (0.0, 0.5, 2), (0.1, 1.0, 1), (1e6, 1e-300, 2)])
-def test_groups_too_large_to_protect(given_group):
+def test_groups_too_large_to_protect_are_refused(given_group):
     """A group whose delta reaches 1 has no guarantee, and the request for one is refused."""
     with pytest.raises(InfeasibleError, match="Expected delta of a group"):
         group(*given_group)
 
 
 @given(eps=epsilons, delta=deltas, eps_u=epsilons, delta_u=deltas)
-def test_composition_with_unlearning(eps, delta, eps_u, delta_u):
+def test_epsilons_and_deltas_add(eps, delta, eps_u, delta_u):
     """Epsilons add, deltas add, and the form that multiplies is never smaller than the sum."""
     result = evaluate("pretrain_then_unlearn", {"eps": eps, "delta": delta, "eps_u": eps_u, "delta_u": delta_u})
     assert result["eps"] == eps + eps_u
     assert result["delta_sum"] == delta + delta_u <= result["delta_min_form"] * (1 + 1e-12) + 1e-300
 
 
-def test_group_of_pretraining_covers_the_forget_set():
+def test_small_pretraining_groups_are_refused():
     """Pre-training that protects groups smaller than the forget set does not compose."""
     pipeline = {"eps": 0.5, "delta": 0, "eps_u": 0.5, "delta_u": 1e-5, "group_size": 5}
     assert evaluate("pretrain_then_unlearn", pipeline | {"forget_size": 5})["eps"] == 1.0
@@ -88,7 +88,7 @@ def test_group_of_pretraining_covers_the_forget_set():
         (0.95, 0.0, 0.1, math.log(0.9 / 0.95)),
     ],
 )
-def test_point_estimate_at_its_edges(fpr, fnr, delta, eps):
+def test_point_estimate_is_infinite_without_errors(fpr, fnr, delta, eps):
     """The point estimate is infinite without errors and 0 without success, and is always marked as an estimate."""
     assert evaluate("eps_hat", {"fpr": fpr, "fnr": fnr, "delta": delta}) == {"eps": eps, "estimate": True}
 
@@ -103,7 +103,7 @@ def test_clopper_pearson_is_exact(counts, conf):
         assert binom.cdf(x, n, upper) == pytest.approx(1 - conf, rel=1e-6)
 
 
-def test_no_more_successes_than_trials():
+def test_too_many_successes_are_refused():
     """Counts above the number of trials are refused by name."""
     with pytest.raises(DomainError, match="x=3 <= n=2"):
         evaluate("clopper_pearson_upper", {"x": 3, "n": 2, "conf": 0.9})
@@ -118,7 +118,7 @@ def lower(fp: int, n0: int, fn: int, n1: int, delta: float = 0.0, gamma: float =
 
 
 @given(fp=st.integers(0, 100), fn=st.integers(0, 100), delta=st.floats(0, 0.2), gamma=st.floats(0.01, 0.5))
-def test_lower_limit(fp, fn, delta, gamma):
+def test_lower_limit_is_monotone(fp, fn, delta, gamma):
     """The limit is at most the estimate, symmetric, grows with the trials at equal rates and falls with the number of
     rules tried."""
     at = lower(fp, 100, fn, 100, delta, gamma)
@@ -145,7 +145,7 @@ def test_lower_limit_rarely_misses(gamma):
 
 
 @given(n=st.integers(1, 10**6), eps=st.floats(0.01, 10), s2=st.floats(0.01, 10), factor=st.floats(1, 5))
-def test_mean_estimation(n, eps, s2, factor):
+def test_errors_of_mean_estimation_are_monotone(n, eps, s2, factor):
     """Errors fall with n and epsilon; the central model is at most as bad as the local; the best clip is the best."""
     for name in ("central_mean_mse", "local_mean_mse"):
         at = evaluate(name, {"n": n, "eps": eps})["mse"]

@@ -9,7 +9,7 @@ IMPORT = re.compile(
 )
 
 
-def test_theorems_serve_the_calculator_alone() -> None:
+def test_the_product_does_not_use_theorems() -> None:
     """No number of the product comes from the theorems, which also bound what it is compared with."""
     importers = set()
     for tree in ("app", "lethe", "worker"):

@@ -37,7 +37,7 @@ def test_rates_without_strong_convexity(regime, K, L, C_lsi, sigma):
 
 
 @given(K=st.integers(0, 60), C_lsi=st.floats(0.01, 10))
-def test_convex_rates_are_those_of_a_step_that_does_not_stretch(K, C_lsi):
+def test_convex_rates_are_the_smooth_ones_at_zero(K, C_lsi):
     """The convex regime is the smooth one at smoothness zero."""
     at = OPEN | {"C_lsi": C_lsi, "K": K}
     convex, flat = (evaluate("t32_rates", at | regime) for regime in ({"regime": "cvx"}, {"regime": "nc", "L": 1e-16}))
@@ -80,7 +80,7 @@ def test_strongly_convex_unlearning(alpha, eps0, K, eta):
         ("t33_general", GENERAL | {"regime": "cvx", "L": 4.01}, "step_size_of_convex_case"),
     ],
 )
-def test_conditions_of_the_regimes(name, at, condition):
+def test_regimes_require_their_conditions(name, at, condition):
     """Each regime refuses what its proof does not cover, by the name of the condition."""
     with pytest.raises(PreconditionError, match=f"^{condition}"):
         evaluate(name, at)
@@ -96,7 +96,7 @@ def test_conditions_of_the_regimes(name, at, condition):
         ("t33_sc", MNIST | {"alpha": 2, "T": 5}, "eta"),
     ],
 )
-def test_parameters_a_regime_needs(name, at, missing):
+def test_regimes_name_missing_parameters(name, at, missing):
     """A parameter that only one regime needs is requested by name."""
     with pytest.raises(DomainError, match=f"parameter '{missing}'"):
         evaluate(name, at)

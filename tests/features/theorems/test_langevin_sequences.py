@@ -60,7 +60,7 @@ def epsilon(K: int, sigma: float, S: int) -> float:
 
 @each("S", [1, 5, 100])
 @each("eps", [0.01, 0.1, 1.0, 5.0])
-def test_least_steps_are_least(S, eps):
+def test_least_steps_are_minimal(S, eps):
     """The returned steps reach the target at the best order, and one less does not at any."""
     found = evaluate("alg5_K", MNIST | {"eps_target": eps, "sigma": 0.03, "S": S})
     K = found["K"]
@@ -72,7 +72,7 @@ def test_least_steps_are_least(S, eps):
 
 @pytest.mark.parametrize("S", [1, 5, 100])
 @pytest.mark.parametrize("K", [1, 2, 100])
-def test_least_noise_is_least(K, S):
+def test_least_noise_is_minimal(K, S):
     """The steps suffice with the returned noise and not with a hundredth of a percent less."""
     budget = MNIST | {"eps_target": 1.0, "S": S}
     sigma = evaluate("alg4_sigma", budget | {"K": K})["sigma"]
@@ -93,7 +93,7 @@ def test_least_steps_are_monotone(eps, sigma, S):
     assert least() <= least(S=S + 1)
 
 
-def test_every_request_of_a_list_is_least():
+def test_every_step_count_of_a_list_is_minimal():
     """Each K of the list is the smallest possible, given those before it; the first is that of one batch."""
     given_list = MNIST | {"eps_target": 1.0, "sigma": 0.03, "total": 20, "batch": 5}
     found = evaluate("alg6_K_list", given_list)
@@ -114,7 +114,7 @@ def test_every_request_of_a_list_is_least():
         assert best([*earlier, last - 1]) > 1.0
 
 
-def test_targets_out_of_reach():
+def test_targets_out_of_reach_raise():
     """A limit on the steps that does not reach the target raises InfeasibleError."""
     at = MNIST | {"eps_target": 1.0, "sigma": 0.03, "at_most": 358}
     for name, rest in [("alg5_K", {"S": 5}), ("alg6_K_list", {"total": 5, "batch": 5})]:
@@ -123,7 +123,7 @@ def test_targets_out_of_reach():
         assert evaluate(name, at | rest | {"at_most": 359})["K"] in (359, [359])
 
 
-def test_batches_divide_the_total():
+def test_indivisible_totals_are_refused():
     """A total that is not a multiple of the batch, or too many batches, is refused."""
     for total, batch in [(11, 5), (201, 1)]:
         with pytest.raises(DomainError, match="multiple of batch"):
@@ -139,7 +139,7 @@ def test_batches_divide_the_total():
         ("alg6_K_list", MNIST | {"eps_target": 1.0, "sigma": 0.03, "total": 5, "batch": 5}),
     ],
 )
-def test_smoothness_bounds_the_step(name, at):
+def test_invalid_smoothness_is_refused(name, at):
     """A smoothness below the strong convexity, or a step beyond its inverse, is refused."""
     with pytest.raises(PreconditionError, match=r"^convexity_below_smoothness"):
         evaluate(name, at | {"L": 0.01})
@@ -149,7 +149,7 @@ def test_smoothness_bounds_the_step(name, at):
 
 
 @given(alpha=st.floats(1.1, 50), a=st.floats(0, 5), b=st.floats(0, 5), c=st.floats(0, 5))
-def test_insufficient_training(alpha, a, b, c):
+def test_insufficient_training_raises_the_bound(alpha, a, b, c):
     """The bound is at least the unlearning value it starts from, and rises with each distance."""
 
     def total(**more: object) -> float:

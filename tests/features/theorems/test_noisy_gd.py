@@ -41,7 +41,7 @@ def test_privacy_of_the_run_is_monotone(name, at, K, more):
 
 
 @given(at=settings, K=steps)
-def test_privacy_of_the_last_iterate(at, K):
+def test_kept_constants_lower_privacy_loss(at, K):
     """The kept constants only help; the printed value stays below its limit, and for few steps it is twice that of all
     constants."""
     limit = 4 * at["q"] * at["L"] ** 2 / (at["lam"] * (at["sigma"] * at["n"]) ** 2)
@@ -52,7 +52,7 @@ def test_privacy_of_the_last_iterate(at, K):
 
 
 @given(at=settings, K=steps, g=st.integers(1, 20))
-def test_data_deletion(at, K, g):
+def test_kept_constants_lower_the_deletion_bound(at, K, g):
     """Kept constants only help; the bound starts at the limit of learning, falls with K, and is quadratic in the
     rows."""
     limit = value("g9_rdp", at, K=10**9)
@@ -64,7 +64,7 @@ def test_data_deletion(at, K, g):
 
 
 @given(at=settings, target=st.floats(-9, 1).map(lambda exponent: 10.0**exponent))
-def test_steps_of_data_deletion(at, target):
+def test_steps_of_data_deletion_are_minimal(at, target):
     """The returned steps reach the target, one less does not, and half the target costs 2 log 2/(eta lambda) more."""
     K = value("g15_K", at, "K", eps_dd=target)
     assert value("g15_eps", at, K=K) <= target * (1 + 1e-15)
@@ -75,7 +75,7 @@ def test_steps_of_data_deletion(at, target):
 
 
 @pytest.mark.parametrize("name", ["g9_rdp", "g9_rdp_tight", "g15_eps", "g15_eps_tight", "g15_K"])
-def test_step_size_below_the_inverse_smoothness(name):
+def test_large_step_sizes_are_refused(name):
     """A step size of 1/(lambda + beta) or more is refused; so is one of 1/lambda when beta is not given."""
     rest = {"eps_dd": 0.1} if name == "g15_K" else {"K": 10}
     value(name, MNIST | {"beta": 1.98, **rest}, "K" if name == "g15_K" else "eps")
@@ -85,7 +85,7 @@ def test_step_size_below_the_inverse_smoothness(name):
 
 
 @pytest.mark.parametrize("name", ["g15_eps", "g15_eps_tight", "g15_K"])
-def test_initial_law_is_narrow_enough(name):
+def test_a_wide_initial_law_is_refused(name):
     """An initial law wider than the lemma allows is refused."""
     rest = {"eps_dd": 0.1} if name == "g15_K" else {"K": 10}
     most = evaluate("g14_init_variance", {"lam": 0.0119, "sigma": 0.03, "eta": 0.5})["var"]
@@ -96,7 +96,7 @@ def test_initial_law_is_narrow_enough(name):
         evaluate("g14_init_variance", {"lam": 0.0119, "sigma": 0.03, "eta": 0.5, "actual_variance": most * 1.001})
 
 
-def test_initial_law_needs_a_contraction():
+def test_an_initial_law_without_contraction_is_refused():
     """An initial variance is refused at eta lambda = 1, where steps do not contract."""
     with pytest.raises(PreconditionError, match=r"^step_size_below_inverse_smoothness"):
         evaluate("g14_init_variance", {"lam": 1.0, "sigma": 0.03, "eta": 1.0})
@@ -118,7 +118,7 @@ convex = st.fixed_dictionaries(
 
 
 @given(at=convex)
-def test_theorem_with_all_constants(at):
+def test_theorem_constants_match_the_lemmas(at):
     """The theorem's constants are those of the lemmas: privacy of long runs, steps of a deletion, and the initial
     law."""
     made = evaluate("t51", at)
@@ -134,7 +134,7 @@ def test_theorem_with_all_constants(at):
     assert made["init_var"] == pytest.approx(law, rel=1e-9)
 
 
-def test_theorem_with_all_constants_has_a_domain():
+def test_theorem_with_all_constants_refuses_numbers_outside_its_domain():
     """Deletion weaker than privacy, or more records than rows, is refused."""
     at = {"lam": 0.1, "beta": 0.2, "L": 1, "q": 2, "eps_dp": 1.0, "eps_dd": 0.1, "n": 100, "d": 10, "r": 1}
     for wrong in ({"eps_dd": 1.1}, {"r": 101}):

@@ -42,7 +42,7 @@ def test_convergence_needs_a_small_step():
 
 
 @given(F=st.floats(0, 10), n=st.integers(1, 1000), sigma=st.floats(0.1, 10))
-def test_gibbs_laws_of_neighbours(F, n, sigma):
+def test_gibbs_laws_of_neighbours_match(F, n, sigma):
     """The bound for data sets that differ in a record is that for objectives F/n apart."""
     neighbours = evaluate("pE1", {"F": F, "n": n, "sigma": sigma})["eps"]
     assert neighbours == pytest.approx(evaluate("g23", {"c": F / n, "sigma": sigma})["bound"], rel=1e-12)
@@ -74,7 +74,7 @@ def test_printed_and_corrected_theorem_agree_at_equality(q, B, eps_dd, r, sigma2
     assert made["cheaper_than_retraining"] == (r / 10000 <= 0.5 - eps_dd / math.log(B))
 
 
-def test_printed_theorem_asks_for_more_after_longer_learning():
+def test_printed_theorem_needs_more_after_longer_learning():
     """Learning longer than needed raises the printed number of steps, but not the corrected one."""
     least = evaluate("t52", THEOREM)
     longer = evaluate("t52", THEOREM | {"steps_learned": least["K_A"] + 1000})
@@ -90,7 +90,7 @@ def test_printed_theorem_asks_for_more_after_longer_learning():
         ({"L": 1e4}, "noise_for_privacy"),
     ],
 )
-def test_theorem_without_convexity_has_conditions(wrong, condition):
+def test_theorem_without_convexity_requires_its_conditions(wrong, condition):
     """A loss beyond its bound, too little learning, or too little noise for the privacy claimed is refused."""
     evaluate("t52", THEOREM | {"max_abs_loss": 0.1})
     with pytest.raises(PreconditionError, match=f"^{condition}"):
@@ -98,7 +98,7 @@ def test_theorem_without_convexity_has_conditions(wrong, condition):
 
 
 @pytest.mark.parametrize("wrong", [{"eps_dd": 1.1}, {"eps_dp": 10.1}, {"r": 10001}])
-def test_theorem_without_convexity_has_a_domain(wrong):
+def test_theorem_without_convexity_refuses_numbers_outside_its_domain(wrong):
     """Deletion weaker than privacy, privacy beyond the dimension, or more records than rows is refused."""
     with pytest.raises(DomainError, match=next(iter(wrong))):
         evaluate("t52", THEOREM | wrong)

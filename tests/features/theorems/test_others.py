@@ -12,7 +12,7 @@ CLIP = {"eps": 1.0, "delta0": 1.0, "C2": 1.0, "sigma": 1.0}
 
 
 @given(alpha=st.floats(1.01, 100), p=st.floats(0.001, 1), more=st.floats(1, 10))
-def test_selection(alpha, p, more):
+def test_selection_costs_more_if_rarer(alpha, p, more):
     """Always publishing is free; rarer acceptance costs more, and log(1/p) at every order."""
 
     def penalty(order: float, chance: float) -> float:
@@ -29,7 +29,7 @@ def test_selection(alpha, p, more):
     K=st.integers(1, 50),
     alpha=st.floats(1.1, 50),
 )
-def test_noisy_sgd(z, b, K, alpha):
+def test_kept_constant_matches_the_shift_accountant(z, b, K, alpha):
     """The kept constant only helps, and equals the shift accountant's; both fall with epochs and with the batch."""
     at = SGD | {"alpha": alpha, "z": z, "sigma": 0.03, "b": b}
     here, there = (evaluate("sgd_eps_printed", at | {"K": k}) for k in (K, K + 1))
@@ -41,7 +41,7 @@ def test_noisy_sgd(z, b, K, alpha):
         assert here["eps_shift"] == pytest.approx(alpha * mu**2 / 2, rel=1e-6)
 
 
-def test_full_batches_are_the_stationary_distance():
+def test_full_batches_have_the_stationary_distance():
     """With one batch per epoch the distance is that of full-batch descent, 2M/(m n)."""
     full = evaluate("sgd_z", SGD | {"Mlip": 1, "b": 11982})["z"]
     assert full == pytest.approx(2 / (0.0119 * 11982), rel=1e-12)
@@ -51,7 +51,7 @@ def test_full_batches_are_the_stationary_distance():
 @pytest.mark.parametrize(
     ("name", "rest"), [("sgd_z", {"Mlip": 1}), ("sgd_eps_printed", {"alpha": 2, "z": 0.1, "sigma": 0.03, "K": 1})]
 )
-def test_noisy_sgd_has_conditions(name, rest):
+def test_noisy_sgd_requires_its_conditions(name, rest):
     """A batch larger than the data, or a step size beyond 1/L, is refused."""
     at = SGD | rest | {"b": 512}
     with pytest.raises(DomainError, match="b=11983 <= n=11982"):
@@ -64,13 +64,13 @@ def test_noisy_sgd_has_conditions(name, rest):
 
 
 @given(eps=st.floats(0, 10), r=st.floats(1e-4, 10))
-def test_hockey_stick_is_the_gaussian_curve(eps, r):
+def test_hockey_stick_matches_the_gaussian_curve(eps, r):
     """The hockey-stick divergence of two Gaussians is the delta of their distance."""
     assert evaluate("theta_hs", {"eps": eps, "r": r})["theta"] == evaluate("gdp_delta", {"eps": eps, "mu": r})["delta"]
 
 
 @given(eps=st.floats(0, 5), sigma=st.floats(0.3, 1e5), T=st.integers(0, 12), delta0=st.floats(1e-9, 1))
-def test_model_clipping(eps, sigma, T, delta0):
+def test_model_clipping_is_monotone(eps, sigma, T, delta0):
     """Delta falls with every step from its start, rises with the start, and is never below the floor."""
 
     def delta(steps: int, start: float = delta0) -> float:
@@ -96,7 +96,7 @@ def test_first_clipped_step_is_a_gaussian_mechanism():
     lam=st.just(0.0) | st.floats(0.01, 1.1),
     T=st.integers(1, 200),
 )
-def test_gradient_clipping(C0, C1, gamma, lam, T):
+def test_gradient_clipping_matches_the_shift_accountant(C0, C1, gamma, lam, T):
     """The slope equals that of the shift accountant with clipped gradients 2C1 apart; it rises with both clips."""
     assume(gamma * lam < 0.99)
     at = {"C0": C0, "C1": C1, "gamma": gamma, "lam": lam, "sigma": 0.5, "T": T}
@@ -126,7 +126,7 @@ def test_printed_noise_meets_its_target_by_the_shift_bound(eps, T):
 
 
 @pytest.mark.parametrize("name", ["grad_clip_rho", "koloskova_sigma2"])
-def test_gradient_clipping_has_a_domain(name):
+def test_gradient_clipping_refuses_numbers_outside_its_domain(name):
     """Weight decay that would overshoot, or a target beyond 3 log(1/delta), is refused."""
     at = {"C0": 1.0, "C1": 0.1, "gamma": 0.5, "T": 10, "lam": 1.9}
     at |= {"sigma": 1.0} if name == "grad_clip_rho" else {"eps": 1.0, "delta": 1e-5}

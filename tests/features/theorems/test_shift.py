@@ -30,7 +30,7 @@ def path(segments: list[tuple[int, float]], c: float) -> list[Step]:
     segments=st.lists(st.tuples(st.integers(0, 8), gradients), max_size=5),
     c=st.just(0.0) | st.just(1.0) | st.floats(0.3, 1.6),
 )
-def test_shift_accountant_is_its_string(z0, segments, c):
+def test_shift_accountant_equals_its_string(z0, segments, c):
     """Sums over segments give the string under the path of every step, whether or not differences grow."""
     assume(any(steps for steps, _ in segments))
     expected = pulled_mu(path(segments, c), apart=z0)
@@ -146,7 +146,7 @@ def test_calculator_agrees_with_the_accountant(noise, l2, fraction, learned, run
 
 
 @given(eta=st.floats(0.01, 10), m=st.floats(0, 2), L=st.floats(0.01, 2))
-def test_contraction(eta, m, L):
+def test_contraction_is_reported(eta, m, L):
     """The contraction is 1 - eta m up to eta = 2/(m + L); from 1 on nothing decays, which the result reports."""
     assume(m <= L)
     result = evaluate("contraction", {"eta": eta, "m": m, "L": L})
@@ -196,7 +196,7 @@ def test_steady_state_is_the_limit_of_sequences(g, K):
     assert evaluate("seq_mu_bound", MNIST | {"g": g, "K": K + 1})["mu"] < limit
 
 
-def test_as_many_ages_as_weights():
+def test_ages_and_weights_must_match():
     """The numbers of ages and of weights must be equal."""
     with pytest.raises(DomainError, match="as many ages as weights"):
         evaluate("ru_mu_sequence", MNIST | {"ages": [1], "weights": [1, 2]})
@@ -211,7 +211,7 @@ def test_as_many_ages_as_weights():
         ("greedy_K_schedule", {"eps_target": 1, "delta": 0.1, "batch": 1, "total": 1, "L": 0.2619}),
     ],
 )
-def test_steps_must_contract(name, rest):
+def test_expanding_steps_are_refused(name, rest):
     """A step size above 2/(m + L), or of 1/m or more, or a smoothness below m, is refused by its condition."""
     evaluate(name, MNIST | rest | {"L": 0.2619, "eta": 2 / (0.2619 + 0.0119)})
     for wrong in ({"L": 0.2619, "eta": 7.4}, {"L": 0.0119, "eta": 1 / 0.0119}):
@@ -246,13 +246,13 @@ def test_adaptive_deletion_on_mnist(p, eps):
 
 
 @given(mus=st.lists(st.floats(0, 10), max_size=20))
-def test_composition(mus):
+def test_composition_adds_squares(mus):
     """Squares add; the order does not matter; an empty list composes to 0."""
     assert evaluate("mu_compose", {"mus": mus})["mu"] ** 2 == pytest.approx(math.fsum(mu * mu for mu in mus), rel=1e-9)
     assert evaluate("mu_compose", {"mus": mus[::-1]})["mu"] == pytest.approx(evaluate("mu_compose", {"mus": mus})["mu"])
 
 
-def test_composition_within_one_notion():
+def test_different_notions_are_never_composed():
     """Values of unlearning and of deletion are never composed; each value has its notion."""
     at = {"mus": [0.1, 0.2]}
     assert evaluate("mu_compose", at | {"notions": ["deletion", "deletion"]}) == evaluate("mu_compose", at)
@@ -263,7 +263,7 @@ def test_composition_within_one_notion():
 
 
 @given(R=st.floats(0.1, 1000), c=st.floats(0.05, 0.999), target=st.floats(0.001, 5), sigma=st.floats(0.01, 1))
-def test_reset(R, c, target, sigma):
+def test_reset_steps_are_minimal(R, c, target, sigma):
     """The returned steps bring any two points of the ball within the target, and one less does not."""
     K = evaluate("reset_K", {"R": R, "c": c, "eta": 0.7, "sigma": sigma, "mu_target": target})["K"]
     assert shift(2 * R, [(K, 0.0)], c, sigma=sigma) <= target * (1 + 1e-12)
@@ -279,7 +279,7 @@ def test_reset_on_mnist_at_a_tenth():
 
 
 @given(eps=st.floats(0.05, 3), batch=st.integers(1, 20), requests=st.integers(1, 30))
-def test_greedy_schedule_is_least(eps, batch, requests):
+def test_greedy_schedule_is_minimal(eps, batch, requests):
     """After every request the distance from retraining meets the target, and with one step less it does not."""
     at = MNIST | {"L": 0.2619, "eps_target": eps, "delta": 1e-4, "batch": batch, "total": batch * requests}
     result = evaluate("greedy_K_schedule", at)
@@ -298,7 +298,7 @@ def test_greedy_schedule_is_least(eps, batch, requests):
             assert mu([*steps[:-1], steps[-1] - 1]) > allowed * (1 - 1e-9)
 
 
-def test_schedules_divide_the_total():
+def test_indivisible_schedules_are_refused():
     """A total that is not a multiple of the batch, or a schedule too long to print, is refused."""
     at = MNIST | {"L": 0.2619, "eps_target": 1.0, "delta": 1e-4}
     for total, batch in [(11, 5), (100_001, 1)]:

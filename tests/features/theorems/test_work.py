@@ -19,13 +19,13 @@ HEAVY: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", HEAVY)
-def test_what_takes_much_work_is_refused(name: str) -> None:
+def test_expensive_evaluations_are_refused(name: str) -> None:
     """Theorems that sum or search check their cost before they start."""
     with work.within(WorkBudget(units=100_000, seconds=60)), pytest.raises(WorkBudgetExceeded):
         evaluate(name, HEAVY[name])
 
 
-def test_what_is_small_fits() -> None:
+def test_theorems_of_usual_size_are_cheap() -> None:
     """Each theorem of usual size stays far below the budget of one call."""
     with work.within(WorkBudget(units=100_000, seconds=60)):
         evaluate("alg6_K_list", SEQUENCE | {"total": 3})

@@ -15,7 +15,7 @@ from lethe.errors import Conflict, NotAllowed, NotFound
 from lethe.features.desk.contract import AttachmentInvalid, AttachmentKind, AttachmentUnknown
 
 
-def test_review(client: Client) -> None:
+def test_requests_are_reviewed(client: Client) -> None:
     """A request in review can be paused, resumed, extended, approved or rejected, with reasons for the person."""
     requests = client.deletion_requests
     made = requests.create(subject_id="p1", identity_verified=False)
@@ -47,7 +47,7 @@ def test_review(client: Client) -> None:
         requests.create(subject_id="p3", refers_to="dr_none")
 
 
-def test_whose_case_it_is_and_notes(client: Client) -> None:
+def test_requests_have_assignees_and_notes(client: Client) -> None:
     """A request is assigned and unassigned, and has notes, whose text no `repr` shows."""
     requests = client.deletion_requests
     made = requests.create(subject_id="p1", identity_verified=False)
@@ -65,7 +65,7 @@ def test_whose_case_it_is_and_notes(client: Client) -> None:
     assert "called" not in repr(note)
 
 
-def test_attachments(client: Client, tmp_path: Path) -> None:
+def test_attachments_are_stored_and_deleted(client: Client, tmp_path: Path) -> None:
     """A file is attached by its path, listed, downloaded to the byte and deleted; no `repr` shows its name. A file of
     another kind is refused by name."""
     requests = client.deletion_requests
@@ -100,7 +100,7 @@ def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
     assert list(requests.list(due_before=datetime.datetime.now(datetime.UTC))) == []
 
 
-def test_overview(client: Client) -> None:
+def test_the_overview_counts_requests(client: Client) -> None:
     """The numbers of a tenant are returned as the gateway serves them, and open requests in the order of their
     deadlines."""
     later = client.deletion_requests.create(subject_id="p1", identity_verified=False)
@@ -112,7 +112,9 @@ def test_overview(client: Client) -> None:
     assert list(client.runs.list(status="running")) == []
 
 
-def test_suppressions_and_lineage(client: Client, people: Path, tmp_path: Path, worker: None) -> None:
+def test_suppressions_are_lifted_and_lineage_is_shown(
+    client: Client, people: Path, tmp_path: Path, worker: None
+) -> None:
     """A forgotten person is not added again until they consent; lineage shows what their rows fed; their slots may be
     reused."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
@@ -152,7 +154,7 @@ def test_suppressions_and_lineage(client: Client, people: Path, tmp_path: Path, 
     assert listed.id == client.datasets.addition(dataset.id, added.id).id == added.id
 
 
-def test_api_keys(client: Client) -> None:
+def test_api_keys_are_rotated_and_revoked(client: Client) -> None:
     """A key has its scopes until it is rotated or revoked; it is shown once and not in a `repr`."""
     until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     made = client.api_keys.create(
@@ -182,7 +184,7 @@ def test_api_keys(client: Client) -> None:
     assert found[made.id].revoked_at is None
 
 
-def test_users(client: Client) -> None:
+def test_users_are_invited_and_disabled(client: Client) -> None:
     """A user is invited by a path that no `repr` shows, gets another role, is disabled, and is invited again."""
     made = client.users.create(name="Maria Lopez", email="Maria@Example.com", role="officer")
     assert (made.email, made.role, made.has_password) == ("maria@example.com", "officer", False)
@@ -196,7 +198,7 @@ def test_users(client: Client) -> None:
     assert found.name == "Maria Lopez"
 
 
-def test_tenants(client: Client) -> None:
+def test_tenants_are_created_and_separate(client: Client) -> None:
     """The operator creates tenants; an admin reads and changes their own policy, and sees no other tenant."""
     made = client.tenants.create(name="other", policy={"grace_seconds": 60})
     assert made.policy.grace_seconds == 60
@@ -215,7 +217,7 @@ def test_tenants(client: Client) -> None:
     assert list(client.deletion_requests.list()) == []
 
 
-def test_the_audit_log(client: Client) -> None:
+def test_the_audit_log_lists_actions(client: Client) -> None:
     """The audit log lists the callers' actions, newest first, each with the hash of the entry before."""
     made = client.api_keys.create(name="app", scopes=["requests:read"])
     client.api_keys.revoke(made.id)
@@ -229,7 +231,7 @@ def test_the_audit_log(client: Client) -> None:
     assert (verdict.valid, verdict.head, verdict.fault) == (True, next(client.audit_log.list()).hash, None)
 
 
-def test_identity_issuers(client: Client) -> None:
+def test_identity_issuers_are_registered_and_deleted(client: Client) -> None:
     """An issuer is registered once under its key, listed, and deleted."""
     jwks = {"keys": [OKPKey.generate_key("Ed25519", private=False, auto_kid=True).as_dict(private=False)]}
     asked = {"issuer": "https://id.example", "audience": "lethe"}
@@ -242,7 +244,7 @@ def test_identity_issuers(client: Client) -> None:
         client.identity_issuers.delete(made.id)
 
 
-def test_agents(client: Client) -> None:
+def test_agents_are_registered_and_removed(client: Client) -> None:
     """An agent of the Data Rights Protocol is registered, listed and removed."""
     verify_key = base64.b64encode(Ed25519PrivateKey.generate().public_key().public_bytes_raw()).decode()
     made = client.agents.register(agent_id="agent-1", name="Agent", verify_key=verify_key, idempotency_key="once")
@@ -252,7 +254,7 @@ def test_agents(client: Client) -> None:
     assert list(client.agents.list()) == []
 
 
-def test_webhooks(client: Client) -> None:
+def test_deliveries_are_replayed_and_the_secret_rotated(client: Client) -> None:
     """Deliveries are listed, read and replayed; the secret is read and rotated, once per generation."""
     made = client.deletion_requests.create(subject_id="p1", callback_url="https://hooks.example.org/hook")
     deliveries = list(client.webhooks.list(request_id=made.id))

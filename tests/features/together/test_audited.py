@@ -415,7 +415,7 @@ def there(gateway: TestClient, installation: Installation, new_dataset: Make, ne
 
 
 def test_every_route_that_changes_something_is_called() -> None:
-    """Every route that is not a GET is called here, or is known to change nothing or nothing about a person."""
+    """Every route that is not a GET is called by these tests, or changes nothing about a person."""
     changing = {route for route in NEEDS if not route.startswith("GET")}
     assert changing == CALLS.keys() | CHANGE_NOTHING | ADD_TO_A_COUNTER | {
         route for route in LOOKS if route.startswith("POST")
@@ -423,7 +423,7 @@ def test_every_route_that_changes_something_is_called() -> None:
 
 
 @pytest.mark.parametrize("route", sorted(CALLS | LOOKS))
-def test_what_a_caller_changes_or_looks_up_is_recorded(
+def test_changes_and_look_ups_are_recorded(
     there: There, gateway: TestClient, installation: Installation, by: Actor, route: str
 ) -> None:
     """A call that changes something, or reveals who is held, leaves an entry with its key, and the log verifies."""
@@ -439,7 +439,7 @@ def test_what_a_caller_changes_or_looks_up_is_recorded(
         AUDIT.verify(by.tenant_id, repository.all_entries(session, tenant_id=by.tenant_id), [], KeySet([]))
 
 
-def test_a_look_is_recorded_without_whom_it_was_at(there: There, gateway: TestClient) -> None:
+def test_a_look_up_is_recorded_without_its_subject(there: There, gateway: TestClient) -> None:
     """The log, which is kept forever, records who looked people up, when, and by what, but neither the person nor the
     result."""
     dataset_id = _dataset(there)
@@ -463,7 +463,7 @@ def test_a_look_is_recorded_without_whom_it_was_at(there: There, gateway: TestCl
     assert not [secret for secret in ("'p1'", "'p3'", "nobody", "Jane", reference) if secret in str(entries)]
 
 
-def test_what_is_refused_was_no_look(there: There, gateway: TestClient) -> None:
+def test_refused_look_ups_are_not_recorded(there: There, gateway: TestClient) -> None:
     """Refused look-ups disclose nothing, so the audit log has no entry for them."""
     key = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["requests:read"]}).json()["key"]
     app = {"Authorization": f"Bearer {key}"}

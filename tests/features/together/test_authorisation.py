@@ -196,7 +196,7 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
         )
 
 
-def test_every_route_is_accounted_for(world: World) -> None:
+def test_every_route_has_a_scope_or_is_public(world: World) -> None:
     """Each documented route needs one scope, or is one of the few that are open to all; each id in a path is known."""
     paths = world.gateway.get("/openapi.json").json()["paths"]
     routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
@@ -217,7 +217,7 @@ def _opening(route: str) -> set[Scope]:
 
 
 @each("route", sorted(NEEDS))
-def test_a_key_opens_what_its_scope_says(world: World, refused: Refused, route: str) -> None:
+def test_a_key_may_call_the_routes_of_its_scope(world: World, refused: Refused, route: str) -> None:
     """A key may call the routes of its tenant that need its scope and no others; an admin's key may call all but the
     operator's, whose key may read the metrics too."""
     for scope, headers in world.keys.items():
@@ -233,7 +233,7 @@ def test_a_key_opens_what_its_scope_says(world: World, refused: Refused, route: 
 
 
 @pytest.mark.parametrize("header", ["", "Bearer ", "Bearer lethe_wrong", "Basic YTpi", "Bearer é"])
-def test_without_a_key_nothing_opens(world: World, refused: Refused, header: str) -> None:
+def test_routes_need_a_key(world: World, refused: Refused, header: str) -> None:
     """Every route that needs a scope returns 401 without a valid key, with how to authenticate."""
     for route in NEEDS:
         answer = world.call(route, world.ids, {"Authorization": header.encode()} if header else {})
@@ -249,7 +249,7 @@ def _owned(route: str) -> bool:
 
 
 @each("route", [route for route in sorted(NEEDS) if _owned(route)])
-def test_what_belongs_to_others_is_unknown(world: World, route: str) -> None:
+def test_objects_of_another_tenant_are_unknown(world: World, route: str) -> None:
     """Another tenant's admin gets the same bytes for an existing id as for an unknown one, and nothing changes."""
     unknown = {name: re.sub(r"_[0-9a-f]{20}$", f"_{'0' * 20}", one) for name, one in world.ids.items()}
     answers = []
@@ -265,7 +265,7 @@ def test_what_belongs_to_others_is_unknown(world: World, route: str) -> None:
 
 
 @each("route", [route for route in sorted(NEEDS) if route.startswith("GET") and "{" not in route])
-def test_lists_hold_nothing_of_others(world: World, route: str) -> None:
+def test_lists_contain_nothing_of_another_tenant(world: World, route: str) -> None:
     """The lists of another tenant's admin contain nothing of this tenant."""
     answer = world.call(route, world.ids, world.other)
     is_opened = Scope.ADMIN in _opening(route)

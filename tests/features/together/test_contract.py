@@ -47,13 +47,13 @@ def offered(client: Client | AsyncClient) -> dict[str, tuple[str, _Method[...]]]
     }
 
 
-def test_operations_have_names_of_their_own() -> None:
+def test_operations_have_unique_names() -> None:
     """No two operations share a name, or a method and a path."""
     assert len({one.name for one in OPERATIONS}) == len(OPERATIONS)
     assert len({str(one) for one in OPERATIONS}) == len(OPERATIONS)
 
 
-def test_nothing_else_is_served(document: Any) -> None:
+def test_only_declared_operations_are_served(document: Any) -> None:
     """The gateway serves below /v1 exactly the declared operations."""
     served = {
         f"{method.upper()} {path}"
@@ -133,13 +133,13 @@ def test_both_clients_have_the_same_methods() -> None:
                 assert here.parameters == there.parameters, f"{name}.{method}"
 
 
-def test_a_request_of_a_batch_is_a_request() -> None:
+def test_a_batch_item_has_the_fields_of_a_request() -> None:
     """A request in a batch has the fields of a single request."""
     assert NewRequest.__annotations__.keys() == DeletionRequestIn.model_fields.keys()
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_methods_by_hand_make_their_call(script: Script, scripted_client: Client, name: str) -> None:
+def test_handwritten_methods_call_their_operation(script: Script, scripted_client: Client, name: str) -> None:
     """A method that is written by hand calls its operation."""
     script.says(Reply(status=404, body={}))
     with pytest.raises(NotFound):
@@ -148,6 +148,6 @@ def test_methods_by_hand_make_their_call(script: Script, scripted_client: Client
     assert [f"{one.method} {one.path}" for one in script.calls] == [str(operation)]
 
 
-def test_numbers_of_the_contract_are_those_of_the_proof() -> None:
+def test_contract_and_proof_have_the_same_largest_target() -> None:
     """The contract, which imports nothing, states the same largest target as the proofs."""
     assert Policy().max_epsilon == target.LARGEST_EPSILON

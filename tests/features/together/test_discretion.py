@@ -136,7 +136,7 @@ def pairs(
 
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(acts=st.lists(ACTS, min_size=2, max_size=6), verified=st.booleans(), works=st.sampled_from([1, 2, 9]))
-def test_whether_anything_is_held_is_not_seen(
+def test_held_and_unknown_people_look_alike(
     installation: Installation,
     pairs: Iterator[Pair],
     work: Callable[[], int],
@@ -191,7 +191,7 @@ def registered(gateway: TestClient) -> None:
 
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize("kind", ["email", "customer_id"])
-def test_systems_trainers_ledgers_and_maps_tell_an_app_nothing(
+def test_systems_trainers_ledgers_and_maps_reveal_nothing_to_an_app(
     law: Policy,
     installation: Installation,
     gateway: TestClient,
@@ -228,7 +228,7 @@ def test_systems_trainers_ledgers_and_maps_tell_an_app_nothing(
     )
 
 
-def test_a_certificate_tells_that_a_model_held_somebody(
+def test_certificates_need_the_accounting_scope(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., Any]
 ) -> None:
     """Certificates, and lists of a model's requests, need accounting:read."""
@@ -238,7 +238,7 @@ def test_a_certificate_tells_that_a_model_held_somebody(
         assert gateway.get(path, headers=auditor).status_code in (200, 404)
 
 
-def test_pages_of_what_looks_accepted(
+def test_lists_show_requests_as_accepted_until_their_report(
     installation: Installation,
     gateway: TestClient,
     new_dataset: Make,
@@ -274,7 +274,7 @@ def test_pages_of_what_looks_accepted(
     assert listed("status=completed") == made[::-1]
 
 
-def test_a_busy_service_tells_nothing(
+def test_a_busy_service_reveals_nothing(
     installation: Installation, gateway: TestClient, new_dataset: Make, key_with: Callable[..., Any]
 ) -> None:
     """While no worker is active, an app sees held people and strangers complete at the same age, in every answer, and
@@ -302,7 +302,7 @@ def test_a_busy_service_tells_nothing(
     assert known == ["accepted", "completed"]
 
 
-def test_what_officers_may_end_of_an_app(
+def test_decisions_after_the_grace_period_reveal_nothing(
     installation: Installation,
     gateway: TestClient,
     new_dataset: Make,
@@ -337,7 +337,7 @@ def test_what_officers_may_end_of_an_app(
     assert gateway.get(f"{PLACE}/{early}", headers=app).json()["status"] == "rejected"
 
 
-def test_decisions_of_an_old_key_tell_nothing(
+def test_decisions_by_an_old_key_reveal_nothing(
     installation: Installation,
     by: Actor,
     gateway: TestClient,

@@ -249,13 +249,13 @@ BY_PROCESSES = {
 
 
 @pytest.mark.parametrize("code", at_length(REACHED, besides=REACHED.keys() - BY_PROCESSES))
-def test_it_is_reached_by_a_real_call(world: World, code: str) -> None:
+def test_every_code_is_returned_by_a_real_call(world: World, code: str) -> None:
     """Every error code can be caused by a real call, which returns it."""
     assert REACHED[code](world) == code
 
 
-def test_there_are_no_others() -> None:
-    """Every condition is caused by a call of this file, or has a reason why it is never seen."""
+def test_every_condition_is_covered() -> None:
+    """Every condition is caused by a call of these tests, or has a reason why it is never seen."""
     assert REACHED.keys() | NEVER_SEEN.keys() == {condition.code for condition in conditions()}
     assert not REACHED.keys() & NEVER_SEEN.keys()
 
@@ -267,7 +267,7 @@ def rows() -> Iterator[tuple[str, str]]:
             yield found[1], found[2]
 
 
-def test_the_document_lists_them_all() -> None:
+def test_the_document_lists_every_code() -> None:
     """docs/errors.md has a row for every code, with its status, what it means, and what to do."""
     documented = list(rows())
     ours = {condition.code: str(problems.status_of(condition)) for condition in conditions()}

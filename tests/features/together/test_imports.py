@@ -9,7 +9,7 @@ HEAVY = {"matplotlib", "onnx", "onnxruntime", "pandas", "scipy.optimize", "scipy
 
 
 @pytest.mark.slow
-def test_a_gateway_starts_without_what_few_calls_need() -> None:
+def test_a_gateway_starts_without_rarely_used_libraries() -> None:
     """Libraries that take a good part of a second to import are imported by the first call that computes with them."""
     program = f"import sys; from app import main; main._routes(); print(*({HEAVY!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

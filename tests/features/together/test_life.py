@@ -357,7 +357,7 @@ def life(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Life]:
         yield Life(installation, client, person.new(), receiver)
 
 
-def test_nothing_is_left(life: Life) -> None:
+def test_nothing_of_a_forgotten_person_is_left(life: Life) -> None:
     """No file, store, answer, trace or memory contains anything of a forgotten person, of the weights that knew them,
     or of intermediate results; before, all of it is found where it may be."""
     installation, finder = life.installation, Finder(life.somebody.patterns())

@@ -65,7 +65,7 @@ FIELDS = _fields()
 
 
 @given(data=strategies.data())
-def test_no_pattern_accepts_a_line_feed_that_it_does_not_match(data: strategies.DataObject) -> None:
+def test_patterns_refuse_a_trailing_line_feed(data: strategies.DataObject) -> None:
     """A text with a line feed at its end is refused, unless the pattern itself matches the line feed."""
     for place, (pattern, adapter) in FIELDS.items():
         documented = re.compile(pattern.removesuffix("$"))

@@ -228,7 +228,7 @@ class Chaos:
 
 
 @pytest.mark.timeout(1800)
-def test_everything_is_killed_at_random(whole: Deployment, tmp_path: Path) -> None:
+def test_random_kills_lose_no_request(whole: Deployment, tmp_path: Path) -> None:
     """After a hundred kills every accepted request is completed once, and nothing else of them is left."""
     seed = int(os.environ.get("SOAK_SEED", random.randrange(2**32)))
     moments = random.Random(seed)

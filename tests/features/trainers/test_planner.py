@@ -23,14 +23,14 @@ def waits(*intervals: tuple[int, int]) -> list[RetrainingWait]:
     ]
 
 
-def test_one_retraining_serves_all_who_can_wait() -> None:
+def test_one_retraining_serves_overlapping_requests() -> None:
     """Requests whose times overlap share a retraining, as late as the first due date permits."""
     [planned] = planner.plan(waits((0, 100), (50, 200), (60, 90)), at=NOW, expected_seconds=10, max_wait_seconds=1000)
     assert (planned.start_by, planned.due_at, planned.is_late) == (after(70), after(90), False)
     assert sorted(planned.request_ids) == ["dr_0", "dr_1", "dr_2"]
 
 
-def test_due_date_that_has_passed_is_said_to_be_late() -> None:
+def test_a_missed_due_date_is_announced_as_late() -> None:
     """A retraining that can no longer end in time starts at once, and is announced as late."""
     [planned] = planner.plan(waits((0, 5)), at=NOW, expected_seconds=10, max_wait_seconds=1000)
     assert (planned.start_by, planned.is_late) == (NOW, True)

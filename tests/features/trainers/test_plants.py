@@ -17,7 +17,7 @@ New = Callable[..., dict[str, Any]]
 
 
 @pytest.mark.parametrize("code", [None, "canary_found"])
-def test_plants_are_trained_on_scored_and_may_stop_publication(
+def test_planted_rows_are_trained_on_and_may_stop_publication(
     plants: list[Plant],
     new_table: New,
     new_trainer: New,
@@ -50,7 +50,7 @@ def test_plants_are_trained_on_scored_and_may_stop_publication(
     assert training["findings"] == {"canaries": {"planted": 1}}
 
 
-def test_plants_are_not_asked_without_a_score_command(
+def test_a_trainer_without_a_score_command_is_trained_without_plants(
     plants: list[Plant], new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
     """A trainer that cannot score is trained without plants."""
@@ -72,7 +72,7 @@ json.dump(found | {"chunks": rows.column(0).num_chunks}, open("artefacts/names.t
 """
 
 
-def test_nothing_tells_a_trainer_which_rows_are_planted(
+def test_planted_rows_are_indistinguishable(
     gateway: TestClient, plants: list[Plant], new_table: New, new_trainer: New, train: Callable[[], int]
 ) -> None:
     """Planted rows are mixed with those of people, in the same order for both runs, and never in the holdout, which has
@@ -101,7 +101,7 @@ def test_nothing_tells_a_trainer_which_rows_are_planted(
 @pytest.mark.parametrize(
     ("people", "holdout", "expected"), [(1, 0.5, 0), (2, 0.1, 1), (3, 0.5, 2), (40, 0.1, 4), (40, 0, 0)]
 )
-def test_both_parts_have_people(people: int, holdout: float, expected: int) -> None:
+def test_holdout_and_training_table_both_have_people(people: int, holdout: float, expected: int) -> None:
     """The holdout has its share of the people, and leaves at least one to learn from."""
     table = columns.with_tokens(
         pa.table({"a": range(people)}), columns.tokens(people), [f"p{i}" for i in range(people)]

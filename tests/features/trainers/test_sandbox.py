@@ -20,7 +20,7 @@ def run(source: str, *, limits: SandboxLimits = LIMITS) -> dict[str, bytes]:
     )
 
 
-def test_command_reads_its_files_and_hands_out_what_it_declared() -> None:
+def test_command_reads_its_files_and_returns_declared_outputs() -> None:
     """A command has its files, its variables and a writable folder; undeclared files that it writes are not
     returned."""
     source = """

@@ -43,7 +43,7 @@ def parquet(table: pa.Table) -> bytes:
         ("A.ARROW", columns.to_bytes(pa.table({"person": ["u1", "u2"], "age": [3, 4]}))),
     ],
 )
-def test_formats(filename: str, content: bytes) -> None:
+def test_formats_give_the_same_columns(filename: str, content: bytes) -> None:
     """CSV, Parquet and Arrow give the same columns, without the subject column."""
     table, subjects = columns.read(content, filename, "person")
     assert (table.to_pydict(), subjects) == ({"age": [3, 4]}, ["u1", "u2"])
@@ -115,7 +115,7 @@ def test_the_number_of_columns_is_bounded_before_the_table_is_built(header: str)
     assert pa.default_memory_pool().max_memory() == before
 
 
-def test_an_arrow_stream_has_as_few_columns() -> None:
+def test_the_columns_of_an_arrow_stream_are_limited() -> None:
     """An Arrow stream may have at most 10,000 columns."""
     table = pa.table({"person": ["u"], **{f"c{place}": [1] for place in range(columns.MAX_COLUMNS - 1)}})
     assert columns.read(stream(table), "a.arrow", "person")[0].num_columns == columns.MAX_COLUMNS - 1
@@ -170,7 +170,7 @@ def test_suppressed_people_are_left_out(
     assert names(trainer["id"]) == {f"np{i}" for i in range(PEOPLE)} - {"np3"}
 
 
-def test_one_retraining_serves_all_and_a_retired_table_keeps_nothing(
+def test_one_retraining_serves_two_people(
     gateway: TestClient,
     installation: Installation,
     new_table: New,
@@ -233,7 +233,7 @@ def test_a_small_parquet_file_of_a_large_table_is_refused(gateway: TestClient, p
     assert pa.default_memory_pool().max_memory() - before < 256 * 2**20
 
 
-def test_a_table_of_addresses_is_warned_of(new_table: New, get: Callable[[str], Any]) -> None:
+def test_a_table_of_addresses_causes_a_warning(new_table: New, get: Callable[[str], Any]) -> None:
     """A table whose people are named by e-mail addresses causes a warning, once."""
     made = new_table(b"subject,age\nu1@example.org,3\nu2@example.org,4\n", filename="a.csv")
     assert made.pop("warnings") == [ADDRESSES]

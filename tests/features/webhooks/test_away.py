@@ -17,7 +17,7 @@ from tests.servers import serving
 pytestmark = pytest.mark.postgres
 
 
-def test_a_database_that_goes_away_while_something_is_sent(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_delivery_during_an_outage_is_recorded_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A delivery that arrived while the database was away is recorded when it is back, and not sent again; the log
     reports it once."""
     with server.running() as mortal, mortal.database() as name:

@@ -53,7 +53,7 @@ def end(installation: Installation, by: Actor, request_id: str, *, completed: bo
         completion.settle(session)
 
 
-def test_a_controller_is_told_once_of_each_status(installation: Installation, by: Actor) -> None:
+def test_a_controller_is_notified_once_of_each_status(installation: Installation, by: Actor) -> None:
     """Each receiver gets one status of the whole subject request per change, however many identities it names."""
     ids = submit(installation, by, "a", "b", "c", source="opendsr", policy=REVIEWED, callback_urls=URLS)
     for url in URLS:
@@ -67,7 +67,7 @@ def test_a_controller_is_told_once_of_each_status(installation: Installation, by
         assert {(row.event, row.request_id) for row, _ in rows} == {("opendsr.status", rows[0][0].request_id)}
 
 
-def test_work_that_has_begun_is_told(installation: Installation, by: Actor) -> None:
+def test_the_start_of_work_is_sent_only_to_callers_who_may_know(installation: Installation, by: Actor) -> None:
     """A controller who may know is notified that the work has begun; one who may not is not."""
     for discreet, expected in ((False, ["pending", "in_progress"]), (True, ["pending"])):
         url = URLS[discreet]
@@ -81,7 +81,7 @@ def test_work_that_has_begun_is_told(installation: Installation, by: Actor) -> N
         assert statuses(installation, url) == expected
 
 
-def test_an_end_that_is_reported_later(installation: Installation, by: Actor) -> None:
+def test_a_delayed_end_is_sent_when_it_is_reported(installation: Installation, by: Actor) -> None:
     """A discreet caller is notified of the end of a controller's request when its last part is reported, whatever the
     other parts' states."""
     policy = Policy(report_seconds=3600)
@@ -103,7 +103,7 @@ def test_an_end_that_is_reported_later(installation: Installation, by: Actor) ->
     assert len(at_once) == 1  # "pending"
 
 
-def test_the_same_name_in_another_tenant_is_another(installation: Installation, by: Actor) -> None:
+def test_subject_requests_of_two_tenants_are_separate(installation: Installation, by: Actor) -> None:
     """A controller may send the same subject request to two tenants: neither is notified of the other's."""
     with installation.database.writing() as session:
         default = session.get_one(Tenant, DEFAULT_TENANT)
@@ -121,7 +121,7 @@ def test_the_same_name_in_another_tenant_is_another(installation: Installation, 
     assert of_tenants == {DEFAULT_TENANT: "completed", "ten_2": "pending"}
 
 
-def test_an_agent_is_told_why(installation: Installation, by: Actor) -> None:
+def test_an_agent_is_notified_with_the_reason(installation: Installation, by: Actor) -> None:
     """An agent is notified of each status of its request once, with the protocol's reason for a refusal."""
     kept = {"agent_id": "AGENT", "identity": "unverified"}
     how = {"policy": REVIEWED, "regulation": "ccpa", "discreet": True, "metadata": kept, "identity_verified": False}
@@ -138,7 +138,7 @@ def test_an_agent_is_told_why(installation: Installation, by: Actor) -> None:
     assert len([row for row, _ in told(installation) if row.request_id == ids[1]]) == 1
 
 
-def test_whoever_is_held_or_not_is_told_alike(installation: Installation, by: Actor) -> None:
+def test_held_and_unknown_people_get_the_same_callbacks(installation: Installation, by: Actor) -> None:
     """If nothing is held the request completes at once, but no callback says so before it is reported."""
     policy = Policy(report_seconds=3600)
     for source, extra in (("opendsr", {}), ("drp", {"agent_id": "A", "identity": "verified"}), ("list", {})):
@@ -156,7 +156,7 @@ def test_whoever_is_held_or_not_is_told_alike(installation: Installation, by: Ac
         assert [row.created_at for row in later] == [request.reported_at]
 
 
-def test_many_identities_take_no_longer_than_their_number(installation: Installation, by: Actor) -> None:
+def test_the_status_of_many_identities_is_computed_once(installation: Installation, by: Actor) -> None:
     """The status of a subject request is computed once in the transaction that makes it, not once per identity, so that
     one call cannot hold the write lock."""
     with statements_to(installation.database.engine) as statements:

@@ -64,7 +64,9 @@ def ids(server: Server) -> list[str]:
     return [call.headers["webhook-id"] for call in server.calls]
 
 
-def test_killed_between_sending_and_noting(settings: Settings, installation: Installation, admin_key: str) -> None:
+def test_a_gateway_killed_before_recording_delivers_again(
+    settings: Settings, installation: Installation, admin_key: str
+) -> None:
     """A gateway that is killed after the receiver has the call, and before it is recorded, loses nothing: the next one
     delivers it again under the same id, and then later events."""
     victim: list[int] = []
@@ -97,7 +99,7 @@ def test_killed_between_sending_and_noting(settings: Settings, installation: Ins
 
 
 @pytest.mark.soak
-def test_killed_again_and_again(settings: Settings, installation: Installation, admin_key: str) -> None:
+def test_repeated_kills_lose_no_delivery(settings: Settings, installation: Installation, admin_key: str) -> None:
     """Every delivery arrives, repeated under its own id, although the gateway is killed several times while it
     delivers."""
     with serving(servers.status(200)) as server:
@@ -126,7 +128,7 @@ def test_killed_again_and_again(settings: Settings, installation: Installation, 
     assert all(events == sorted(events) for events in order.values())  # "accepted" before "completed"
 
 
-def test_a_gateway_that_stops_notes_what_arrived(
+def test_a_stopping_gateway_records_its_delivery(
     settings: Settings, installation: Installation, admin_key: str
 ) -> None:
     """A gateway that gets SIGTERM during a call waits for the answer and records it, and nothing is sent twice."""

@@ -59,7 +59,7 @@ def other(installation: Installation) -> Actor:
     return Actor(tenant_id=tenant.id, name="test")
 
 
-def test_what_is_taken_is_out_of_sight(installation: Installation, by: Actor) -> None:
+def test_a_claimed_delivery_is_hidden_during_its_lease(installation: Installation, by: Actor) -> None:
     """A delivery is claimed once while its lease lasts, and again when it is over, under the same id."""
     submit(installation, by, asked(installation, by))
     [first] = claim(installation)
@@ -71,7 +71,7 @@ def test_what_is_taken_is_out_of_sight(installation: Installation, by: Actor) ->
     assert record(installation, again, DELIVERED) == "delivered"
 
 
-def test_of_many_who_claim_one_gets_it(installation: Installation, by: Actor) -> None:
+def test_concurrent_claims_have_one_winner(installation: Installation, by: Actor) -> None:
     """Dispatchers that claim at the same moment share the due deliveries: none is claimed twice, and none is left."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(30)))
     start = threading.Barrier(6)
@@ -85,7 +85,7 @@ def test_of_many_who_claim_one_gets_it(installation: Installation, by: Actor) ->
     assert len(taken) == len(set(taken)) == 30
 
 
-def test_what_comes_first_is_told_first(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_events_are_delivered_in_order(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """A later event waits until the earlier one has been delivered or given up; other requests and other receivers do
     not wait."""
     submit(
@@ -115,9 +115,7 @@ def test_what_comes_first_is_told_first(installation: Installation, by: Actor, d
     assert waiting.id in [one.id for one in claim(installation)]
 
 
-def test_an_end_that_is_reported_later_does_not_come_earlier(
-    installation: Installation, by: Actor, deliveries: Deliveries
-) -> None:
+def test_a_delayed_end_waits_for_its_report(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """A discreet end waits until it is reported, even if earlier events have arrived."""
     submit(installation, by, asked(installation, by, discreet=True))
     [accepted] = claim(installation)
@@ -126,9 +124,7 @@ def test_an_end_that_is_reported_later_does_not_come_earlier(
     assert deliveries()[1].next_attempt_at == deliveries()[1].created_at
 
 
-def test_an_attempt_that_was_taken_away_does_not_count(
-    installation: Installation, by: Actor, deliveries: Deliveries
-) -> None:
+def test_a_failure_after_the_lease_is_ignored(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """A failure reported after the lease has expired is ignored; a success is recorded."""
     submit(installation, by, asked(installation, by))
     [slow] = claim(installation)
@@ -185,7 +181,7 @@ def test_a_damaged_delivery_is_given_up(installation: Installation, by: Actor, d
     assert [row.id for row in deliveries() if row.request_id == request.id] == [dead.id]
 
 
-def test_who_is_gone_gets_nothing_more(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_a_410_ends_deliveries_to_its_url(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """A 410 ends all deliveries to that URL, of all requests, and of no other URL."""
     submit(
         installation,
@@ -203,7 +199,7 @@ def test_who_is_gone_gets_nothing_more(installation: Installation, by: Actor, de
     assert {row.error for row in deliveries() if row.status == "gone"} == {"http_410"}
 
 
-def test_a_host_gets_so_many_at_once(installation: Installation, by: Actor) -> None:
+def test_deliveries_to_a_host_are_limited(installation: Installation, by: Actor) -> None:
     """A host gets at most the permitted number of deliveries at once, however many wait, and other hosts are served
     meanwhile."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(20)))
@@ -237,13 +233,13 @@ def test_tenants_take_turns(installation: Installation, by: Actor, other: Actor)
     assert next_two({mine: 2, theirs: 2}, {}) == []
 
 
-def test_a_tenant_takes_half_of_what_others_leave(installation: Installation, by: Actor) -> None:
+def test_a_tenant_takes_at_most_half_of_the_free_places(installation: Installation, by: Actor) -> None:
     """A tenant alone takes at most half of the free places, and stops when it has as many as are free."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(40)))
     assert len(claim(installation, limit=20)) == 10
 
 
-def test_a_replay_of_what_came_first_holds_up_what_waits(installation: Installation, by: Actor) -> None:
+def test_a_replay_goes_before_later_events(installation: Installation, by: Actor) -> None:
     """A replayed delivery goes before later events of the same request."""
     submit(installation, by, asked(installation, by))
     [accepted] = claim(installation)
@@ -253,7 +249,7 @@ def test_a_replay_of_what_came_first_holds_up_what_waits(installation: Installat
     assert [one.id for one in claim(installation)] == [accepted.id]
 
 
-def test_a_receiver_that_wants_no_more_learns_nothing(
+def test_a_410_for_a_discreet_request_ends_one_delivery(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
     """A 410 ends only the delivery that was sent, not a later one that the receiver may not know of yet. Otherwise that
@@ -271,7 +267,7 @@ SCHEDULED = [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]
 
 
 @pytest.mark.parametrize(("attempts", "seconds"), list(enumerate(SCHEDULED, start=1)))
-def test_the_schedule_holds_on_average(attempts: int, seconds: int) -> None:
+def test_pauses_average_the_schedule(attempts: int, seconds: int) -> None:
     """After each failed attempt the pause is spread over twice the scheduled one, which is its mean."""
     random = Random(attempts)
     drawn = [dispatcher.next_attempt(attempts, random) for _ in range(10_000)]
@@ -283,7 +279,7 @@ def test_the_schedule_holds_on_average(attempts: int, seconds: int) -> None:
 
 
 @given(attempts=st.integers(1, 9), seed=st.integers(), asked=st.integers(0, 10**6))
-def test_the_receiver_may_ask_for_more(attempts: int, seed: int, asked: int) -> None:
+def test_retry_after_of_a_receiver_is_respected(attempts: int, seed: int, asked: int) -> None:
     """A receiver that states when to come back is not called before, unless it asks for more than two days."""
     retry_after = datetime.timedelta(seconds=asked)
     pause = dispatcher.next_attempt(attempts, Random(seed), retry_after=retry_after)
@@ -294,7 +290,7 @@ def test_the_receiver_may_ask_for_more(attempts: int, seed: int, asked: int) -> 
 
 
 @pytest.mark.parametrize("attempts", [0, -1])
-def test_something_must_have_been_tried(attempts: int) -> None:
+def test_the_next_attempt_needs_a_previous_one(attempts: int) -> None:
     """The next attempt is undefined before the first."""
     with pytest.raises(ValueError, match="attempts"):
         dispatcher.next_attempt(attempts, Random(0))

@@ -23,7 +23,7 @@ def delivery(installation: Installation, forget: Callable[..., dict[str, Any]]) 
     return delivered(installation, forget("p1")["id"])
 
 
-def test_what_was_sent(officer: Browser, delivery: str) -> None:
+def test_deliveries_are_shown(officer: Browser, delivery: str) -> None:
     """The list shows a delivery by its status; its page shows admins the address and the body."""
     assert delivery in officer.get("/admin/deliveries?status=delivered").text
     assert "No matching deliveries" in officer.get("/admin/deliveries?status=dead").text
@@ -32,7 +32,7 @@ def test_what_was_sent(officer: Browser, delivery: str) -> None:
     assert "{}" in page
 
 
-def test_sending_again(officer: Browser, delivery: str, get: Get) -> None:
+def test_an_ended_delivery_is_replayed(officer: Browser, delivery: str, get: Get) -> None:
     """An ended delivery is replayed under its id; while it is pending that is not offered."""
     assert "Resend" in officer.get(f"/admin/deliveries/{delivery}").text
     answer = officer.post(f"/admin/deliveries/{delivery}/replay")
@@ -41,7 +41,7 @@ def test_sending_again(officer: Browser, delivery: str, get: Get) -> None:
     assert "with ten new attempts" in page
 
 
-def test_why_it_did_not_arrive_and_sending_all_again(
+def test_failures_are_explained_and_replayed(
     officer: Browser,
     somebody_with: Callable[..., Browser],
     installation: Installation,
@@ -70,14 +70,14 @@ def test_why_it_did_not_arrive_and_sending_all_again(
 
 
 @each("code", ["timeout", "tls_failed", "redirected", "http_404", "http_418", "http_503", "internal_error", "new_one"])
-def test_every_failure_is_in_words(code: str) -> None:
+def test_every_failure_is_explained(code: str) -> None:
     """Every error code has a sentence about its meaning and one about what to do."""
     found = delivery_advice(code)
     assert found.means.endswith(".")
     assert found.todo.endswith(".")
 
 
-def test_what_others_see_of_it(somebody_with: Callable[..., Browser], delivery: str) -> None:
+def test_bodies_and_urls_are_hidden_from_others(somebody_with: Callable[..., Browser], delivery: str) -> None:
     """Callers without admin see no URL, body or secret of a delivery, and cannot replay it."""
     reader = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     page = reader.get(f"/admin/deliveries/{delivery}").text
@@ -90,7 +90,7 @@ def test_what_others_see_of_it(somebody_with: Callable[..., Browser], delivery: 
     assert reader.get("/admin/webhook-secret").status_code == 403
 
 
-def test_a_delivery_that_is_not_there(officer: Browser) -> None:
+def test_an_unknown_delivery_is_a_404(officer: Browser) -> None:
     """An unknown id returns a page with 404, also for a replay."""
     assert officer.get("/admin/deliveries/whd_none").status_code == 404
     assert officer.post("/admin/deliveries/whd_none/replay").status_code == 404

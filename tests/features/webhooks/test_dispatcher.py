@@ -42,7 +42,7 @@ def ended(deliveries: Deliveries) -> Callable[[], list[WebhookDelivery]]:
     return wait
 
 
-def test_from_the_request_to_the_receiver(
+def test_a_receiver_gets_acceptance_and_completion(
     new_dataset: Make,
     new_model: Make,
     forget: Make,
@@ -85,7 +85,7 @@ def looks_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("looks_rarely")
-def test_the_first_attempt_follows_the_commit(forget: Make, receiving: Receiving) -> None:
+def test_a_commit_wakes_the_dispatcher(forget: Make, receiving: Receiving) -> None:
     """Each commit wakes the dispatcher, which need not poll."""
     with receiving() as receiver:
         for number in range(7):
@@ -93,7 +93,7 @@ def test_the_first_attempt_follows_the_commit(forget: Make, receiving: Receiving
             receiver.got(2 * number + 2)
 
 
-def test_a_receiver_that_recovers_gets_all_in_order(
+def test_a_recovered_receiver_gets_events_in_order(
     new_dataset: Make,
     forget: Make,
     work: Callable[[], int],
@@ -119,7 +119,7 @@ def test_a_receiver_that_recovers_gets_all_in_order(
     assert (accepted.status, accepted.attempts, completed.attempts) == ("delivered", 3, 1)
 
 
-def test_silent_receivers_of_a_tenant_keep_nobody_else_waiting(
+def test_silent_receivers_do_not_delay_other_tenants(
     gateway: TestClient, receiving: Receiving, stop: threading.Event
 ) -> None:
     """A tenant with receivers on many hosts that never answer, and many deliveries to each, does not delay the delivery
@@ -152,7 +152,7 @@ def test_private_addresses_are_not_called(
         assert not receiver.server.connections
 
 
-def test_a_slow_receiver_keeps_nobody_waiting(forget: Make, receiving: Receiving) -> None:
+def test_a_slow_receiver_does_not_delay_others(forget: Make, receiving: Receiving) -> None:
     """Slow receivers of one host do not delay those of another."""
     stop = threading.Event()
     with receiving(servers.silent(stop)) as slow, receiving(host="127.0.0.2") as quick:

@@ -24,7 +24,7 @@ def block(language: str) -> str:
     return found
 
 
-def test_the_python_of_the_page_verifies_a_call() -> None:
+def test_python_example_verifies_a_call() -> None:
     """The Python code of the page returns the id of a call that was just signed, and raises for another body."""
     headers = signature.sign(BODY, message_id="whd_1", sent_at=datetime.datetime.now(datetime.UTC), secrets=[SECRET])
     names: dict[str, Any] = {"secret": SECRET, "headers": headers, "body": BODY}
@@ -34,7 +34,7 @@ def test_the_python_of_the_page_verifies_a_call() -> None:
         exec(block("python"), names | {"body": BODY + b" "})
 
 
-def test_the_shell_of_the_page_makes_the_signature(tmp_path: Path) -> None:
+def test_shell_example_computes_the_signature(tmp_path: Path) -> None:
     """The shell commands of the page compute the signature in the header."""
     headers = signature.sign(BODY, message_id="whd_1", sent_at=datetime.datetime.now(datetime.UTC), secrets=[SECRET])
     (tmp_path / "body.json").write_bytes(BODY)

@@ -92,8 +92,8 @@ def test_public_addresses_may_be_called(address: str) -> None:
 @given(address=st.ip_addresses())
 @example(address=IPv4Address("192.88.99.1"))
 @example(address=IPv6Address("2001:1::1"))
-def test_python_knows_no_inner_address_more(address: IPv4Address | IPv6Address) -> None:
-    """An address that Python's registry calls private, reserved, local or multicast is not public here either."""
+def test_addresses_private_to_python_are_not_public(address: IPv4Address | IPv6Address) -> None:
+    """An address that Python's registry calls private, reserved, local or multicast is not a public receiver."""
     inner = address.is_private or address.is_reserved or address.is_link_local or address.is_loopback
     if inner or address.is_multicast or address.is_unspecified or not address.is_global:
         assert not receiver.is_public(address)
@@ -130,7 +130,7 @@ def test_an_ipv4_address_in_ipv6_is_never_public(number: int) -> None:
         "127.0.0.1%00.example.com",
     ],
 )
-def test_addresses_in_disguise_are_refused(host: str) -> None:
+def test_disguised_addresses_are_refused(host: str) -> None:
     """An address written as a number, in octal, in hexadecimal, shortened, mapped or in other digits is not accepted as
     a host."""
     reason(f"https://{host}/hook")
@@ -174,7 +174,7 @@ def test_addresses_in_disguise_are_refused(host: str) -> None:
         ("https://hooks.example.com/" + "a" * 2048, "2048"),
     ],
 )
-def test_what_cannot_be_called_is_refused_at_once(url: str, expected: str) -> None:
+def test_unusable_urls_are_refused_on_submission(url: str, expected: str) -> None:
     """A URL that no delivery could use is refused on submission, with what would be accepted."""
     assert expected in reason(url)
 
@@ -192,7 +192,7 @@ def test_what_cannot_be_called_is_refused_at_once(url: str, expected: str) -> No
         ("https://intranet/", "intranet", 443, "/", "intranet"),
     ],
 )
-def test_a_url_is_taken_apart(url: str, host: str, port: int, target: str, authority: str) -> None:
+def test_urls_are_normalised(url: str, host: str, port: int, target: str, authority: str) -> None:
     """The called host, port, path and query are those of the URL, in normal form."""
     found = receiver.parse(url, [])
     assert (found.host, found.port, found.target.decode(), found.authority.decode()) == (host, port, target, authority)
@@ -229,7 +229,7 @@ def found(url: str, *answers: str, allow: Sequence[str] = ()) -> list[IPv4Addres
         assert len(asked) == 1
 
 
-def test_one_inner_address_spoils_a_name() -> None:
+def test_one_private_address_refuses_a_name() -> None:
     """A name with public addresses and one inner address, in any order, is not called at all."""
     assert [str(address) for address in found("https://hooks.test", "8.8.8.8", "1.1.1.1", "8.8.8.8")] == [
         "8.8.8.8",
@@ -263,7 +263,7 @@ def test_a_literal_is_not_looked_up() -> None:
     assert receiver.addresses(parsed, [], resolve=fail, seconds=5) == [IPv6Address("2606:4700::1111")]
 
 
-def test_a_slow_resolver_is_not_waited_for() -> None:
+def test_a_slow_resolver_times_out() -> None:
     """A name server that does not answer takes no more than the given time."""
     answered = threading.Event()
 
@@ -290,7 +290,7 @@ def test_a_defect_of_the_resolver_is_not_hidden() -> None:
         receiver.addresses(receiver.parse("https://hooks.test", []), [], resolve=broken, seconds=5)
 
 
-def test_this_machine_knows_itself() -> None:
+def test_localhost_is_on_the_loopback() -> None:
     """The resolver of the machine finds localhost on the loopback interface only."""
     assert {ipaddress.ip_address(answer).is_loopback for answer in receiver.look_up("localhost")} == {True}
 

@@ -22,7 +22,7 @@ def ask(installation: Installation, policy: Policy) -> str:
     return request.id
 
 
-def test_deliveries_go_with_the_details_of_their_request(installation: Installation) -> None:
+def test_deliveries_are_purged_with_their_request(installation: Installation) -> None:
     """When the details of a request are purged, so are its deliveries, and the key of a delivery opens nothing."""
     ask(installation, Policy(retain_details_days=30, report_seconds=0))
     with installation.database.reading() as session:
@@ -34,7 +34,7 @@ def test_deliveries_go_with_the_details_of_their_request(installation: Installat
         assert session.scalars(sa.select(WebhookDelivery)).all() == []
 
 
-def test_a_receiver_is_not_in_the_database(installation: Installation) -> None:
+def test_receiver_urls_are_sealed(installation: Installation) -> None:
     """No row of a table and no file of the data folder contains the URL of a receiver."""
     ask(installation, Policy())
     with installation.database.reading() as session:
@@ -46,7 +46,7 @@ def test_a_receiver_is_not_in_the_database(installation: Installation) -> None:
     assert b"receiver.example/?who" not in files
 
 
-def test_what_is_still_to_be_sent_is_kept(installation: Installation) -> None:
+def test_pending_deliveries_keep_the_details(installation: Installation) -> None:
     """The details of a request are kept while a delivery about it is pending."""
     request_id = ask(installation, Policy(retain_details_days=0, report_seconds=0))
     with installation.database.writing() as session:

@@ -21,7 +21,7 @@ def test_a_secret_is_derived(installation: Installation) -> None:
     assert (installation.settings.data_dir / "keys" / "webhook.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_rotation_lets_both_sign_for_a_day(installation: Installation, by: Actor) -> None:
+def test_both_secrets_sign_for_a_day_after_a_rotation(installation: Installation, by: Actor) -> None:
     """The new secret signs at once and first; the previous one signs too until a day has passed, and no longer."""
     with installation.database.writing(by=by) as session:
         before = service.present(installation.keys, session.get_one(Tenant, by.tenant_id))
@@ -43,7 +43,7 @@ def test_a_rotation_lets_both_sign_for_a_day(installation: Installation, by: Act
     assert never == [before]
 
 
-def test_a_repeated_rotation_is_one(installation: Installation, by: Actor) -> None:
+def test_a_repeated_rotation_is_a_no_op(installation: Installation, by: Actor) -> None:
     """Repeating a rotation of the same generation is a no-op; a rotation of another generation is refused."""
     for _ in range(2):
         with installation.database.writing(by=by) as session:

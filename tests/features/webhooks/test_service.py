@@ -32,7 +32,7 @@ def told(deliveries: Deliveries) -> list[tuple[str, str]]:
     return [(row.event.partition(".")[2], json.loads(row.letter.body)["data"]["status"]) for row in deliveries()]
 
 
-def test_each_receiver_is_told_of_each_event(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_each_receiver_gets_a_delivery_per_event(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """Each event of a request makes one delivery per URL, in order, in the same transaction."""
     [request] = submit(installation, by, asked(installation, by, callback_urls=(URL, "https://b.example:8443/", URL)))
     rows = deliveries()
@@ -49,7 +49,7 @@ def test_each_receiver_is_told_of_each_event(installation: Installation, by: Act
     assert told(deliveries)[::2] == [("accepted", "accepted"), ("completed", "completed")]
 
 
-def test_nothing_is_told_of_what_was_rolled_back(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_a_rollback_leaves_no_delivery(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """A change that is rolled back leaves no delivery, and wakes no dispatcher."""
     heard: list[bool] = []
     ear = functools.partial(heard.append, True)
@@ -65,7 +65,9 @@ def test_nothing_is_told_of_what_was_rolled_back(installation: Installation, by:
         service.stop_listening(ear)
 
 
-def test_without_receivers_there_is_no_statement(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_requests_without_receivers_take_no_statement(
+    installation: Installation, by: Actor, deliveries: Deliveries
+) -> None:
     """A request without receivers causes no statement about deliveries."""
     with statements_to(installation.database.engine) as statements:
         submit(installation, by, *(asked(installation, by, f"p{number}", callback_urls=()) for number in range(20)))
@@ -76,7 +78,7 @@ def test_without_receivers_there_is_no_statement(installation: Installation, by:
     assert len(deliveries()) == 40
 
 
-def test_what_an_officer_decides_is_told(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_decisions_of_an_officer_are_sent(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """Review, extension, rejection and cancellation are events; pauses of the clock are not."""
     policy = Policy(auto_accept=False)
     one, other = submit(
@@ -99,7 +101,7 @@ def test_what_an_officer_decides_is_told(installation: Installation, by: Actor, 
 
 
 @pytest.mark.parametrize("discreet", [False, True])
-def test_deadlines_are_told_to_those_who_may_know(
+def test_deadlines_are_sent_only_if_they_reveal_nothing(
     installation: Installation, by: Actor, deliveries: Deliveries, discreet: bool
 ) -> None:
     """Events about deadlines are sent, except where they would reveal how long the work takes."""
@@ -115,9 +117,7 @@ def test_deadlines_are_told_to_those_who_may_know(
     assert events == (["in_review"] if discreet else ["in_review", "at_risk", "overdue"])
 
 
-def test_a_discreet_end_is_due_when_it_is_reported(
-    installation: Installation, by: Actor, deliveries: Deliveries
-) -> None:
+def test_a_discreet_completion_reveals_nothing(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """Neither the row nor the body of a discreet request reveals when it really ended, or has fields that others
     lack."""
     policy = Policy(report_seconds=3600)
@@ -133,7 +133,7 @@ def test_a_discreet_end_is_due_when_it_is_reported(
     assert "held" not in completed.letter.body
 
 
-def test_an_end_that_is_hidden_since_the_acceptance(
+def test_a_policy_that_hides_ends_delays_a_completion(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
     """If the policy begins to hide ends after a discreet request was accepted, its completion is due at the deadline,
@@ -150,7 +150,7 @@ def test_an_end_that_is_hidden_since_the_acceptance(
     assert completed.created_at == completed.next_attempt_at == accepted.deadline
 
 
-def test_a_worker_that_died_is_nobody_elses_business(
+def test_a_repeated_claim_is_accepted_once(
     installation: Installation, by: Actor, deliveries: Deliveries, new_dataset: Callable[..., dict[str, Any]]
 ) -> None:
     """A request that is claimed again after a worker died is accepted once for its receivers."""
@@ -164,7 +164,7 @@ def test_a_worker_that_died_is_nobody_elses_business(
     assert told(deliveries) == [("accepted", "accepted")]
 
 
-def test_a_replay_is_sent_again_and_recorded(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_a_replay_is_pending_again(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
     """A replay makes an ended delivery pending again with the same id; a repeated replay is a no-op."""
     submit(installation, by, asked(installation, by))
     row = deliveries()[0]
@@ -213,7 +213,9 @@ def test_old_deliveries_are_purged(installation: Installation, by: Actor, delive
     assert [row.id for row in deliveries()] == kept
 
 
-def test_what_nobody_is_told_any_more(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_a_planned_completion_that_did_not_happen_is_destroyed(
+    installation: Installation, by: Actor, deliveries: Deliveries
+) -> None:
     """The delivery of a planned completion that did not happen is not listed, and can soon not be opened: its key is
     destroyed, not only its row."""
     [request] = submit(
@@ -237,7 +239,7 @@ def test_what_nobody_is_told_any_more(installation: Installation, by: Actor, del
     assert [row.event.partition(".")[2] for row in deliveries()] == ["accepted", "rejected"]
 
 
-def test_looking_for_what_is_due_reads_only_what_is_pending(installation: Installation) -> None:
+def test_due_deliveries_are_found_by_their_index(installation: Installation) -> None:
     """The check that every gateway makes each second uses the index of pending deliveries."""
     query = sa.select(sa.exists().where(*repository._due(datetime.datetime.now(datetime.UTC), [], [])))
     compiled = query.compile(installation.database.engine, compile_kwargs={"literal_binds": True})
@@ -250,7 +252,9 @@ def test_looking_for_what_is_due_reads_only_what_is_pending(installation: Instal
     assert "ix_webhook_deliveries_pending" in str(plan)
 
 
-def test_settling_tells_when_it_is_reported(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+def test_a_request_that_waited_notifies_receivers(
+    installation: Installation, by: Actor, deliveries: Deliveries
+) -> None:
     """A request that waited for the end of its grace period notifies receivers like any other."""
     policy = Policy(grace_seconds=1000)
     [request] = submit(installation, by, asked(installation, by, policy=policy))

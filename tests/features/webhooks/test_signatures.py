@@ -32,7 +32,7 @@ def signed(**changes: str) -> dict[str, str]:
     return headers | {name.replace("_", "-"): value for name, value in changes.items()}
 
 
-def test_the_published_vector_is_met() -> None:
+def test_the_published_vector_matches() -> None:
     """The signature equals the one in the test vector of the specification's own libraries."""
     at = datetime.datetime.fromtimestamp(1614265330, datetime.UTC)
     headers = signature.sign(
@@ -46,7 +46,9 @@ def test_the_published_vector_is_met() -> None:
 
 
 @given(key=keys, message_id=ids, sent_at=moments, body=st.text())
-def test_the_reference_library_signs_alike(key: bytes, message_id: str, sent_at: datetime.datetime, body: str) -> None:
+def test_the_reference_library_makes_the_same_signature(
+    key: bytes, message_id: str, sent_at: datetime.datetime, body: str
+) -> None:
     """The specification's Python library makes the same signature of any message."""
     secret = signature.secret_from(key)
     headers = signature.sign(body.encode(errors="replace"), message_id=message_id, sent_at=sent_at, secrets=[secret])
@@ -92,7 +94,7 @@ def test_another_body_is_refused(body: bytes, other: bytes) -> None:
 
 
 @given(split=st.data())
-def test_bytes_cannot_be_split_anew(split: st.DataObject) -> None:
+def test_signed_bytes_cannot_be_split_differently(split: st.DataObject) -> None:
     """The signed bytes verify only with the id, timestamp and body that were signed."""
     body = b"1614265331.{}"
     headers = signature.sign(body, message_id="whd_1", sent_at=SENT_AT, secrets=[SECRET])
@@ -133,7 +135,7 @@ def test_an_old_call_is_refused(late: int) -> None:
         signed(webhook_signature=""),
     ],
 )
-def test_headers_must_be_whole(headers: dict[str, str]) -> None:
+def test_incomplete_headers_are_refused(headers: dict[str, str]) -> None:
     """A missing or malformed header is refused before anything is compared."""
     with pytest.raises(HeadersMalformed):
         signature.verify(SECRET, headers, BODY, now=SENT_AT)
@@ -156,7 +158,7 @@ GOOD = signed()["webhook-signature"]
         ",",
     ],
 )
-def test_what_is_not_the_signature_is_refused(given: str) -> None:
+def test_wrong_signatures_are_refused(given: str) -> None:
     """A truncated signature, one of another version and arbitrary text are wrong signatures."""
     assert signature.verify(SECRET, signed(), BODY, now=SENT_AT) == "whd_1"
     with pytest.raises(SignatureWrong):
@@ -170,14 +172,14 @@ def test_one_right_signature_is_enough() -> None:
     assert signature.verify(SECRET, headers, BODY, now=SENT_AT) == "whd_1"
 
 
-def test_names_of_headers_are_case_insensitive() -> None:
+def test_header_names_are_case_insensitive() -> None:
     """Header names are accepted in any case, since frameworks spell them differently."""
     headers = {name.title(): value for name, value in signed().items()}
     assert signature.verify(SECRET, headers, BODY, now=SENT_AT) == "whd_1"
 
 
 @given(key=st.binary(max_size=80))
-def test_secrets_have_a_form(key: bytes) -> None:
+def test_malformed_secrets_are_refused(key: bytes) -> None:
     """A secret is whsec_ and the base64 of 24 to 64 bytes; any other is refused with an error that does not quote
     it."""
     secret = "whsec_" + base64.b64encode(key).decode()
@@ -210,9 +212,7 @@ def test_new_secrets_are_of_32_bytes(size: int) -> None:
         ("a", SENT_AT, []),
     ],
 )
-def test_what_could_not_be_verified_is_not_signed(
-    message_id: str, sent_at: datetime.datetime, secrets: list[str]
-) -> None:
+def test_unverifiable_calls_are_not_signed(message_id: str, sent_at: datetime.datetime, secrets: list[str]) -> None:
     """An id with a full stop or a space, a time without a zone, and an empty list of secrets are refused."""
     with pytest.raises(ValueError):
         signature.sign(BODY, message_id=message_id, sent_at=sent_at, secrets=secrets)
@@ -225,7 +225,7 @@ def test_receivers_can_catch_one_exception() -> None:
     assert not issubclass(SecretMalformed, WebhookUnverified)
 
 
-def test_importing_it_is_light() -> None:
+def test_importing_webhooks_is_cheap() -> None:
     """Importing `lethe.webhooks` imports neither the service nor numpy."""
     heavy = {"numpy", "scipy", "sqlalchemy", "fastapi", "celery", "torch", "app"}
     script = f"import sys, lethe.webhooks; print(*({heavy!r} & sys.modules.keys()))"

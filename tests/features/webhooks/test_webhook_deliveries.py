@@ -42,7 +42,7 @@ def ended(get: Get, *, count: int) -> list[dict[str, Any]]:
     return items
 
 
-def test_what_is_dead_is_listed_and_sent_again(
+def test_a_dead_delivery_is_found_and_replayed(
     gateway: TestClient, forget: Make, get: Get, installation: Installation, refused: Refused
 ) -> None:
     """An admin finds a dead delivery by its status or its request, and replays it with one call."""
@@ -63,7 +63,7 @@ def test_what_is_dead_is_listed_and_sent_again(
     refused(gateway.get("/v1/webhook-deliveries?status=lost"), 422, "input_invalid")
 
 
-def test_what_is_over_is_sent_again_together(
+def test_ended_deliveries_are_replayed_together(
     gateway: TestClient, forget: Make, installation: Installation, refused: Refused
 ) -> None:
     """One call replays deliveries with one status, the oldest first, up to its limit, and reports whether others
@@ -93,7 +93,7 @@ def test_what_is_over_is_sent_again_together(
     refused(gateway.post("/v1/webhook-deliveries:replay", json={}), 422, "input_invalid")
 
 
-def test_urls_are_for_admins(
+def test_urls_are_hidden_without_admin(
     gateway: TestClient, forget: Make, installation: Installation, key_with: KeyWith, refused: Refused
 ) -> None:
     """Callers without admin see hosts, but no URLs or bodies. Callers without accounting:read do not see deliveries
@@ -109,7 +109,7 @@ def test_urls_are_for_admins(
     refused(gateway.get(f"/v1/webhook-deliveries/{one}", headers=app), 404, "delivery_unknown")
 
 
-def test_a_secret_is_rotated(
+def test_calls_after_a_rotation_have_two_signatures(
     gateway: TestClient, forget: Make, get: Get, refused: Refused, installation: Installation
 ) -> None:
     """After a rotation a call is signed with both secrets, so receivers may change theirs within a day."""
@@ -138,7 +138,7 @@ def test_a_secret_is_rotated(
     assert not any(known["secret"].encode() in path.read_bytes() for known in (before, after) for path in files)
 
 
-def test_a_url_that_nothing_may_be_sent_to(gateway: TestClient, refused: Refused) -> None:
+def test_an_uncallable_url_is_refused(gateway: TestClient, refused: Refused) -> None:
     """A URL outside the allowed networks and one with a password are refused on submission, and not quoted."""
     for url in ("https://10.0.0.1/", "https://user:pw@receiver.example/"):
         answer = gateway.post("/v1/deletion-requests", json={"subject_id": "p1", "callback_url": url})
@@ -147,7 +147,7 @@ def test_a_url_that_nothing_may_be_sent_to(gateway: TestClient, refused: Refused
         assert url not in answer.text
 
 
-def test_an_allowed_network_is_one() -> None:
+def test_an_invalid_list_of_networks_stops_the_start() -> None:
     """An invalid list of networks stops the service before it starts."""
     for wrong in ("127.0.0.1/8", "localhost", "10.0.0.0/33"):
         with pytest.raises(ValueError, match="webhook_allowed_networks"):
@@ -163,7 +163,7 @@ def test_an_allowed_network_is_one() -> None:
 Forget = Callable[..., dict[str, Any]]
 
 
-def test_deliveries_that_did_not_arrive(
+def test_undelivered_events_are_counted(
     installation: Installation, live: dict[str, Any], forget: Forget, get: Callable[[str], Any]
 ) -> None:
     """Every delivery that its receiver lacks counts, tried or not; one that arrived, or that the receiver may not have

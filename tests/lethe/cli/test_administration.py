@@ -7,7 +7,7 @@ from lethe import Client
 from tests.command_line import Lethe, refused
 
 
-def test_review(live: Lethe) -> None:
+def test_requests_are_reviewed(live: Lethe) -> None:
     """A policy of review makes requests wait until they are approved or rejected; their clocks can be paused and
     extended."""
     changed = live("tenant", "set", "auto_accept=false", "time_zone=Europe/Berlin").json
@@ -29,7 +29,7 @@ def test_review(live: Lethe) -> None:
     assert live("request", "cancel", third["id"]).json["status"] == "cancelled"
 
 
-def test_keys(live: Lethe) -> None:
+def test_keys_are_created_rotated_and_revoked(live: Lethe) -> None:
     """A key is created, listed, rotated and revoked."""
     asked = ("--scope", "requests:write", "--scope", "requests:read", "--days", "30", "--calls-per-minute", "60")
     made = live("key", "create", "app", *asked).json
@@ -45,7 +45,7 @@ def test_keys(live: Lethe) -> None:
     assert live("key", "create", "app", "--scope", "everything").code == 2
 
 
-def test_tenants(live: Lethe) -> None:
+def test_tenants_are_created_and_shown(live: Lethe) -> None:
     """The operator creates tenants, which are listed and shown, and whose admins have their own keys."""
     made = live("tenant", "create", "acme").json
     assert [line.split()[-1] for line in live("tenant", "list").out.splitlines()] == ["acme", "default"]
@@ -66,7 +66,7 @@ def test_suppression_is_lifted(live: Lethe, people: Path) -> None:
     assert live("dataset", "create", people, "--classes", "0,1").json["num_suppressed"] == 0
 
 
-def test_callbacks(live: Lethe, admin_key: str) -> None:
+def test_deliveries_are_listed_and_replayed(live: Lethe, admin_key: str) -> None:
     """Deliveries are listed without their URLs and can be replayed."""
     with Client(os.environ["LETHE_URL"], admin_key) as client:
         client.deletion_requests.create(subject_id="p1", callback_url="https://hooks.example.org/secret")

@@ -9,7 +9,7 @@ import pytest
 from tests.command_line import Lethe
 
 
-def test_by_the_command_line(live: Lethe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_and_assignees_are_set(live: Lethe, monkeypatch: pytest.MonkeyPatch) -> None:
     """A note is given as an argument, or read from standard input; notes are listed as text, and with --json for
     programs. A case is assigned and unassigned."""
     request = live("request", "submit", "p1", "--no-wait").json["id"]
@@ -26,7 +26,7 @@ def test_by_the_command_line(live: Lethe, monkeypatch: pytest.MonkeyPatch) -> No
     assert live("request", "assign", request, "nobody").json["assignee"] is None
 
 
-def test_attachments(live: Lethe, tmp_path: Path) -> None:
+def test_attachments_are_added_saved_and_deleted(live: Lethe, tmp_path: Path) -> None:
     """An attachment is added, listed as text, saved to a given path, and deleted."""
     request = live("request", "submit", "p1", "--no-wait").json["id"]
     letter = tmp_path / "letter.txt"
@@ -41,7 +41,7 @@ def test_attachments(live: Lethe, tmp_path: Path) -> None:
     assert live("request", "attachments", request).out == ""
 
 
-def test_replies(live: Lethe, tmp_path: Path) -> None:
+def test_replies_are_written_to_a_file(live: Lethe, tmp_path: Path) -> None:
     """The reply to the person is written to a file, in their language, as text or as a PDF."""
     request = live("request", "submit", "p1", "--no-wait").json["id"]
     text, pdf = tmp_path / "reply.txt", tmp_path / "reply.pdf"

@@ -35,7 +35,7 @@ def saved(kept: list[tuple[bytes, bytes]], request: pytest.FixtureRequest, lethe
     return file
 
 
-def test_datasets(live: Lethe, people: Path, tmp_path: Path) -> None:
+def test_datasets_are_created_and_listed(live: Lethe, people: Path, tmp_path: Path) -> None:
     """A dataset is created from a file of arrays, or from a csv file with its public schema under the given name;
     datasets are listed and shown."""
     created = live("dataset", "create", people, "--classes", "0,1").json
@@ -51,7 +51,7 @@ def test_datasets(live: Lethe, people: Path, tmp_path: Path) -> None:
     refused(live("dataset", "create", file), "schema_invalid")
 
 
-def test_dataset_with_a_target(live: Lethe, people: Path) -> None:
+def test_a_dataset_with_a_target_is_created(live: Lethe, people: Path) -> None:
     """Vectors with numeric y are uploaded with their range, and their models are regressions."""
     created = live("dataset", "create", people, "--target", "-1,2").json
     assert created["target"] == {"min": -1, "max": 2, "outside": "error"}
@@ -67,7 +67,7 @@ def test_dataset_with_a_target(live: Lethe, people: Path) -> None:
     assert "--target 0,100" in wrong.err
 
 
-def test_a_model_from_creation_to_weights(live: Lethe, people: Path, tmp_path: Path) -> None:
+def test_a_model_is_created_relearned_and_saved(live: Lethe, people: Path, tmp_path: Path) -> None:
     """Creating a model waits until it is live; it is listed, shown, waited for, relearned, and its weights saved, alone
     and in a file that predicts."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
@@ -89,7 +89,7 @@ def test_a_model_from_creation_to_weights(live: Lethe, people: Path, tmp_path: P
     refused(live("model", "weights", created["id"], "1", tmp_path / "old"), "weights_destroyed")
 
 
-def test_a_model_is_tested(live: Lethe, people: Path) -> None:
+def test_a_canary_test_is_run(live: Lethe, people: Path) -> None:
     """A canary test is waited for, and its run shown; runs are listed with their certified and proved bounds."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     audited, unaudited = (
@@ -113,7 +113,7 @@ def test_a_model_is_tested(live: Lethe, people: Path) -> None:
     assert live("run", "list", "--model", unaudited["id"]).out.rstrip().endswith("no canary test")
 
 
-def test_a_model_is_rehearsed(live: Lethe, people: Path) -> None:
+def test_a_rehearsal_is_run(live: Lethe, people: Path) -> None:
     """A rehearsal is waited for, and its report shown; rehearsals are listed."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     model = live("model", "create", dataset["id"], "--l2", "0.05", "--noise-scale", "0.02").json
@@ -124,7 +124,7 @@ def test_a_model_is_rehearsed(live: Lethe, people: Path) -> None:
     refused(live("model", "rehearse", model["id"], "--people", "10"), "rehearsal_done")
 
 
-def test_a_request_from_submission_to_completion(live: Lethe, people: Path) -> None:
+def test_a_request_is_submitted_and_completes(live: Lethe, people: Path) -> None:
     """Submitting a request waits until it is completed; it can be shown and waited for, but no longer cancelled."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     model = live("model", "create", dataset["id"], "--l2", "0.05").json
@@ -136,7 +136,7 @@ def test_a_request_from_submission_to_completion(live: Lethe, people: Path) -> N
     refused(live("request", "cancel", request["id"]), "transition_forbidden")
 
 
-def test_a_subject_from_standard_input(live: Lethe, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subject_is_read_from_standard_input(live: Lethe, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The subject `-` is read from standard input, where no list of processes shows it."""
     live("dataset", "create", people, "--classes", "0,1")
     read, write = os.pipe()
@@ -169,7 +169,7 @@ def test_certificate_is_valid_offline(saved: Path, lethe: Lethe, monkeypatch: py
 
 
 @pytest.mark.service
-def test_limits_of_who_verifies(saved: Path, lethe: Lethe) -> None:
+def test_verifiers_can_set_limits(saved: Path, lethe: Lethe) -> None:
     """A certificate that guarantees less than the given limit ends with exit status 1 and a message."""
     verify = ("certificate", "verify", saved, "--jwks", f"{saved}.jwks.json")
     assert lethe(*verify, "--max-epsilon", "8", "--max-delta", "0.1").code == 0
@@ -178,7 +178,7 @@ def test_limits_of_who_verifies(saved: Path, lethe: Lethe) -> None:
 
 
 @pytest.mark.service
-def test_certificates_that_do_not_hold(saved: Path, lethe: Lethe, tmp_path: Path) -> None:
+def test_invalid_certificates_are_refused_in_one_line(saved: Path, lethe: Lethe, tmp_path: Path) -> None:
     """A tampered certificate, another issuer's key, and other files are each refused in one line."""
     jwks = Path(f"{saved}.jwks.json")
     document = json.loads(saved.read_text())
@@ -210,7 +210,7 @@ def test_certificates_that_do_not_hold(saved: Path, lethe: Lethe, tmp_path: Path
 
 
 @pytest.mark.service
-def test_keys_that_do_not_verify(saved: Path, lethe: Lethe, tmp_path: Path) -> None:
+def test_invalid_keys_are_refused_in_one_line(saved: Path, lethe: Lethe, tmp_path: Path) -> None:
     """Another issuer's key set, and files that are not key sets, are each refused in one line."""
     stranger = OKPKey.generate_key("Ed25519", private=False, auto_kid=True).as_dict(private=False)
     own = json.loads(Path(f"{saved}.jwks.json").read_text())["keys"][0]
@@ -223,7 +223,7 @@ def test_keys_that_do_not_verify(saved: Path, lethe: Lethe, tmp_path: Path) -> N
         refused(lethe("certificate", "verify", saved, "--jwks", file), "certificate_invalid")
 
 
-def test_refusals_of_the_gateway(live: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_of_the_gateway_are_reported(live: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal of the gateway ends with exit code 1 and one line with the code of the problem."""
     refused(live("dataset", "show", "ds_none"), "dataset_unknown")
     refused(live("model", "show", "mdl_none"), "model_unknown")
@@ -239,7 +239,7 @@ def test_refusals_of_the_gateway(live: Lethe, tmp_path: Path, monkeypatch: pytes
     refused(live("dataset", "list"), "unauthenticated")
 
 
-def test_gateway_that_is_not_there(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_gateway_is_reported(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing key, a missing gateway, and an address of something else are each reported in one line."""
     monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "none"))
     refused(lethe("dataset", "list"), "unauthenticated")
@@ -248,7 +248,7 @@ def test_gateway_that_is_not_there(lethe: Lethe, tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("port", ["http", "-1", "65536"])
-def test_a_port_that_is_none(lethe: Lethe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: str) -> None:
+def test_an_invalid_port_is_refused(lethe: Lethe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: str) -> None:
     """An invalid LETHE_PORT is refused in one line that names it, and no file is created."""
     monkeypatch.setenv("LETHE_PORT", port)
     ended = lethe("dataset", "list")

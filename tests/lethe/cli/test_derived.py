@@ -92,7 +92,7 @@ def test_every_command_explains_itself(lethe: Lethe) -> None:
             assert command.get_help(typer.Context(command, info_name=name))
 
 
-def test_lists_as_json(live: Lethe) -> None:
+def test_lists_are_printed_as_json(live: Lethe) -> None:
     """A derived list prints one JSON object per line, up to the requested number; a formatted list does so with
     `--json`."""
     keys = [live("key", "create", f"app {number}", "--scope", "requests:read").json["id"] for number in range(3)]
@@ -105,7 +105,7 @@ def test_lists_as_json(live: Lethe) -> None:
     assert live("audit", "list", "--limit", "0").code == 2
 
 
-def test_requests_are_listed_and_exported_by_every_filter(live: Lethe, tmp_path: Path) -> None:
+def test_requests_are_filtered_and_exported(live: Lethe, tmp_path: Path) -> None:
     """`request list` and `request export` take the filters of the API. A request that is submitted again under its
     idempotency key is listed once."""
     options = ("--external-id", "ticket-7", "--metadata", '{"desk": "north"}', "--ground", "objection", "--no-wait")
@@ -133,7 +133,7 @@ def test_requests_are_listed_and_exported_by_every_filter(live: Lethe, tmp_path:
     refused(live("request", "submit", "--no-wait"), "input_invalid")
 
 
-def test_csv_and_batches_in_one_call(live: Lethe, tmp_path: Path) -> None:
+def test_requests_are_created_from_csv_and_json(live: Lethe, tmp_path: Path) -> None:
     """Requests from a CSV file or a JSON file are each created in one call."""
     file = tmp_path / "list.csv"
     file.write_text("subject_id,regulation\nanna,gdpr\nbert,ccpa\n")
@@ -145,7 +145,7 @@ def test_csv_and_batches_in_one_call(live: Lethe, tmp_path: Path) -> None:
     assert live("request", "create-batch", "--requests", "[{").code == 2
 
 
-def test_nested_settings(live: Lethe, people: Path) -> None:
+def test_nested_settings_are_options(live: Lethe, people: Path) -> None:
     """Settings of nested models are options by their full path and by their last name; omitted options are not sent."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     asked = ("--learn-steps", "10", "--target-epsilon", "3", "--max-requests", "5", "--chains", "4", "--no-wait")
@@ -160,7 +160,7 @@ def test_nested_settings(live: Lethe, people: Path) -> None:
     refused(live("tenant", "create", "other", "--time-zone", "Nowhere"), "input_invalid")
 
 
-def test_verdicts_of_the_gateway(live: Lethe, certified: Path) -> None:
+def test_the_gateway_verifies(live: Lethe, certified: Path) -> None:
     """The gateway verifies certificates, the ledger and the audit log for callers who trust it."""
     assert live("certificate", "verdict", certified).json["valid"] is True
     refused(live("certificate", "verdict", certified, "--max-epsilon", "1e-9"), "certificate_beyond_limits")
@@ -172,7 +172,7 @@ def test_verdicts_of_the_gateway(live: Lethe, certified: Path) -> None:
     assert live("account", "preview", model["id"], "--records", "2").json["kind"] in ("unlearn", "relearn")
 
 
-def test_the_calculator_of_the_gateway(live: Lethe) -> None:
+def test_the_gateway_calculates(live: Lethe) -> None:
     """The gateway evaluates theorems as the offline commands do."""
     params = ("--params", '{"mu": 0.3, "delta": 1e-5}')
     assert (
@@ -182,7 +182,7 @@ def test_the_calculator_of_the_gateway(live: Lethe) -> None:
     assert len(live("account", "list-bounds").out.splitlines()) == len(live("account", "bounds").out.splitlines())
 
 
-def test_other_inputs_and_answers(live: Lethe, people: Path) -> None:
+def test_dates_choices_and_people_are_options(live: Lethe, people: Path) -> None:
     """Empty answers print nothing; dates, closed sets and people are given as options."""
     agent = ("--agent-id", "AGENT", "--name", "Agent", "--verify-key", "AQID" * 10 + "AQI=")
     made = live("agent", "register", *agent).json
@@ -200,7 +200,7 @@ def test_other_inputs_and_answers(live: Lethe, people: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("absent", "extra"), [("typer", "cli"), ("scipy", "verify")])
-def test_without_an_optional_package(absent: str, extra: str) -> None:
+def test_a_missing_extra_is_reported(absent: str, extra: str) -> None:
     """A missing optional package is reported in one line that names the extra."""
     program = f"import sys; sys.modules[{absent!r}] = None; from lethe import cli; cli.main()"
     command = [sys.executable, "-c", program, "account", "bounds"]
@@ -210,7 +210,7 @@ def test_without_an_optional_package(absent: str, extra: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_starts_without_numbers() -> None:
+def test_commands_start_without_numpy() -> None:
     """No command imports numpy or scipy before it computes something: they take longer to import than all the rest."""
     script = (
         "import sys; from lethe.cli import root; root.command_line(); print(*({'numpy', 'scipy'} & sys.modules.keys()))"

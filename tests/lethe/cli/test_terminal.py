@@ -16,7 +16,7 @@ from tests.faults import processes
 
 
 @pytest.mark.soak
-def test_progress_on_a_terminal(settings: Settings, admin_key: str, people: Path) -> None:
+def test_a_terminal_shows_progress(settings: Settings, admin_key: str, people: Path) -> None:
     """Waiting at a terminal shows a bar with status and steps, which disappears at the end; only the answer is printed
     on standard output."""
     with (

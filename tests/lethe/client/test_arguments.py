@@ -55,7 +55,7 @@ Made = Callable[[Client], Any]
         (lambda client: client.tenants.set_policy(policy={"regulations": {ANNA: {}}}), ["policy.regulations"]),
     ],
 )
-def test_wrong_arguments(script: Script, scripted_client: Client, made: Made, fields: list[str]) -> None:
+def test_wrong_arguments_are_named(script: Script, scripted_client: Client, made: Made, fields: list[str]) -> None:
     """A wrong argument is named and not quoted, and nothing is sent."""
     with pytest.raises(InputInvalid) as refused:
         made(scripted_client)
@@ -76,7 +76,7 @@ def test_wrong_arguments(script: Script, scripted_client: Client, made: Made, fi
         lambda client: client.datasets.upload("/none", kind="csv"),
     ],
 )
-def test_arguments_that_there_are_not(script: Script, scripted_client: Client, made: Made) -> None:
+def test_unknown_arguments_raise(script: Script, scripted_client: Client, made: Made) -> None:
     """Too many, too few or unknown arguments raise `TypeError`, as with any function, and nothing is sent."""
     with pytest.raises(TypeError):
         made(scripted_client)
@@ -113,7 +113,7 @@ def test_arguments_that_there_are_not(script: Script, scripted_client: Client, m
         ),
     ],
 )
-def test_what_was_said_is_sent(script: Script, scripted_client: Client, made: Made, sent: Any) -> None:
+def test_given_arguments_are_sent(script: Script, scripted_client: Client, made: Made, sent: Any) -> None:
     """The body contains exactly the given arguments, in whatever form they were given; the gateway chooses the
     defaults."""
     script.says(Reply(status=404, body={}))
@@ -136,7 +136,7 @@ def test_parameters_are_sent(script: Script, scripted_client: Client) -> None:
     assert script.calls[-1].path == "/v1/deletion-requests?strict=true"
 
 
-def test_help() -> None:
+def test_methods_are_documented() -> None:
     """Methods have the names, arguments, return types and documentation that `help` and editors show."""
     blocking, awaited = Client("http://127.0.0.1:1", "k"), AsyncClient("http://127.0.0.1:1", "k")
     create = blocking.models.create

@@ -38,7 +38,9 @@ def told(url: str, key: str, story: Told, *, retry_seconds: float = 60.0) -> Non
     apart(asyncio.run, all_of_it())
 
 
-def test_from_rows_to_a_certificate(settings: Settings, admin_key: str, people: Path, tmp_path: Path) -> None:
+def test_rows_are_uploaded_learned_and_forgotten(
+    settings: Settings, admin_key: str, people: Path, tmp_path: Path
+) -> None:
     """Rows are uploaded, learned and forgotten; the gateway and the client verify the certificate; long answers are
     streamed."""
 
@@ -71,7 +73,7 @@ def test_from_rows_to_a_certificate(settings: Settings, admin_key: str, people: 
         told(address, admin_key, story)
 
 
-def test_many_at_once(settings: Settings, admin_key: str) -> None:
+def test_concurrent_calls_get_their_own_answers(settings: Settings, admin_key: str) -> None:
     """Twenty concurrent calls each get their own answer; lists include all pages; batches are results in order."""
 
     async def story(client: AsyncClient) -> None:
@@ -93,7 +95,7 @@ def test_many_at_once(settings: Settings, admin_key: str) -> None:
         told(address, admin_key, story)
 
 
-def test_calls_are_made_again_as_by_the_other_client(script: Script) -> None:
+def test_repeatable_calls_are_retried(script: Script) -> None:
     """Calls that may be repeated are repeated under one key; other calls, and refused ones, are sent once."""
 
     async def story(client: AsyncClient) -> None:
@@ -118,7 +120,7 @@ def test_calls_are_made_again_as_by_the_other_client(script: Script) -> None:
     told(script.url, "k", story)
 
 
-def test_repetition_ends(script: Script) -> None:
+def test_retries_end(script: Script) -> None:
     """A gateway that stays away is given up after the time limit, and other tasks run meanwhile."""
     script.says(problem(503))
     ticks: list[float] = []
@@ -139,7 +141,7 @@ def test_repetition_ends(script: Script) -> None:
     assert len(ticks) >= 5
 
 
-def test_waiting(script: Script) -> None:
+def test_waiting_survives_a_restart(script: Script) -> None:
     """Waiting survives a restart of the gateway, and ends in time."""
 
     async def story(client: AsyncClient) -> None:
@@ -152,7 +154,7 @@ def test_waiting(script: Script) -> None:
     told(script.url, "k", story)
 
 
-def test_pages_are_fetched_as_they_are_used(script: Script) -> None:
+def test_pages_are_fetched_lazily(script: Script) -> None:
     """The second page is requested when its first item is, with the filters of the first."""
 
     async def story(client: AsyncClient) -> None:
@@ -168,7 +170,7 @@ def test_pages_are_fetched_as_they_are_used(script: Script) -> None:
     told(script.url, "k", story)
 
 
-def test_nothing_is_logged_about_people(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+def test_subjects_are_not_logged(script: Script, caplog: pytest.LogCaptureFixture) -> None:
     """No log contains a subject, even at the lowest level and with many concurrent calls."""
     caplog.set_level(logging.DEBUG)
     script.says(Reply(body={"num_records": 1}))

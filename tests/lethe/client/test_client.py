@@ -36,7 +36,7 @@ def model(client: Client, people: Path, worker: None) -> ModelOut:
     return client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=240)
 
 
-def test_datasets(client: Client, people: Path, tmp_path: Path) -> None:
+def test_datasets_are_uploaded_listed_and_counted(client: Client, people: Path, tmp_path: Path) -> None:
     """Rows are uploaded from a file or a frame, with a schema or its file; datasets are listed, read and counted, and
     are serialised to the JSON that they were parsed from."""
     made = client.datasets.upload(people, classes=["0", "1"], name="made up")
@@ -63,7 +63,7 @@ def test_datasets(client: Client, people: Path, tmp_path: Path) -> None:
     assert refused.value.code == "schema_invalid"
 
 
-def test_models(client: Client, model: ModelOut, strangers: Path) -> None:
+def test_models_are_created_used_and_relearned(client: Client, model: ModelOut, strangers: Path) -> None:
     """A model is created with only the given settings, awaited, used and learned again; the old weights are
     destroyed."""
     assert (model.status, model.live_version) == ("live", 1)
@@ -112,7 +112,7 @@ def test_models(client: Client, model: ModelOut, strangers: Path) -> None:
     assert client.runs.get(newest.id) == newest
 
 
-def test_a_canary_test_is_asked_for_and_waited_for(client: Client, people: Path, settings: Settings) -> None:
+def test_a_canary_test_is_requested_and_awaited(client: Client, people: Path, settings: Settings) -> None:
     """A live model is tested now or later; a caller who waits gets the progress of the run and then the run."""
     model = client.models.create(
         name="m",
@@ -148,7 +148,7 @@ def wait_for_version(client: Client, model_id: str, number: int) -> None:
     wait_until(lambda: [one.status for one in client.models.versions(model_id)][1] == "destroyed")
 
 
-def test_progress_of_learning(client: Client, people: Path, worker: None) -> None:
+def test_a_waiting_caller_gets_progress(client: Client, people: Path, worker: None) -> None:
     """A caller who waits gets status and steps until the end."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
     created = client.models.create(name="m", dataset_id=dataset.id, learn_steps=30_000)
@@ -161,7 +161,7 @@ def test_progress_of_learning(client: Client, people: Path, worker: None) -> Non
     assert done == sorted(done)
 
 
-def test_a_request_from_creation_to_certificate(client: Client, model: ModelOut) -> None:
+def test_a_request_is_created_and_certified(client: Client, model: ModelOut) -> None:
     """A request is created, awaited and found again; the gateway and the client both verify its certificate."""
     submitted_at = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
     made = client.deletion_requests.create(
@@ -214,7 +214,7 @@ def test_a_request_from_creation_to_certificate(client: Client, model: ModelOut)
     assert account.models[0].signed == here.guarantees
 
 
-def test_accounting(client: Client, model: ModelOut) -> None:
+def test_accounts_plans_and_theorems_are_returned(client: Client, model: ModelOut) -> None:
     """The client returns a model's account, plan, history, and the theorems behind them."""
     account = client.accounting.model(model.id)
     assert (account.version, account.releases) == (1, 1)
@@ -249,7 +249,7 @@ def test_accounting(client: Client, model: ModelOut) -> None:
     assert refused.value.errors[0].path == "params"
 
 
-def test_the_sdk_is_light() -> None:
+def test_importing_the_sdk_is_cheap() -> None:
     """Importing the SDK imports neither the service nor numpy, which only the verification of certificates needs."""
     heavy = {"numpy", "scipy", "sqlalchemy", "fastapi", "celery", "torch", "app"}
     script = f"import sys, lethe.client; print(*({heavy!r} & sys.modules.keys()))"

@@ -86,7 +86,7 @@ def problem(status: int, code: str = "not_now", **more: Any) -> Reply:
 
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(502), problem(503), Reply(status=504, body=b"<html>")])
-def test_a_reading_call_is_made_again(script: Script, scripted_client: Client, failure: Reply) -> None:
+def test_a_get_is_retried(script: Script, scripted_client: Client, failure: Reply) -> None:
     """A GET that was dropped, or answered with 429, 502, 503 or 504, is repeated until it is answered."""
     script.says(failure, failure, EMPTY)
     assert list(scripted_client.runs.list()) == []
@@ -94,7 +94,7 @@ def test_a_reading_call_is_made_again(script: Script, scripted_client: Client, f
 
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(503)])
-def test_a_creating_call_is_made_again_under_its_key(script: Script, scripted_client: Client, failure: Reply) -> None:
+def test_a_creating_call_is_retried_with_its_key(script: Script, scripted_client: Client, failure: Reply) -> None:
     """A POST that creates is repeated with the same body under one Idempotency-Key; another call has another."""
     script.says(failure, failure, Reply(status=202, body=REQUEST))
     assert scripted_client.deletion_requests.create(subject_id="p3").id == "dr_1"
@@ -107,7 +107,7 @@ def test_a_creating_call_is_made_again_under_its_key(script: Script, scripted_cl
     assert keys[-1] == "mine"
 
 
-def test_an_upload_is_made_again_whole(script: Script, scripted_client: Client, tmp_path: Path) -> None:
+def test_an_upload_is_retried_as_a_whole(script: Script, scripted_client: Client, tmp_path: Path) -> None:
     """Every attempt of an upload carries the whole file, and the same name, schema and key."""
     file = tmp_path / "people.csv"
     file.write_text("age\n" * 50_000)
@@ -122,7 +122,7 @@ def test_an_upload_is_made_again_whole(script: Script, scripted_client: Client, 
 
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(503)])
-def test_other_calls_are_made_once(script: Script, scripted_client: Client, failure: Reply) -> None:
+def test_other_calls_are_sent_once(script: Script, scripted_client: Client, failure: Reply) -> None:
     """Cancelling a request, which changes something and has no key, is never repeated."""
     script.says(failure)
     with pytest.raises((Unreachable, Unavailable)):
@@ -130,7 +130,7 @@ def test_other_calls_are_made_once(script: Script, scripted_client: Client, fail
     assert len(script.calls) == 1
 
 
-def test_a_post_that_changes_nothing_is_made_again(script: Script, scripted_client: Client) -> None:
+def test_a_post_that_changes_nothing_is_retried(script: Script, scripted_client: Client) -> None:
     """Predictions, which change nothing, may be repeated."""
     pytest.importorskip("lethe.features.predictions")
     script.says(problem(503), Reply(body={"version": 1, "predictions": []}))
@@ -147,7 +147,7 @@ def test_refusals_are_final(script: Script, scripted_client: Client, status: int
     assert len(script.calls) == 1
 
 
-def test_retry_after_is_obeyed(script: Script, scripted_client: Client) -> None:
+def test_retry_after_is_respected(script: Script, scripted_client: Client) -> None:
     """The client pauses for a second if the server asks for a second."""
     script.says(problem(429, headers={"Retry-After": "1"}), EMPTY)
     began = time.monotonic()
@@ -155,7 +155,7 @@ def test_retry_after_is_obeyed(script: Script, scripted_client: Client) -> None:
     assert 1.0 <= time.monotonic() - began < 30.0
 
 
-def test_retry_after_beyond_the_end_is_not_waited_for(script: Script, scripted_client: Client) -> None:
+def test_retry_after_beyond_the_deadline_raises(script: Script, scripted_client: Client) -> None:
     """A Retry-After beyond the end of the call raises a problem with that time at once."""
     script.says(problem(503, headers={"Retry-After": "3600"}))
     began = time.monotonic()
@@ -167,7 +167,7 @@ def test_retry_after_beyond_the_end_is_not_waited_for(script: Script, scripted_c
 
 
 @pytest.mark.parametrize("failure", [DROP, problem(503)])
-def test_repetition_ends(script: Script, failure: Reply) -> None:
+def test_retries_end(script: Script, failure: Reply) -> None:
     """A server that never answers is given up within the time limit, or without one after one call."""
     script.says(failure)
     for seconds, least in ((0.0, 1), (3.0, 3)):
@@ -180,7 +180,7 @@ def test_repetition_ends(script: Script, failure: Reply) -> None:
     assert least <= len(script.calls) < 10
 
 
-def test_a_silent_server_is_given_up(script: Script) -> None:
+def test_a_silent_server_times_out(script: Script) -> None:
     """An attempt lasts no longer than its timeout."""
     script.says(Reply(body={}, headers={"Transfer-Encoding": "chunked"}))  # and then no chunk
     client = Client(script.url, "k", timeout_seconds=0.2, retry_seconds=0.0)
@@ -206,7 +206,7 @@ def test_a_silent_server_is_given_up(script: Script) -> None:
         (503, Unavailable),
     ],
 )
-def test_problems_by_kind(script: Script, status: int, kind: type[Problem]) -> None:
+def test_problems_have_classes(script: Script, status: int, kind: type[Problem]) -> None:
     """The class of a problem shows what to do about it; its attributes are those of the answer."""
     script.says(problem(status, code="the_code", errors=[{"path": "body.l2", "message": "too small"}]))
     with Client(script.url, "k", retry_seconds=0.0) as client, pytest.raises(Problem) as refused:
@@ -245,7 +245,7 @@ def test_redirects_are_not_followed(script: Script, scripted_client: Client) -> 
         DROP,
     ],
 )
-def test_no_problem_quotes_what_was_sent_or_answered(script: Script, reply: Reply) -> None:
+def test_problems_do_not_quote_calls_or_answers(script: Script, reply: Reply) -> None:
     """An answer that is not from Lethe is refused without repeating a word of it, or of the call, in the error or its
     traceback."""
     script.says(reply)
@@ -266,7 +266,7 @@ def test_no_problem_quotes_what_was_sent_or_answered(script: Script, reply: Repl
             assert "anna" not in (said + "".join(traceback.format_exception_only(refused.value))).lower()
 
 
-def test_a_subject_id_in_a_query_is_percent_coded(script: Script, scripted_client: Client) -> None:
+def test_a_subject_id_in_a_query_is_percent_encoded(script: Script, scripted_client: Client) -> None:
     """Plus signs and spaces are sent as %2B and %20: a gateway refuses a bare +, which could mean either."""
     script.says(EMPTY)
     assert list(scripted_client.deletion_requests.list(subject_id="ann b+c@example.org", source="a b")) == []
@@ -275,7 +275,7 @@ def test_a_subject_id_in_a_query_is_percent_coded(script: Script, scripted_clien
     assert "source=a%20b" in query.split("&")
 
 
-def test_pages_are_fetched_as_they_are_used(script: Script, scripted_client: Client) -> None:
+def test_pages_are_fetched_lazily(script: Script, scripted_client: Client) -> None:
     """The second page is requested when its first item is, with the filters of the first."""
     script.says(Reply(body={"items": [REQUEST], "next_cursor": "c"}), EMPTY)
     found = iter(scripted_client.deletion_requests.list(source="s"))
@@ -287,9 +287,7 @@ def test_pages_are_fetched_as_they_are_used(script: Script, scripted_client: Cli
     assert (path, set(query.split("&"))) == ("/v1/deletion-requests", {"source=s", "cursor=c"})
 
 
-def test_nothing_is_logged_about_people(
-    script: Script, scripted_client: Client, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_subjects_are_not_logged(script: Script, scripted_client: Client, caplog: pytest.LogCaptureFixture) -> None:
     """No log contains a subject, which some URLs have to name, even at the lowest level; other users of httpx are
     logged as usual."""
     caplog.set_level(logging.DEBUG)
@@ -321,7 +319,7 @@ def test_values_are_frozen(script: Script, scripted_client: Client) -> None:
         found.status = "completed"  # type: ignore[misc]
 
 
-def test_ids_stay_in_their_place(script: Script, scripted_client: Client) -> None:
+def test_ids_cannot_change_the_path(script: Script, scripted_client: Client) -> None:
     """An id of any characters cannot lead to another path."""
     script.says(problem(404))
     for strange in ("a/b", "../models", "a?b=c", "a#b", "a%2Fb", "é"):

@@ -25,13 +25,13 @@ def test_pauses_double_and_differ() -> None:
 
 
 @given(st.integers(0, 100_000))
-def test_retry_after_in_seconds(seconds: int) -> None:
+def test_retry_after_in_seconds_is_parsed(seconds: int) -> None:
     """A number in Retry-After is a pause in seconds."""
     assert retry_after_in(str(seconds)) == float(seconds)
 
 
 @pytest.mark.parametrize(("ahead", "least", "most"), [(3600, 3500, 3600), (-3600, 0, 0)])
-def test_retry_after_as_a_date(ahead: int, least: float, most: float) -> None:
+def test_retry_after_as_a_date_is_parsed(ahead: int, least: float, most: float) -> None:
     """A date in Retry-After becomes the seconds until then, and at least 0."""
     moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=ahead)
     for text in (email.utils.format_datetime(moment, usegmt=True), email.utils.format_datetime(moment)):

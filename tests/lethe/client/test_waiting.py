@@ -39,7 +39,7 @@ RUNNING = Reply(body=REQUEST | {"status": "running", "estimate": ESTIMATE, "mode
 COMPLETED = Reply(body=REQUEST | {"status": "completed", "models": [OWED | {"status": "completed"}]})
 
 
-def test_progress_of_a_request(script: Script, scripted_client: Client) -> None:
+def test_progress_of_a_request_is_reported(script: Script, scripted_client: Client) -> None:
     """Progress shows the estimated steps first, then those of the runs; an ended run is not requested again."""
     over = Reply(body=RUN | {"steps_done": 100, "finished_at": "2026-01-01T00:01:00Z"})
     script.says(ACCEPTED, RUNNING, Reply(body=RUN), RUNNING, over, COMPLETED)
@@ -50,7 +50,7 @@ def test_progress_of_a_request(script: Script, scripted_client: Client) -> None:
     assert len(script.calls) == 6
 
 
-def test_progress_for_a_key_that_may_not_read_runs(script: Script, scripted_client: Client) -> None:
+def test_progress_needs_the_scope_for_runs(script: Script, scripted_client: Client) -> None:
     """A key without models:read gets the status; the run is requested once and not again."""
     script.says(RUNNING, problem(403, code="scope_missing"), RUNNING, COMPLETED)
     seen: list[Any] = []
@@ -59,20 +59,20 @@ def test_progress_for_a_key_that_may_not_read_runs(script: Script, scripted_clie
 
 
 @pytest.mark.parametrize("status", ["completed", "cancelled", "rejected"])
-def test_requests_end(script: Script, scripted_client: Client, status: str) -> None:
+def test_waiting_ends_with_any_final_status(script: Script, scripted_client: Client, status: str) -> None:
     """Waiting for a request ends with any final status."""
     script.says(RUNNING, Reply(body=REQUEST | {"status": status}))
     assert scripted_client.deletion_requests.wait("dr_1").status == status
     assert len(script.calls) == 2
 
 
-def test_waiting_survives_a_gateway_that_restarts(script: Script, scripted_client: Client) -> None:
+def test_waiting_survives_a_restart(script: Script, scripted_client: Client) -> None:
     """A poll that is dropped or refused temporarily is repeated."""
     script.says(RUNNING, Reply(drop=True), problem(503), RUNNING, COMPLETED)
     assert scripted_client.deletion_requests.wait("dr_1").status == "completed"
 
 
-def test_waiting_ends_in_time(script: Script, scripted_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_times_out(script: Script, scripted_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """After `timeout_seconds` waiting ends with a problem that is also a TimeoutError and has the current state."""
     # A busy machine may take longer for one answer than a gateway is given for it.
     monkeypatch.setattr("lethe.client.waiting._MIN_POLL_SECONDS", 60.0)

@@ -58,7 +58,7 @@ def features(kind: str, values: Any, **said: Any) -> Any:
 
 
 @given(st.lists(records, min_size=1, max_size=5))
-def test_rows_are_never_longer_than_one(found: list[dict[str, Any]]) -> None:
+def test_rows_have_norm_at_most_one(found: list[dict[str, Any]]) -> None:
     """A row with any values in all kinds of columns has norm at most 1, and not far below, and ends in a positive
     bias."""
     rows = encode_records(ALL, found)
@@ -69,18 +69,18 @@ def test_rows_are_never_longer_than_one(found: list[dict[str, Any]]) -> None:
 
 
 @given(st.lists(records, min_size=2, max_size=5))
-def test_a_row_depends_on_its_record_alone(found: list[dict[str, Any]]) -> None:
+def test_a_row_depends_only_on_its_record(found: list[dict[str, Any]]) -> None:
     """A record is encoded the same alone and among others, so that no row carries traces of other people."""
     alone = [encode_records(ALL, [record])[0] for record in found]
     np.testing.assert_array_equal(encode_records(ALL, found), alone)
 
 
-def test_every_kind_survives_its_json() -> None:
+def test_schemas_round_trip() -> None:
     """A stored schema is read back unchanged, for every kind and setting."""
     assert stored(json.loads(json.dumps(ALL.to_json()))) == ALL
 
 
-def test_standard() -> None:
+def test_numbers_are_standardised() -> None:
     """A number becomes its clipped distance from the centre in scales, and a missing one a 0 with a flag."""
     found = features("standard", [5, 7, 4, 1e9, None], center=5, scale=2, unknown="null")
     np.testing.assert_array_equal(found, [[0, 0], [1, 0], [-0.5, 0], [3, 0], [0, 1]])
@@ -89,7 +89,7 @@ def test_standard() -> None:
 
 
 @given(st.floats(-5, 15))
-def test_knots_follow_a_line(number: float) -> None:
+def test_knots_interpolate_linearly(number: float) -> None:
     """The features of a spline are in [0, 1], sum to 1, and weighted by the knots return the number."""
     knots = [0.0, 1.0, 4.0, 10.0]
     (found,) = features("numeric", [number], min=0, max=10, outside="clip", knots=knots)
@@ -98,7 +98,7 @@ def test_knots_follow_a_line(number: float) -> None:
     assert math.isclose(found @ knots, min(max(number, 0), 10), abs_tol=1e-12)
 
 
-def test_times_to_the_nanosecond() -> None:
+def test_nanosecond_times_are_read() -> None:
     """Nanosecond times of pandas and parquet are read to the microsecond like Python's, whatever else is installed."""
     for zone in (None, "Europe/Berlin"):
         column = pa.array([1_500_000_001, None], pa.timestamp("ns", zone))
@@ -107,7 +107,7 @@ def test_times_to_the_nanosecond() -> None:
         assert math.isnan(columns.seconds(column)[1])
 
 
-def test_times() -> None:
+def test_times_are_positions() -> None:
     """A date or time becomes its position between two others, in any format and time zone."""
     said = {"min": "2000-01-01", "max": "2000-01-03"}
     noon = datetime.datetime(2000, 1, 2, 12, tzinfo=datetime.UTC)
@@ -120,7 +120,7 @@ def test_times() -> None:
             features("datetime", [wrong], **said)
 
 
-def test_hashed() -> None:
+def test_texts_are_hashed() -> None:
     """Equal texts share a feature, a missing one has none, and many texts use nearly all features."""
     found = features("hashed", ["Berlin", "Berlin", 7, "7", None], features=32, unknown="null")
     assert found.sum(axis=1).tolist() == [1, 1, 1, 1, 0]
@@ -141,7 +141,7 @@ def test_hashes_of_texts_never_change() -> None:
     }
 
 
-def test_text() -> None:
+def test_texts_have_norm_one() -> None:
     """The features of a text have norm 1 and ignore case and punctuation; word order counts only through n-grams."""
     said = {"features": 4096, "unknown": "null"}
     found = features("text", ["Good day, Ann!", "good DAY ann", "day good ann", "...", None], **said)
@@ -161,7 +161,7 @@ def test_a_text_that_is_too_long_is_refused() -> None:
         features("text", ["a" * (MAX_TEXT_LENGTH + 1)], features=8)
 
 
-def test_vectors_in_every_form() -> None:
+def test_vectors_are_accepted_in_every_form() -> None:
     """Lists, JSON in CSV, Arrow lists and arrays give the same features, scaled and clipped as stated."""
     lists = [[1.0, 2.0, 3.0], [3.0, 0.0, 100.0]]
     expected = [[0, 0, 0], [1, -1, 1.5]]
@@ -173,13 +173,13 @@ def test_vectors_in_every_form() -> None:
     "value",
     [[1.0, 2.0], [1.0, 2.0, math.nan], [1.0, None, 2.0], None, "[1,2", "x", 7, [[1], [2], [3]]],
 )
-def test_what_is_no_vector_is_refused(value: object) -> None:
+def test_invalid_vectors_are_refused(value: object) -> None:
     """A list of another length or with a gap, and a value of another type, is refused."""
     with pytest.raises(InputInvalid, match="list of 3 finite numbers"):
         features("vector", [value], length=3)
 
 
-def test_one_vector_may_be_the_record() -> None:
+def test_a_bare_vector_may_be_the_record() -> None:
     """If the only column is a vector, records for prediction may be bare lists."""
     schema = parse_schema({"columns": {"y": LABEL, "e": {"kind": "vector", "length": 2}}})
     np.testing.assert_array_equal(encode_records(schema, [[1.0, 2.0]]), encode_records(schema, [{"e": [1.0, 2.0]}]))
@@ -221,7 +221,7 @@ def test_invalid_settings_of_a_kind_are_refused(kind: str, said: dict[str, Any],
     assert [fault.path for fault in refusal.value.errors] == [f"columns.c.{key}"]
 
 
-def test_the_share_of_missing_values_is_that_of_the_schema() -> None:
+def test_missing_values_are_counted() -> None:
     """Every kind of column counts its missing values, so that a file in an unexpected format is refused."""
     nothing: dict[str, Any] = {kind: [None, None] for kind in KINDS if kind != "vector"}
     found = ALL.encode_labelled(nothing | {"vector": [[0, 0, 0]] * 2, "y": ["no", "yes"]}, range(1, 3))

@@ -34,7 +34,7 @@ def philox(key: int, words: int) -> list[int]:
     return found[:words]
 
 
-def test_they_follow_from_the_seed_alone() -> None:
+def test_features_depend_only_on_the_seed() -> None:
     """Weights and phases computed here from the words of Philox, in integers, give the same features."""
     random, row, words = RandomFeatures(features=3, seed=7, scale=0.5), [0.25, -1.5], philox(7, 27)
     expected = []
@@ -50,7 +50,7 @@ def test_they_follow_from_the_seed_alone() -> None:
     assert random.of(np.array([row])) == pytest.approx(np.array([expected]), rel=1e-12)
 
 
-def test_a_row_is_alone() -> None:
+def test_features_do_not_depend_on_other_rows() -> None:
     """The features of a row are the same to the last bit, whatever rows come with it and however large it is."""
     random = RandomFeatures(features=50, seed=1, scale=0.3)
     rows = np.random.default_rng(0).normal(size=(200, 40)) * np.logspace(-3, 5, 200)[:, np.newaxis]
@@ -60,7 +60,7 @@ def test_a_row_is_alone() -> None:
     assert np.isfinite(together).all()
 
 
-def test_they_come_near_the_gaussian_kernel() -> None:
+def test_features_approximate_the_gaussian_kernel() -> None:
     """Products of features are exp(-scale^2 |x - x'|^2 / 2) up to six standard deviations of a mean of D terms."""
     random, scale = RandomFeatures(features=16_384, seed=3, scale=0.7), 0.7
     rows = np.random.default_rng(1).normal(size=(8, 5))
@@ -70,7 +70,7 @@ def test_they_come_near_the_gaussian_kernel() -> None:
     assert np.abs(features @ features.T - kernel).max() < 6 / math.sqrt(random.features)
 
 
-def test_a_schema_states_them() -> None:
+def test_schemas_with_random_features_round_trip() -> None:
     """Random features replace the columns' features, are written out with their scale, and are read back; another seed
     is another encoding."""
     schema = parse_schema({"columns": COLUMNS, "random_features": {"features": 64, "seed": 5}})
@@ -101,7 +101,7 @@ def test_a_schema_states_them() -> None:
         ({"features": 5, "seed": 1, "scale": 0}, "random_features.scale"),
     ],
 )
-def test_what_is_none_is_refused(said: object, path: str) -> None:
+def test_invalid_settings_are_refused(said: object, path: str) -> None:
     """A setting out of range is refused by its path."""
     with pytest.raises(SchemaInvalid) as refused:
         parse_schema({"columns": COLUMNS, "random_features": said})

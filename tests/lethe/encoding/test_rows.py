@@ -40,7 +40,7 @@ def norms(features: encoding.Features) -> Any:
 # --- the schema ------------------------------------------------------------------------------------------------------
 
 
-def test_a_schema_survives_its_json() -> None:
+def test_schemas_round_trip() -> None:
     """A schema written as JSON and parsed again is unchanged, for every kind of column and every rule."""
     schema = parse_schema(json.loads((ADULT / "schema.json").read_text()))
     assert parse_schema(json.loads(json.dumps(schema.to_json()))) == schema
@@ -124,7 +124,7 @@ def test_any_document_is_parsed_or_refused(document: object) -> None:
 # --- encoding --------------------------------------------------------------------------------------------------------
 
 
-def test_a_record_is_encoded_as_the_schema_says() -> None:
+def test_a_record_is_encoded_by_the_schema() -> None:
     """A number becomes its position in the range and a category a one-hot vector, followed by a bias; the norm is
     one."""
     schema = schema_of(age=AGE, work=WORK)
@@ -186,7 +186,7 @@ def test_an_old_schema_keeps_its_encoding() -> None:
         (["9007199254740993"], [("9007199254740993.0", 0), (2.0**53, -1), (9007199254740993, 0)]),
     ],
 )
-def test_a_number_is_the_category_that_equals_it(values: list[str], found: list[tuple[object, int]]) -> None:
+def test_numeric_categories_match_equal_values(values: list[str], found: list[tuple[object, int]]) -> None:
     """A numeric category matches equal values of any type, except with leading zeros or if two categories are equal."""
     column = {"kind": "categorical", "values": values, "unknown": "null"}
     rows = schema_of(work=column).encode({"work": [value for value, _ in found]})
@@ -230,7 +230,7 @@ def test_a_column_that_is_mostly_unknown_is_refused() -> None:
     schema_of(work=WORK).check_known(np.array([4]), 4)  # each was refused by itself
 
 
-def test_what_lies_outside_is_clipped_where_allowed() -> None:
+def test_numbers_outside_the_range_are_clipped() -> None:
     """With "outside": "clip" a number beyond the range is replaced by the nearer end."""
     features = FORGIVING.encode({"age": [-5, 0, 100, 1e300], "work": [None] * 4})
     np.testing.assert_array_equal(features[0], features[1])
@@ -257,7 +257,7 @@ def test_what_lies_outside_is_clipped_where_allowed() -> None:
         (1, ["some"], "line 8, column work"),
     ],
 )
-def test_a_bad_value_is_named_by_line_and_column_only(age: object, work: object, path: str) -> None:
+def test_a_bad_value_is_reported_by_line_and_column(age: object, work: object, path: str) -> None:
     """A value that the schema does not admit is reported by line and column, and is not quoted."""
     with pytest.raises(RowInvalid) as refusal:
         schema_of(age=AGE, work=WORK).encode({"age": [1, age, 2], "work": ["some", work, "none"]}, first_line=7)
@@ -272,7 +272,7 @@ def test_a_bad_value_is_named_by_line_and_column_only(age: object, work: object,
     }
 
 
-def test_twenty_faults_are_told_in_the_order_of_the_lines() -> None:
+def test_twenty_faults_are_reported_in_the_order_of_lines() -> None:
     """Only the first twenty faults are reported, ordered by line and not by column."""
     with pytest.raises(RowInvalid) as refusal:
         schema_of(age=AGE, work=WORK).encode({"age": ["x"] * 100, "work": ["x"] * 100}, first_line=2)
@@ -353,7 +353,7 @@ def test_vectors_are_the_same_in_any_memory_order() -> None:
 
 
 @pytest.mark.parametrize("x", [[1.0], [[]], [[1], [1, 2]], [["a"]], [[None, 1]], [[10**400]], [[[1]]], "x"])
-def test_vectors_of_another_shape_are_refused(x: Any) -> None:
+def test_ragged_vectors_are_refused(x: Any) -> None:
     """Anything but a list of equally long vectors of finite numbers is refused."""
     with pytest.raises(InputInvalid):
         encoding.encode_vectors(x)
@@ -371,6 +371,6 @@ def test_a_vector_with_nan_is_named_by_its_place() -> None:
 
 
 @given(st.lists(st.text("0123456789+-.eE_nN aAiIfF١", max_size=6) | st.floats().map(repr), max_size=4))
-def test_texts_are_numbers_together_as_they_are_alone(texts: list[str]) -> None:
+def test_texts_are_parsed_the_same_in_columns_and_alone(texts: list[str]) -> None:
     """A text in a column is parsed as the same number as on its own."""
     np.testing.assert_array_equal(values.numbers(texts), [values.number(text) for text in texts])

@@ -14,7 +14,7 @@ def warnings(features: Floats) -> list[str]:
 
 
 @pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
-def test_raw_columns_of_unlike_size(load: object) -> None:
+def test_dominating_columns_cause_a_warning(load: object) -> None:
     """A table whose largest column hides the others causes a warning that names it, and none once it is
     standardized."""
     features = load(return_X_y=True)[0]  # type: ignore[operator]
@@ -31,14 +31,14 @@ def test_constant_columns_are_named() -> None:
     assert warning.startswith("The same in every row: c0, c32, c39.")
 
 
-def test_lengths_far_apart() -> None:
+def test_uneven_norms_cause_a_warning() -> None:
     """Rows of which some are a thousand times as long as others cause a warning."""
     random = np.random.default_rng(0)
     features = random.normal(size=(100, 3)) * 10.0 ** random.integers(0, 4, size=(100, 1))
     assert any("more than 100 times as long" in one for one in warnings(features))
 
 
-def test_few_rows_show_nothing() -> None:
+def test_few_rows_cause_no_warning() -> None:
     """No warning is given for fewer than twenty rows."""
     assert warnings(np.ones((19, 2))) == []
     assert warnings(np.ones((20, 2))) != []

@@ -32,7 +32,7 @@ def faults_of(document: Any, **beside: Any) -> dict[str, str]:
 
 
 @given(low=st.floats(-1e9, 1e9), width=st.floats(1e-3, 1e9), share=st.floats(0, 1))
-def test_a_value_comes_back_from_its_label(low: float, width: float, share: float) -> None:
+def test_labels_round_trip_to_values(low: float, width: float, share: float) -> None:
     """A value in the range is stored as a label between -2^23 and 2^23, which float32 holds exactly, and is read back
     up to half a step."""
     target = TargetColumn(low=low, high=low + width)
@@ -53,7 +53,7 @@ def test_the_ends_of_the_range_are_the_ends_of_the_labels() -> None:
 
 
 @given(bound=st.integers(1, MAX_COUNT), share=st.floats(0, 1))
-def test_a_count_comes_back_as_itself(bound: int, share: float) -> None:
+def test_counts_round_trip(bound: int, share: float) -> None:
     """A count up to the largest possible bound is read back exactly from its label, which no other count shares."""
     target, count = TargetColumn(low=0, high=bound, counts=True), round(share * bound)
     near = np.unique(np.clip([count - 1, count, count + 1], 0, bound)).astype(float)
@@ -72,7 +72,7 @@ def test_a_malformed_count_is_refused(number: float) -> None:
         assert TargetColumn.from_json(target.to_json()) == target
 
 
-def test_a_schema_of_counts_survives_its_document() -> None:
+def test_schemas_of_counts_round_trip() -> None:
     """Counts are stored as such; the document of another target does not mention them, as before counts existed."""
     counts = parse_schema({"columns": COLUMNS | {"cost": SPEC | {"counts": True}}})
     assert counts.target == TargetColumn(low=0.0, high=200.0, counts=True)
@@ -88,7 +88,7 @@ def test_a_schema_of_counts_survives_its_document() -> None:
 # --- as they are declared --------------------------------------------------------------------------------------------
 
 
-def test_a_schema_with_a_target_survives_its_document() -> None:
+def test_schemas_with_a_target_round_trip() -> None:
     """A target is stored with its range and its rule for values outside, and read back unchanged."""
     assert CLIPPED.target == TargetColumn(low=0.0, high=200.0, outside="clip")
     assert (CLIPPED.classes, CLIPPED.label) == ((), "cost")
@@ -110,12 +110,12 @@ def test_a_schema_with_a_target_survives_its_document() -> None:
         ({"cost": SPEC | {"values": ["a"]}}, "columns.cost.values"),
     ],
 )
-def test_a_target_that_cannot_be_used_is_named(columns: dict[str, Any], path: str) -> None:
+def test_an_unusable_target_is_refused(columns: dict[str, Any], path: str) -> None:
     """A schema has exactly one target column, with a range; a missing or unknown field is named by its path."""
     assert path in faults_of({"columns": COLUMNS | columns})
 
 
-def test_classes_are_none_of_a_target() -> None:
+def test_classes_with_a_target_are_refused() -> None:
     """Classes in addition to a schema with a target are refused."""
     assert "classes" in faults_of({"columns": COLUMNS}, classes=("a", "b"))
 
@@ -126,7 +126,7 @@ def test_a_schema_without_a_label_is_refused_with_advice() -> None:
 
 
 @pytest.mark.parametrize("document", [[0, 1], {"min": 0}, {"min": 1, "max": 0}, SPEC, {"min": 0, "max": float("nan")}])
-def test_a_range_without_a_schema_is_checked_alike(document: Any) -> None:
+def test_a_range_without_a_schema_is_validated(document: Any) -> None:
     """A range given with vectors must be an object of two finite numbers."""
     with pytest.raises(SchemaInvalid) as refusal:
         parse_target(document)
@@ -139,7 +139,7 @@ LABELS: dict[str, Any] = {"role": "labels", "values": ["a", "b c", "7"], "separa
 SEVERAL = parse_schema({"columns": {"age": COLUMNS["age"], "tags": LABELS}})
 
 
-def test_labels_are_a_bit_each(tmp_path: Path) -> None:
+def test_labels_of_a_cell_are_a_set(tmp_path: Path) -> None:
     """The labels of a cell are a set: order and repetition do not matter, and an empty cell has none."""
     cells = ["a", "7|a", "a | b c|a", "", "b c", "7"]
     (tmp_path / "a.csv").write_text("".join(["age,tags\n", *(f"1,{cell}\n" for cell in cells)]))
@@ -172,7 +172,7 @@ def test_an_unknown_label_is_named_by_its_place(tmp_path: Path, cell: str) -> No
         ({"unknown": "null"}, "unknown"),
     ],
 )
-def test_labels_that_cannot_be_used_are_named(changed: dict[str, Any], path: str) -> None:
+def test_unusable_labels_are_refused(changed: dict[str, Any], path: str) -> None:
     """Labels need 2 to 31 values, none of which contains the separator; faults are named."""
     assert f"columns.tags.{path}" in faults_of({"columns": {"age": COLUMNS["age"], "tags": LABELS | changed}})
 
@@ -186,7 +186,7 @@ def labels_of(path: Path, **given: Any) -> list[int]:
     return [label for batch in batches for label in batch.labels.tolist()]
 
 
-def test_a_file_has_targets(tmp_path: Path) -> None:
+def test_targets_are_read_and_clipped(tmp_path: Path) -> None:
     """Numbers become labels, and a number beyond the range is moved to its nearer end if the schema permits it."""
     (tmp_path / "a.csv").write_text("age,cost\n1,0\n2,150.0\n3,1e2\n4,250\n5,-1\n")
     assert labels_of(tmp_path / "a.csv", schema=CLIPPED) == [-UNIT, UNIT // 2, 0, UNIT, -UNIT]
@@ -209,7 +209,7 @@ def vectors(folder: Path, y: Any) -> Path:
     return folder / "a.npz"
 
 
-def test_vectors_have_targets_where_their_range_is_told(tmp_path: Path) -> None:
+def test_vectors_can_have_targets(tmp_path: Path) -> None:
     """The targets of an npz file are floats or integers within the range."""
     pytest.importorskip("app.features.npz")
     target = TargetColumn(low=0.0, high=200.0)

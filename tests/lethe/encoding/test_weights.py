@@ -25,7 +25,7 @@ SCHEMA = parse_schema({"columns": COLUMNS})
 
 
 @given(most=st.floats(1e-300, 1e300), share=st.floats(0, 1))
-def test_no_stored_weight_is_beyond_one(most: float, share: float) -> None:
+def test_stored_weights_are_at_most_one(most: float, share: float) -> None:
     """A weight from 0 to any bound is stored as the nearest number from 0 to 1 to its share."""
     weight = Weight(column="w", bound=most)
     number = np.array([min(share * most, most)])
@@ -46,7 +46,7 @@ def test_a_malformed_weight_is_refused(number: float) -> None:
     assert clipping.wrong(np.array([number])).any() == (not 8 < number < np.inf)
 
 
-def test_every_kind_of_file_has_weights(tmp_path: Path) -> None:
+def test_weights_are_read_from_every_kind_of_file(tmp_path: Path) -> None:
     """csv and npz have the same labels and weights; a file without the column is refused."""
     (tmp_path / "a.csv").write_text("age,ill,w\n1,no,0\n2,yes,8\n3,yes,2.5\n")
     pytest.importorskip("app.features.npz")
@@ -84,20 +84,20 @@ def read(path: Path) -> Any:
         ({"outside": "error?"}, "outside"),
     ],
 )
-def test_a_malformed_bound_is_named(changed: dict[str, Any], path: str) -> None:
+def test_a_malformed_bound_is_refused(changed: dict[str, Any], path: str) -> None:
     """A bound that is missing, infinite or not above 0 is refused by name."""
     with pytest.raises(SchemaInvalid) as refusal:
         parse_schema({"columns": COLUMNS | {"w": COLUMNS["w"] | changed}})
     assert [fault.path for fault in refusal.value.errors] == [f"columns.w.{path}"]
 
 
-def test_rows_have_one_weight() -> None:
+def test_two_columns_of_weights_are_refused() -> None:
     """Two columns of weights are refused."""
     with pytest.raises(SchemaInvalid, match="at most one weight"):
         parse_schema({"columns": COLUMNS | {"v": COLUMNS["w"]}})
 
 
-def test_a_schema_keeps_its_weight() -> None:
+def test_schemas_with_weights_round_trip() -> None:
     """A weight is read back from the schema's document; evaluation data needs the same columns, with or without
     weights; records to predict need none."""
     document = SCHEMA.to_json()

@@ -57,7 +57,7 @@ def numbers(chain: Chain) -> list[float]:
         {"num_classes": 5, "step_size": 0.01},
     ],
 )
-def test_it_is_the_recursion_step_by_step(changed):
+def test_the_accountant_matches_the_recursion(changed):
     """W <- c W + s and V <- c^2 V + nu^2, taken step by step with 50 digits, equal the accountant's numbers."""
     made = mechanism(**changed)
     history = [Run(steps=40), Run(steps=7, records=3), Run(steps=1, records=2), Run(steps=25)]
@@ -90,7 +90,7 @@ def test_a_long_run_is_stationary():
         assert chain.variance == pytest.approx(made.step_variance / (1 - c) / (1 + c), rel=1e-12)
 
 
-def test_before_the_first_step_nothing_differs():
+def test_a_chain_without_steps_has_its_initial_law():
     """A chain without a step has the initial distribution, whatever the data."""
     chain = accountant.started(mechanism())
     assert (chain.steps, accountant.unlearning_mu(chain, records=5)) == (0, 0.0)
@@ -118,7 +118,7 @@ def test_splitting_a_run_changes_nothing(made, history, run, share):
 
 
 @given(made=mechanisms(), history=histories)
-def test_keeping_books_is_replaying(made, history):
+def test_incremental_accounting_matches_a_replay(made, history):
     """Advancing run by run, as the service does, gives exactly what a verifier's replay gives."""
     chain = accountant.started(made)
     for run in history:
@@ -169,7 +169,7 @@ def test_more_records_never_cost_less(made, history, records):
 
 
 @given(made=mechanisms(), history=histories, factor=st.floats(1.01, 100))
-def test_noise_hides_in_proportion(made, history, factor):
+def test_mu_is_inversely_proportional_to_the_noise(made, history, factor):
     """Mu is inversely proportional to the noise."""
     louder = dataclasses.replace(made, noise_scale=made.noise_scale * factor)
     mu, less = (accountant.unlearning_mu(accountant.replay(m, history)) for m in (made, louder))
@@ -177,7 +177,7 @@ def test_noise_hides_in_proportion(made, history, factor):
 
 
 @given(made=mechanisms(), history=histories, factor=st.integers(2, 1000))
-def test_a_crowd_hides_in_proportion(made, history, factor):
+def test_mu_is_inversely_proportional_to_the_slots(made, history, factor):
     """Mu is inversely proportional to the number of slots."""
     slots = made.num_slots * factor
     larger = dataclasses.replace(made, num_slots=slots, batch_size=slots)
@@ -186,7 +186,7 @@ def test_a_crowd_hides_in_proportion(made, history, factor):
 
 
 @given(made=mechanisms(), history=histories)
-def test_relearning_leaves_nothing_of_the_deleted(made, history):
+def test_relearning_has_no_influence_of_deleted_records(made, history):
     """The first run of a chain has no influence of records that were null before it."""
     assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=9, records=history[0].records)])) == 0
     assert accountant.deletion_mu(accountant.replay(made, history), records=3, steps_present=0) == 0
@@ -196,7 +196,7 @@ def test_relearning_leaves_nothing_of_the_deleted(made, history):
 
 
 @given(made=mechanisms(), steps=st.integers(1, 10**6))
-def test_a_release_costs_more_the_longer_its_run(made, steps):
+def test_a_longer_run_costs_no_less(made, steps):
     """A longer run with the record reveals no less about it; merging two runs into one reveals no more than both."""
     one, next_one, two = (
         accountant.release_mu(made, steps=k, adjacency=Adjacency.ZERO_OUT) for k in (steps, steps + 1, 2 * steps)
@@ -215,7 +215,7 @@ def test_replacement_is_twice_removal(made, steps):
 @given(
     first=mechanisms(), second=mechanisms(), records=st.integers(1, 20), steps=st.lists(st.integers(1, 500), max_size=9)
 )
-def test_releases_compose_in_quadrature(first, second, records, steps):
+def test_mu_squared_of_releases_adds_up(first, second, records, steps):
     """The mu^2 of all versions of all models add up, in any order, and grow with the square of the records."""
     exposures = [
         Exposure(mechanism=first, records=records, releases=tuple(sorted(Counter(steps).items()))),
@@ -229,7 +229,7 @@ def test_releases_compose_in_quadrature(first, second, records, steps):
 
 
 @given(made=mechanisms(), steps=st.lists(st.integers(1, 500), min_size=1, max_size=6), records=st.integers(1, 5))
-def test_reading_every_version_never_tells_less_than_reading_one(made, steps, records):
+def test_every_version_reveals_no_less_than_one(made, steps, records):
     """For readers of every version mu is at least the `deletion` mu of the last version with the record in it."""
     chain = accountant.replay(made, [Run(steps=k) for k in steps])
     exposure = Exposure(mechanism=made, records=records, releases=tuple(sorted(Counter(steps).items())))
@@ -259,7 +259,7 @@ def test_a_compact_history_bounds_the_whole_one(made, history):
     assert less.variance == pytest.approx(whole.variance, rel=1e-12)
 
 
-def test_a_compact_history_does_not_grow_with_the_age_of_the_model():
+def test_a_compact_history_has_bounded_length():
     """A history of ten thousand runs is stated in as many runs as the horizon holds, plus those up to the next cut."""
     made = mechanism()
     left_out, short = accountant.compact(made, [Run(steps=50)] + [Run(steps=10, records=1)] * 10_000)
@@ -267,7 +267,7 @@ def test_a_compact_history_does_not_grow_with_the_age_of_the_model():
     assert left_out + steps_of(short) == 100_050
 
 
-def test_a_history_is_cut_where_it_was_cut_before():
+def test_a_growing_history_is_cut_at_the_same_place():
     """A history that grows by a run is cut at the same place as before, with rare exceptions, so cached results can be
     used."""
     made = mechanism()
@@ -315,14 +315,14 @@ def test_zero_counts_are_refused():
             attempt()
 
 
-def test_presence_is_no_longer_than_the_chain():
+def test_presence_beyond_the_chain_is_refused():
     """More steps present than the chain has taken are refused."""
     with pytest.raises(DomainError, match="steps_present=10"):
         accountant.deletion_mu(accountant.replay(mechanism(), [Run(steps=9)]), records=1, steps_present=10)
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
-def test_nothing_is_certified_of_invalid_numbers(wrong):
+def test_invalid_numbers_are_not_certified(wrong):
     """A chain with NaN, infinite or negative influence or noise raises instead of returning a mu."""
     chain = accountant.replay(mechanism(), [Run(steps=9), Run(steps=9, records=1)])
     for moved in (Lookback((1.0,), (wrong,)), Lookback((wrong,), (1.0,))):

@@ -61,7 +61,7 @@ def exact_mu(made: Mechanism, *, curvatures: list[float], pulls: list[float], ap
 
 
 @given(made=made_with, history=histories)
-def test_every_edit_ages_from_when_it_was_made(made, history):
+def test_edits_age_from_when_they_are_made(made, history):
     """A deletion or insertion counts, until it is made, as one differing record in each step, and a correction as
     two."""
     weights = [run.records + run.inserted + 2 * run.corrected for run in history]
@@ -71,7 +71,7 @@ def test_every_edit_ages_from_when_it_was_made(made, history):
 
 
 @given(made=made_with, history=histories)
-def test_an_insertion_costs_what_a_deletion_costs(made, history):
+def test_an_insertion_costs_as_much_as_a_deletion(made, history):
     """Replacing deletions by insertions, or a correction by two deletions, changes no number."""
     deleted = [Run(steps=run.steps, records=run.records + run.inserted + 2 * run.corrected) for run in history]
     assert accountant.replay(made, history) == accountant.replay(made, deleted)
@@ -82,7 +82,7 @@ def test_an_insertion_costs_what_a_deletion_costs(made, history):
     [({"records": 3}, 3.0), ({"inserted": 3}, -3.0), ({"corrected": 3}, 6.0), ({"records": 1, "inserted": 2}, 3.0)],
 )
 @each("l2", [1e-4, 0.05, 1.0])
-def test_every_kind_of_edit_is_exact_for_the_worst_quadratic(edit, pull, l2):
+def test_the_bound_is_exact_for_every_kind_of_edit(edit, pull, l2):
     """The bound is the exact mu of every kind of edit for curvature m and records with the strongest possible pull."""
     made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
     chain = accountant.replay(made, [Run(steps=60), Run(steps=9, **edit)])
@@ -92,7 +92,7 @@ def test_every_kind_of_edit_is_exact_for_the_worst_quadratic(edit, pull, l2):
 
 @settings(max_examples=200)
 @given(seed=st.integers(0, 2**32), share=st.floats(0.1, 1.9), l2=st.floats(1e-3, 1.0))
-def test_no_quadratic_exceeds_it_however_slots_are_edited(seed, share, l2):
+def test_no_quadratic_exceeds_the_bound_for_random_edits(seed, share, l2):
     """The exact mu stays below the bound for slots filled, emptied and corrected at random, repeatedly."""
     made = mechanism(l2=l2, step_size=share / (0.25 + l2))
     generator = np.random.default_rng(seed)
@@ -120,13 +120,13 @@ def test_no_quadratic_exceeds_it_however_slots_are_edited(seed, share, l2):
 
 @each("value", [-1, 0.5, math.nan, math.inf, True, None, "3"])
 @each("kind", ["inserted", "corrected"])
-def test_edits_are_counted(kind, value):
+def test_invalid_edits_are_refused(kind, value):
     """An invalid number of edits is refused by name."""
     with pytest.raises(DomainError, match=f"integer {kind}="):
         Run(steps=1, **{kind: value})
 
 
-def test_only_runs_move_a_chain():
+def test_events_of_another_kind_are_refused():
     """An event of another kind is refused, even if it looks like a run."""
 
     @dataclasses.dataclass
@@ -144,7 +144,7 @@ def test_only_runs_move_a_chain():
 
 
 @given(made=made_with, absent=st.integers(1, 60), present=st.integers(1, 60), since=st.integers(1, 60))
-def test_a_record_that_came_late_is_compared_from_its_arrival(made, absent, present, since):
+def test_steps_before_an_insertion_do_not_count(made, absent, present, since):
     """Noise and steps before an insertion do not count: the chain is treated as if it had begun at the insertion."""
     chain = accountant.replay(made, [Run(steps=absent), Run(steps=present, inserted=2), Run(steps=since, records=2)])
     late = accountant.deletion_mu(chain, records=2, steps_present=present, steps_absent=absent)
@@ -155,7 +155,7 @@ def test_a_record_that_came_late_is_compared_from_its_arrival(made, absent, pres
     assert exact_mu(made, curvatures=[made.l2] * len(pulls), pulls=pulls) <= late * (1 + 1e-12)
 
 
-def test_noise_from_before_an_arrival_would_not_hide_it():
+def test_noise_before_an_insertion_does_not_hide_it():
     """Counting all noise of the chain would make mu too small: a quadratic that forgets its start at once exceeds
     it."""
     made = mechanism(l2=0.01, step_size=1 / 0.26)
@@ -170,7 +170,7 @@ def test_noise_from_before_an_arrival_would_not_hide_it():
 
 
 @given(made=made_with, history=histories, data=st.data())
-def test_one_person_is_followed_alone(made, history, data):
+def test_deletion_follows_one_person(made, history, data):
     """`deletion` equals `unlearning` of the history since the records of that person arrived, without any other
     edit."""
     came = data.draw(st.integers(0, len(history) - 1))
@@ -181,7 +181,7 @@ def test_one_person_is_followed_alone(made, history, data):
     assert found == pytest.approx(accountant.unlearning_mu(accountant.replay(made, own)), rel=1e-10)
 
 
-def test_records_come_and_go_between_runs():
+def test_edits_within_a_run_are_refused():
     """An arrival or a deletion in the middle of a run, or after the last, is refused."""
     chain = accountant.replay(mechanism(), [Run(steps=5), Run(steps=7)])
     for spans in ({"steps_present": 4}, {"steps_present": 2, "steps_absent": 3}, {"steps_present": 6}):
@@ -217,7 +217,7 @@ def test_an_imported_model_starts_anywhere_in_the_ball(made, history):
     assert accountant.deletion_mu(chain, records=4, steps_present=present) == pytest.approx(expected, rel=1e-10)
 
 
-def test_a_record_inserted_after_the_import_owes_nothing_to_it():
+def test_a_record_inserted_after_an_import_is_independent_of_it():
     """Before an insertion both histories are the same, wherever the imported model started."""
     made, history = mechanism(), [Run(steps=20), Run(steps=5, inserted=1), Run(steps=8, records=1)]
     chains = accountant.resume(accountant.imported(made), history), accountant.replay(made, history)
@@ -225,7 +225,7 @@ def test_a_record_inserted_after_the_import_owes_nothing_to_it():
     assert here == there
 
 
-def test_nothing_is_known_of_an_imported_model_before_its_first_step():
+def test_an_imported_model_has_no_bound_before_its_first_step():
     """Before its first noisy step an imported model has an infinite bound."""
     chain = accountant.imported(mechanism())
     assert accountant.unlearning_mu(chain) == math.inf
@@ -233,7 +233,7 @@ def test_nothing_is_known_of_an_imported_model_before_its_first_step():
 
 
 @given(made=made_with, steps=st.integers(1, 10**5), radius=st.floats(1e-3, 1e3))
-def test_reset_is_its_formula(made, steps, radius):
+def test_reset_matches_its_formula(made, steps, radius):
     """K steps from any start have mu = c^K 2R / sqrt(nu^2 (1 - c^2K)/(1 - c^2)), attained and falling in K."""
     made = dataclasses.replace(made, radius=radius)
     c = made.contraction
@@ -272,7 +272,7 @@ def test_a_restart_is_an_import_before_the_best_run(made, history):
     assert restart_mu(made, history) == pytest.approx(best, rel=1e-10)
 
 
-def test_a_restart_helps_where_very_much_was_edited():
+def test_a_restart_bounds_many_edits():
     """The distance never exceeds the ball's diameter 2R, even if every slot is edited ten times."""
     made = mechanism(l2=1e-4, step_size=1 / 0.2501, radius=1.0)
     history = [Run(steps=5000), Run(steps=40, corrected=100), Run(steps=400, records=1)]
@@ -282,7 +282,7 @@ def test_a_restart_helps_where_very_much_was_edited():
     assert restart_mu(made, []) == math.inf
 
 
-def test_a_restart_does_not_pay_where_little_was_edited():
+def test_a_restart_does_not_help_after_few_edits():
     """A restart does not lower the bound of a single deletion, because the deletion moves less than the ball's
     width."""
     made = mechanism(radius=20.0)

@@ -24,7 +24,7 @@ def exact_mu(made: Mechanism, *, curvatures: list[float], shifts: list[float]) -
 
 
 @pytest.mark.parametrize("l2", [1e-4, 0.05, 1.0])
-def test_it_is_exact_for_the_worst_quadratic(l2):
+def test_the_bound_is_exact_for_the_worst_quadratic(l2):
     """The bound is the exact mu for a quadratic of curvature m and shifts of s per differing record."""
     made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
     history = [Run(steps=60), Run(steps=9, records=4), Run(steps=30, records=1), Run(steps=5)]
@@ -37,7 +37,7 @@ def test_it_is_exact_for_the_worst_quadratic(l2):
     assert released / exact == pytest.approx(1, rel=1e-11)
 
 
-def test_it_is_exact_at_the_longest_step():
+def test_the_bound_is_exact_at_the_longest_step():
     """If the curvature L decides, the worst shifts alternate in sign, and the bound is exact again."""
     made = mechanism(l2=0.05, step_size=6.3)
     assert made.contraction == pytest.approx(made.step_size * made.smoothness - 1)
@@ -70,7 +70,7 @@ def test_no_quadratic_exceeds_the_bound(seed, share, l2):
 # counts there as two records of the `zero_out` kind.
 
 
-def test_example_vectors():
+def test_mu_matches_example_vectors():
     """The shift bound gives the example values computed with independent code."""
     made = mechanism(num_slots=5000, l2=0.05, step_size=1.0, noise_scale=0.03)
     chain = accountant.replay(made, [Run(steps=100), Run(steps=10, records=1)])
@@ -83,7 +83,7 @@ def test_example_vectors():
     assert mu == pytest.approx(0.0118705135065, rel=1e-11)
 
 
-def test_one_version_of_the_mnist_model():
+def test_one_version_on_mnist_has_the_known_mu():
     """The mu of one version, converged or 4 or 64 steps after the last, is the known value."""
     for steps, expected in ((CONVERGED, 0.0504215001477), (4, 0.0153546872621), (64, 0.047912813963)):
         mu = accountant.release_mu(mnist(), steps=steps, adjacency=Adjacency.REPLACE)
@@ -99,7 +99,7 @@ def test_one_version_of_the_mnist_model():
         ([Run(steps=21, records=20)] * 500, 0.304615767169),
     ],
 )
-def test_sequences_of_deletions(forgetting, expected):
+def test_sequences_of_deletions_have_the_known_mu(forgetting, expected):
     """Sequences of deletions from a converged model, up to the steady state, give the known mu."""
     mu = accountant.unlearning_mu(accountant.replay(mnist(), [Run(steps=CONVERGED), *forgetting]))
     assert mu == pytest.approx(expected, rel=1e-11)
@@ -116,7 +116,7 @@ def test_sequences_of_deletions(forgetting, expected):
         (5, 0.00116, 0.00058),
     ],
 )
-def test_least_noise_for_one_step(epsilon, replaced, removed):
+def test_least_noise_for_one_step_is_the_known_value(epsilon, replaced, removed):
     """The noise for one step after one deletion is the known value, a third to a half of what Chien et al. (Table 3)
     need."""
     target = conversion.gdp_mu(epsilon=epsilon, delta=1 / MNIST)
@@ -127,7 +127,7 @@ def test_least_noise_for_one_step(epsilon, replaced, removed):
 
 
 @pytest.mark.parametrize(("versions", "expected"), [(1, 0.130), (10, 0.183), (100, 0.480)])
-def test_against_readers_of_every_version(versions, expected):
+def test_readers_of_every_version_have_the_known_epsilon(versions, expected):
     """A record in a converged version and in others 4 steps apart has the known epsilon against all readers."""
     releases = ((4, versions - 1), (CONVERGED, 1))[versions == 1 :]
     mu = methods.adaptive_mu([Exposure(mechanism=mnist(), records=2, releases=releases)])

@@ -88,7 +88,7 @@ def exact_mu(history: list[Run], *, slopes: list[float], signs: list[float]) -> 
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(history=histories, imported=st.booleans())
-def test_it_is_the_string_under_every_step(history, imported):
+def test_mu_matches_the_string_of_all_steps(history, imported):
     """The mu of a chain is that of the string of all its steps; strings of several edits at different times add, which
     is never less."""
     apart = 2 * FIRST.radius if imported else 0.0
@@ -100,7 +100,7 @@ def test_it_is_the_string_under_every_step(history, imported):
 
 
 @given(history=histories, records=st.integers(0, 9))
-def test_asking_about_a_deletion_equals_asking_after_it(history, records):
+def test_mu_of_a_planned_deletion_equals_mu_after_it(history, records):
     """The mu that a deletion would leave equals the mu after the deletion with no step run."""
     chain = accountant.replay(FIRST, history)
     after = accountant.erased(chain, records=records)
@@ -109,7 +109,7 @@ def test_asking_about_a_deletion_equals_asking_after_it(history, records):
 
 
 @given(history=histories, sizes=st.lists(st.floats(0.05, 6.0), min_size=6, max_size=6))
-def test_neither_step_size_nor_rising_noise_bends_the_string(history, sizes):
+def test_mu_is_a_ratio_unless_the_noise_falls(history, sizes):
     """Mu is W / sqrt(V) for any step sizes as long as the noise does not fall."""
     scales = sorted(run.mechanism.noise_scale if run.mechanism else 0.1 for run in history)
     history = [
@@ -124,7 +124,7 @@ def test_neither_step_size_nor_rising_noise_bends_the_string(history, sizes):
 TOO_SOON = [Run(steps=50, mechanism=with_(noise_scale=1.0)), Run(steps=5, mechanism=FIRST), Run(steps=1, records=1)]
 
 
-def test_the_noise_of_before_a_fall_does_not_hide_what_came_after():
+def test_noise_before_a_fall_does_not_hide_later_edits():
     """W / sqrt(V) would hide the quiet steps behind the noisy ones; the string does not, and a quadratic attains it."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, TOO_SOON))
     slopes = [0.9] * 50 + [0.4] + [0.9] * 5  # at the first quiet step the curvature is L
@@ -134,7 +134,7 @@ def test_the_noise_of_before_a_fall_does_not_hide_what_came_after():
     assert exact_mu(TOO_SOON, slopes=best, signs=[1.0] * 56) == pytest.approx(bound, rel=1e-6)
 
 
-def test_more_steps_straighten_it():
+def test_more_steps_straighten_the_string():
     """Once enough steps have followed the last edit the string is straight, and remains so."""
     for steps, straight in ((0, False), (100, True), (101, True), (400, True)):
         history = [*TOO_SOON, Run(steps=steps)] if steps else TOO_SOON
@@ -144,7 +144,7 @@ def test_more_steps_straighten_it():
 
 
 @given(history=histories, more=st.integers(1, 60))
-def test_steps_on_equal_data_never_raise_it(history, more):
+def test_steps_on_equal_data_never_raise_mu(history, more):
     """Steps without edits never raise mu, whatever their mechanism and history."""
     fewer = accountant.unlearning_mu(accountant.replay(FIRST, history))
     assert accountant.unlearning_mu(accountant.replay(FIRST, [*history, Run(steps=more)])) <= fewer * (1 + 1e-12)
@@ -175,7 +175,7 @@ def test_no_quadratic_exceeds_the_bound(history, seed):
 
 
 @given(history=histories)
-def test_it_is_exact_for_the_worst_quadratic(history):
+def test_the_bound_is_exact_for_the_worst_quadratic(history):
     """If the noise does not fall, the quadratic of curvature m attains the bound, however eta and sigma vary."""
     assume(all(made.step_size <= 5 for made, _ in steps_of(history)))
     chain = accountant.replay(FIRST, history)
@@ -191,7 +191,7 @@ def test_it_is_exact_for_the_worst_quadratic(history):
 
 
 @given(history=histories)
-def test_keeping_books_is_replaying(history):
+def test_incremental_accounting_matches_a_replay(history):
     """Advancing run by run equals a replay, even if the noise falls."""
     chain = accountant.started(FIRST)
     for index, run in enumerate(history, start=1):
@@ -200,7 +200,7 @@ def test_keeping_books_is_replaying(history):
 
 
 @given(history=histories)
-def test_naming_the_same_mechanism_is_naming_none(history):
+def test_restating_a_mechanism_changes_nothing(history):
     """Replaying a history is bit for bit the same whether a run states the mechanism of the previous run or none."""
     plain = [dataclasses.replace(run, mechanism=None) for run in history]
     named = [dataclasses.replace(run, mechanism=FIRST) for run in history]
@@ -208,7 +208,7 @@ def test_naming_the_same_mechanism_is_naming_none(history):
 
 
 @given(history=histories, data=st.data())
-def test_one_person_is_followed_through_varying_runs(history, data):
+def test_deletion_follows_one_person_through_varying_runs(history, data):
     """With varying mechanisms `deletion` is the string over the steps since the records came, for them alone."""
     came = data.draw(st.integers(0, len(history) - 1))
     left = data.draw(st.integers(came, len(history) - 1))
@@ -237,7 +237,7 @@ def test_a_restart_is_the_best_import(history):
         assert found == pytest.approx(best, rel=1e-10)
 
 
-def test_a_long_chain_costs_what_the_runs_within_its_horizon_cost():
+def test_the_cost_of_a_query_is_bounded_by_the_horizon():
     """A query of a long chain costs the runs within its horizon, plus one call for each other run, however many steps
     they have."""
 
@@ -253,7 +253,7 @@ def test_a_long_chain_costs_what_the_runs_within_its_horizon_cost():
 
 
 @pytest.mark.parametrize("changed", [{"num_slots": 101}, {"num_classes": 3}, {"l2": 0.06}, {"radius": 2.0}])
-def test_a_chain_keeps_its_problem(changed):
+def test_a_chain_does_not_change_its_problem(changed):
     """Runs of one chain may differ in step size and noise scale, but in nothing else that the bound depends on."""
     run = Run(steps=1, mechanism=with_(**changed))
     attempts: list[Any] = [

@@ -32,7 +32,7 @@ def fed(*releases: tuple[int, int], records: int = 1) -> Exposure:
 
 
 @given(steps=st.integers(1, 90), records=st.integers(1, 10**6), spent=st.integers(0, 50))
-def test_the_last_version_that_fits(steps: int, records: int, spent: int) -> None:
+def test_the_largest_number_of_versions_fits(steps: int, records: int, spent: int) -> None:
     """A budget covers versions until their mu exceeds it, for one record and therefore for any number of records."""
     published = {"a": fed((50, 1), records=records)}
     more = {"b": fed((steps, spent + 1), records=records)}
@@ -41,7 +41,7 @@ def test_the_last_version_that_fits(steps: int, records: int, spent: int) -> Non
 
 
 @given(epsilon=st.floats(1e-3, 50), delta=st.floats(1e-12, 0.5))
-def test_a_budget_has_the_mu_of_its_epsilon_and_delta(epsilon: float, delta: float) -> None:
+def test_a_budget_implies_its_epsilon_and_delta(epsilon: float, delta: float) -> None:
     """The mu of a budget implies its epsilon and delta."""
     mu = Budget(epsilon=epsilon, delta=delta).mu
     assert conversion.gdp_delta(mu=mu, epsilon=epsilon) <= delta * (1 + 1e-9)
@@ -59,7 +59,7 @@ def test_budgets_bound_the_joint_number() -> None:
     assert found.mu >= methods.adaptive_mu(list(exposures.values()))
 
 
-def test_a_model_without_a_budget() -> None:
+def test_a_model_without_a_budget_is_unbounded() -> None:
     """If a model has no budget, `adaptive` returns the sum over all versions and `bounded` is False."""
     exposures = {"a": fed((50, 1)), "b": fed((9, 2))}
     found = budget.adaptive(exposures, {"x": Budgeted(budget=ONE, models=("a",))})
@@ -83,14 +83,14 @@ def test_exceeded_budgets_certify_nothing(budgets: dict[str, Budgeted]) -> None:
 
 
 @pytest.mark.parametrize("models", [(), ("a", "a")])
-def test_models_of_a_budget(models: tuple[str, ...]) -> None:
+def test_a_budget_names_its_models_once(models: tuple[str, ...]) -> None:
     """A budget names at least one model, each once."""
     with pytest.raises(PreconditionError):
         Budgeted(budget=ONE, models=models)
 
 
 @pytest.mark.parametrize("of", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"delta": 0.0}, {"delta": 1.0}])
-def test_no_budget(of: dict[str, Any]) -> None:
+def test_invalid_budgets_are_refused(of: dict[str, Any]) -> None:
     """An epsilon that is not positive, or a delta that is not a probability, is refused."""
     with pytest.raises(DomainError):
         Budget(**{"epsilon": 1.0, "delta": 1e-5} | of)

@@ -18,7 +18,7 @@ from tests.lethe.proof.mnist_mechanism import MNIST, TARGET, converged, replaced
 # --- defaults --------------------------------------------------------------------------------------------------------
 
 
-def test_default_regulariser():
+def test_default_regulariser_depends_on_epsilon_and_size():
     """The default regulariser is 2/n0 at epsilon 1, proportionally more for stricter targets, 1/n0 for loose ones, and
     2.5e-4 for large datasets."""
     assert calibration.default_l2(1, 1.0) == 2.0
@@ -35,7 +35,7 @@ def test_default_regulariser():
     epsilon=st.floats(0.01, 20),
     log_delta=st.floats(-20, -0.5),
 )
-def test_defaults_are_what_they_are_said_to_be(num_slots, classes, epsilon, log_delta):
+def test_defaults_match_their_documentation(num_slots, classes, epsilon, log_delta):
     """The defaults are step 2/(L + m), radius M/m, batches of a 200th of the rows, a cool-down of two passes, learning
     until the start is forgotten, and noise for the target if accuracy does not suffer, or else for twice the target."""
     delta = math.exp(log_delta)
@@ -108,7 +108,7 @@ def test_impossible_settings_are_refused(asked: dict[str, Any], error):
     log_noise=st.floats(-3, 0),
     before=st.lists(st.builds(Run, steps=st.integers(1, 50), records=st.integers(0, 20)), max_size=4),
 )
-def test_the_least_steps_are_enough_and_one_fewer_is_not(records, epsilon, log_noise, before):
+def test_planned_steps_are_minimal(records, epsilon, log_noise, before):
     """The planned steps reach the target when replayed, for all records at once, and one fewer does not."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     for run in before:
@@ -123,7 +123,7 @@ def test_the_least_steps_are_enough_and_one_fewer_is_not(records, epsilon, log_n
         assert accountant.unlearning_mu(short) > target
 
 
-def test_it_takes_no_more_steps_than_it_may():
+def test_the_maximum_of_steps_is_respected():
     """The fewest steps may equal the maximum; a maximum of one fewer is infeasible."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     steps = calibration.least_steps(chain, records=20, **TARGET, at_most=10**6)
@@ -137,7 +137,7 @@ def test_it_takes_no_more_steps_than_it_may():
 @pytest.mark.parametrize(
     ("noise_scale", "replaced", "removed"), [(0.05, 49, 18), (0.1, 34, 10), (0.2, 20, 3), (0.5, 1, 1), (1.0, 1, 1)]
 )
-def test_a_hundred_records_at_once(noise_scale, replaced, removed):
+def test_a_hundred_records_take_the_known_steps(noise_scale, replaced, removed):
     """Forgetting 100 records at once takes the known number of steps, where Chien et al. (Fig. 3c) take 1738 to 1."""
     l2 = 1e-6 * MNIST
     chain = converged(l2=l2, noise_scale=noise_scale)
@@ -154,7 +154,7 @@ def test_a_hundred_records_at_once(noise_scale, replaced, removed):
         (20, 0.1, [70, 71, 71, 71, 71], 354),
     ],
 )
-def test_a_hundred_deletions_in_a_row(batch, epsilon, first, total):
+def test_a_hundred_deletions_take_the_known_steps(batch, epsilon, first, total):
     """100 deletions in batches, each brought to the target against relearning, take the known steps."""
     steps = replaced(converged(l2=0.0119, noise_scale=0.03), batch=batch, epsilon=epsilon)
     assert steps[: len(first)] == first
@@ -162,13 +162,13 @@ def test_a_hundred_deletions_in_a_row(batch, epsilon, first, total):
 
 
 @pytest.mark.parametrize(("batch", "total"), [(5, 245), (10, 200), (20, 150)])
-def test_the_figure_of_the_paper(batch, total):
+def test_figure_3b_takes_the_known_steps(batch, total):
     """The sequence of Chien et al. (Fig. 3b) takes the known steps, where their bound takes 26530, 11756 and 6806."""
     assert sum(replaced(converged(l2=1e-6 * MNIST, noise_scale=0.03), batch=batch, epsilon=1.0)) == total
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 50.0])
-def test_least_steps_after_the_noise_fell(epsilon):
+def test_least_steps_are_minimal_after_the_noise_fell(epsilon):
     """The steps reach the target and one less does not, even after the noise fell."""
     chain = converged(l2=0.0119, noise_scale=0.3)
     chain = accountant.advance(chain, Run(steps=1, records=1))
@@ -226,7 +226,7 @@ def test_batches_cost_less_than_one_by_one():
     assert costs == [1115, 549, 354]
 
 
-def test_a_schedule_of_nothing_and_one_that_is_too_long():
+def test_an_empty_schedule_is_free_and_a_long_one_is_refused():
     """A schedule without batches takes no steps; a batch that would exceed the maximum is refused."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     assert schedules.schedule(chain, batches=[], **TARGET, at_most=1) == []
@@ -238,7 +238,7 @@ def test_a_schedule_of_nothing_and_one_that_is_too_long():
 
 
 @given(records=st.integers(1, 500), steps=st.integers(1, 300), epsilon=st.floats(0.01, 10), log_noise=st.floats(-3, 3))
-def test_the_least_noise_is_enough_and_less_is_not(records, steps, epsilon, log_noise):
+def test_least_noise_is_minimal(records, steps, epsilon, log_noise):
     """The returned noise reaches the target and a part in 10^12 less does not, whatever noise the search starts
     from."""
     mechanism = converged(l2=0.0119, noise_scale=10.0**log_noise).mechanism
@@ -266,7 +266,7 @@ def test_the_least_noise_is_enough_and_less_is_not(records, steps, epsilon, log_
         (5.0, 0.00116, 0.00058),
     ],
 )
-def test_least_noise_for_one_deletion(epsilon, replaced, removed):
+def test_least_noise_for_one_deletion_is_the_known_value(epsilon, replaced, removed):
     """One deletion in one step needs the known noise, where Chien et al. (Table 3) need 0.1872 to 0.0021."""
     mechanism = converged(l2=1e-6 * MNIST, noise_scale=1.0).mechanism
     for records, noise in ((2, replaced), (1, removed)):
@@ -274,7 +274,7 @@ def test_least_noise_for_one_deletion(epsilon, replaced, removed):
         assert found == pytest.approx(noise, abs=6e-6)
 
 
-def test_noise_that_floats_cannot_carry_is_refused():
+def test_noise_below_float_precision_is_refused():
     """A noise that is too small relative to the radius is refused; so is a call for zero records."""
     mechanism = converged(l2=0.0119, noise_scale=1.0).mechanism
     with pytest.raises(PreconditionError, match="noise_resolvable"):

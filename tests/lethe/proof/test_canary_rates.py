@@ -16,7 +16,7 @@ from tests.lethe.proof.canary_statements import guesses
 
 
 @given(st.integers(1, 3000), st.floats(0, 1), st.floats(1e-6, 0.5))
-def test_counted_rates_are_bounded_as_scipy_does(trials: int, share: float, error: float) -> None:
+def test_rate_bounds_match_scipy(trials: int, share: float, error: float) -> None:
     """The one-sided Clopper-Pearson bounds equal those of scipy's exact test."""
     hits = round(share * trials)
     below = stats.binomtest(hits, trials, alternative="greater").proportion_ci(1 - error, "exact").low
@@ -28,7 +28,7 @@ def test_counted_rates_are_bounded_as_scipy_does(trials: int, share: float, erro
 @pytest.mark.parametrize(
     ("hits", "trials", "error"), [(1, 1, 0.05), (250, 256, 3e-7), (3, 4096, 1e-9), (128, 128, 1e-6)]
 )
-def test_counted_rates_are_bounded_as_the_binomial_says(hits: int, trials: int, error: float) -> None:
+def test_rate_bounds_match_the_binomial(hits: int, trials: int, error: float) -> None:
     """At the bound, at least that many hits have exactly the probability `error`, summed with 50 digits."""
     with mpmath.workdps(50):
         p = mpmath.mpf(canary_test.at_least(hits, trials, error=error))
@@ -47,7 +47,7 @@ def test_many_samples_of_two_normals_prove_almost_all_of_mu() -> None:
     assert 0.997 * there < refuting.epsilon_at_least(expected, delta=1e-5, error=0.05) < there
 
 
-def test_known_bounds() -> None:
+def test_bounds_match_published_values() -> None:
     """2,048 samples each of N(1, 1) and N(0, 1) at thresholds 0.5 and 2.5 give the published epsilon >= 0.684 and
     1.59."""
     seen = guesses(round(2048 * special.ndtr(0.5)), 2048, round(2048 * special.ndtr(-0.5)), 2048)
@@ -57,7 +57,7 @@ def test_known_bounds() -> None:
 
 
 @pytest.mark.parametrize("seen", [guesses(5, 10, 5, 10), guesses(0, 7, 9, 9), guesses(0, 1, 0, 1), guesses(1, 1, 1, 1)])
-def test_guesses_that_tell_nothing(seen: Guesses) -> None:
+def test_random_guesses_prove_nothing(seen: Guesses) -> None:
     """Guesses no better than a coin toss prove nothing about mu."""
     assert refuting.mu_at_least(seen, error=0.05) == 0
 
@@ -72,7 +72,7 @@ def test_epsilon_is_proved_in_both_directions() -> None:
 
 
 @given(st.integers(2, 60), st.floats(0, 4), st.floats(-3, 3), st.sampled_from([0.25, 0.05, 1e-3, 3e-7]))
-def test_right_guesses_prove_too_much_seldom(half: int, mu: float, threshold: float, error: float) -> None:
+def test_guesses_rarely_prove_too_much(half: int, mu: float, threshold: float, error: float) -> None:
     """At any threshold, with equally many lanes with and without a canary, more than mu is proved with probability <=
     error, summed over all possible counts of two binomials with different rates."""
     true, false = special.ndtr(mu / 2 - threshold), special.ndtr(-mu / 2 - threshold)

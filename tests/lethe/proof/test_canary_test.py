@@ -75,7 +75,7 @@ BATCHES = st.builds(
 
 
 @given(MECHANISMS | BATCHES, PLANS)
-def test_the_law_is_that_of_the_recursion(settled: Mechanism, plan: CanaryPlan) -> None:
+def test_the_law_matches_the_recursion(settled: Mechanism, plan: CanaryPlan) -> None:
     """Mean and variance of a lane are those of w <- keep w + push + nu xi, step by step, with and without canaries:
     pushed in the steps that read their batch, in consecutive runs, by a falling step size."""
     law, one = canary_test.law(settled, plan), settled.sensitivity(Adjacency.ZERO_OUT)
@@ -103,7 +103,7 @@ def test_the_law_is_that_of_the_recursion(settled: Mechanism, plan: CanaryPlan) 
         assert max(witnessed[1]) == pytest.approx(farthest, rel=1e-7)
 
 
-def test_witnesses_tell_batches_apart() -> None:
+def test_witnesses_of_batches_differ() -> None:
     """The 16 witnesses of each of a hundred batches differ from one another and from those of all other batches, and
     any two batches are well apart."""
     settled = mechanism(num_slots=100, batch_size=1, learn_steps=300)
@@ -114,7 +114,7 @@ def test_witnesses_tell_batches_apart() -> None:
     assert apart.min() > 0.3 * abs(law.witnesses).max() * math.sqrt(16)
 
 
-def test_witnesses_of_more_batches_than_are_told_apart() -> None:
+def test_witnesses_of_many_batches_are_shared() -> None:
     """The last of 4,097 batches shares the witnesses of the first, and the law accounts for both."""
     settled = mechanism(num_slots=4097, batch_size=1, l2=1e-4)
     plan = CanaryPlan(lanes=32, steps_before=4096, steps=2)
@@ -124,7 +124,7 @@ def test_witnesses_of_more_batches_than_are_told_apart() -> None:
 
 
 @given(BATCHES, PLANS)
-def test_canaries_are_where_a_record_is_moved_most(settled: Mechanism, plan: CanaryPlan) -> None:
+def test_canaries_are_in_the_most_affected_batches(settled: Mechanism, plan: CanaryPlan) -> None:
     """One canary is in the batch that ends farthest away; the others are in as many other batches as there are."""
     law = canary_test.law(settled, plan)
     everywhere = canary_test.law(settled, replace(plan, lanes=2 * settled.num_batches))
@@ -134,7 +134,7 @@ def test_canaries_are_where_a_record_is_moved_most(settled: Mechanism, plan: Can
 
 
 @given(MECHANISMS | BATCHES, PLANS)
-def test_lanes_tell_no_more_than_the_accountant_certifies(settled: Mechanism, plan: CanaryPlan) -> None:
+def test_lanes_prove_at_most_what_is_certified(settled: Mechanism, plan: CanaryPlan) -> None:
     """The exact mu of a canary is below the certified mu of its records, and attains it up to the best step size if
     every step reads all rows."""
     law = canary_test.law(settled, plan)
@@ -147,7 +147,7 @@ def test_lanes_tell_no_more_than_the_accountant_certifies(settled: Mechanism, pl
 
 
 @given(MECHANISMS | BATCHES, PLANS)
-def test_canaries_are_large_enough_to_tell(settled: Mechanism, plan: CanaryPlan) -> None:
+def test_canaries_are_large_enough(settled: Mechanism, plan: CanaryPlan) -> None:
     """The farthest lanes end at least 2.5 deviations apart, unless that would take more than a million records at the
     start; no canary is larger than needed."""
     law = canary_test.law(settled, plan)
@@ -161,7 +161,7 @@ def test_canaries_are_large_enough_to_tell(settled: Mechanism, plan: CanaryPlan)
 
 
 @pytest.mark.parametrize("steps", [10**6, 10**12, 2**52])
-def test_very_long_runs(steps: int) -> None:
+def test_very_long_runs_have_a_law(steps: int) -> None:
     """A run so long that everything has decayed below the smallest number still has a law, and its tests pass."""
     plan = CanaryPlan(lanes=4, steps_before=2601, steps=steps)
     law = canary_test.law(MECHANISM, plan)
@@ -171,7 +171,7 @@ def test_very_long_runs(steps: int) -> None:
     assert seen(plan, guesses(1, 2, 1, 2), squares=4.0).findings(MECHANISM) == ()
 
 
-def test_more_slots_than_lanes_can_tell() -> None:
+def test_a_canary_is_limited_to_countable_records() -> None:
     """If one record moves almost nothing, a canary stands for as many records as can be counted, but not more."""
     settled = mechanism(num_slots=LARGEST_COUNT, noise_scale=1e3, radius=1.0)
     for plan in (LEARNING, FORGETTING):
@@ -180,7 +180,7 @@ def test_more_slots_than_lanes_can_tell() -> None:
         assert seen(plan, guesses(64, 128, 64, 128), squares=256.0, made=settled).findings(settled) == ()
 
 
-def test_a_step_that_forgets_everything() -> None:
+def test_a_step_of_full_decay_has_a_law() -> None:
     """The law has no decay and no mean at a step size of 1 / l2, with which a lane forgets everything in one step."""
     law = canary_test.law(mechanism(l2=1.0, step_size=1.0), CanaryPlan(lanes=2, steps_before=5, steps=1))
     assert (law.decay, law.mean[0]) == (0, 0)
@@ -205,7 +205,7 @@ def drawn(plan: CanaryPlan, audits: int, generator: np.random.Generator) -> list
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
-def test_false_alarms_are_as_rare_as_stated(plan: CanaryPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_false_alarms_are_within_their_rate(plan: CanaryPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     """In 6,000 canary tests of correct runs at a family-wise error of 4.5 %, noise, forgetting and schedule alarm in 1
     % each, and all together in no more than 4.5 %, up to 4 standard errors; at the error in use at most one test
     alarms."""
@@ -222,7 +222,7 @@ def test_false_alarms_are_as_rare_as_stated(plan: CanaryPlan, monkeypatch: pytes
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
-def test_the_lower_bound_is_seldom_wrong_and_not_far_below(plan: CanaryPlan) -> None:
+def test_the_lower_bound_is_valid_and_tight(plan: CanaryPlan) -> None:
     """Over 2,000 canary tests the reported bound never exceeds the truth, and is about six tenths of it in the
     median."""
     law = canary_test.law(MECHANISM, plan)
@@ -259,7 +259,7 @@ SUMMED = [
 
 @pytest.mark.slow
 @each(("settled", "plan"), SUMMED)
-def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled: Mechanism, plan: CanaryPlan) -> None:
+def test_reports_of_correct_runs_are_rarely_false(settled: Mechanism, plan: CanaryPlan) -> None:
     """Summed over the exact law of the guesses, a correct run reports more than the truth about a record, or is refused
     for its guesses, with probability at most 10^-6/3, and is refused for any reason with at most 10^-6."""
     law = canary_test.law(settled, plan)
@@ -304,21 +304,21 @@ def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: Can
         ),
     ],
 )
-def test_what_is_wrong_is_named(observed: Observed, names: tuple[str, ...]) -> None:
+def test_each_fault_is_named(observed: Observed, names: tuple[str, ...]) -> None:
     """Each test finds its own fault: guesses too good, noise too small or too large, a mean elsewhere, batches read out
     of order."""
     assert observed.findings(MECHANISM) == names
 
 
 @pytest.mark.parametrize("lanes", [256, 512, 4096])
-def test_guesses_that_are_all_right_refute(lanes: int) -> None:
+def test_perfect_guesses_refute_the_guarantee(lanes: int) -> None:
     """A few hundred lanes suffice to refute the guarantee of a run after which every guess was right."""
     plan = replace(FORGETTING, lanes=lanes)
     observed = seen(plan, guesses(lanes // 2, lanes // 2, 0, lanes // 2), squares=float(lanes))
     assert observed.findings(MECHANISM) == ("guarantee",)
 
 
-def test_a_document_says_what_follows() -> None:
+def test_stored_observations_round_trip() -> None:
     """A stored observation is read back exactly, and states for one record what is certified and proved."""
     for plan in (LEARNING, FORGETTING):
         [observed] = drawn(plan, 1, np.random.default_rng(6))
@@ -337,7 +337,7 @@ def test_a_document_says_what_follows() -> None:
         assert document["findings"] == []
 
 
-def test_certified_is_what_the_accountant_says() -> None:
+def test_certified_matches_the_accountant() -> None:
     """Learning is certified like a release against no record, and forgetting like the deletion of a record."""
     release = canary_test.certified_mu(MECHANISM, LEARNING)
     deletion = canary_test.certified_mu(MECHANISM, FORGETTING)
@@ -374,7 +374,7 @@ def test_certified_is_what_the_accountant_says() -> None:
         ),
     ],
 )
-def test_numbers_that_cannot_be(refused: Any) -> None:
+def test_impossible_counts_are_refused(refused: Any) -> None:
     """Impossible counts and numbers of an audit are refused."""
     with pytest.raises(DomainError):
         refused()

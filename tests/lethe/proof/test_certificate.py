@@ -19,7 +19,7 @@ def test_a_true_statement_is_recomputed():
     assert certificate.check(statement()) == evidence().guarantees()
 
 
-def test_a_statement_after_learning_again():
+def test_a_statement_after_relearning_is_confirmed():
     """A statement also holds after relearning, and for a person erased before the first step."""
     relearned = evidence(history=(Run(steps=50, records=3),), steps_present=0)
     assert certificate.check(statement(relearned, kind="relearn"))[0].mu == 0
@@ -27,7 +27,7 @@ def test_a_statement_after_learning_again():
     assert [g.mu for g in certificate.check(statement(unseen, kind="learn"))][:3] == [0, 0, 0]
 
 
-def test_a_statement_without_the_old_part_of_its_history():
+def test_a_statement_with_a_compact_history_is_confirmed():
     """A history without its old runs still accounts for the versions published during them."""
     history = [Run(steps=50), *[Run(steps=100, records=1)] * 60, Run(steps=9, records=3)]
     left_out, short = accountant.compact(MECHANISM, history)
@@ -44,7 +44,7 @@ def test_a_statement_without_the_old_part_of_its_history():
         statement(lacking, audited=False)
 
 
-def test_another_machine_may_round_otherwise():
+def test_rounding_differences_are_accepted():
     """A number that differs only in the tenth digit is accepted."""
     document = statement()
     for guarantee in document["guarantees"]:
@@ -105,7 +105,7 @@ def with_releases(*releases: tuple[int, int], **changed: Any) -> Evidence:
     ],
     ids=lambda made: str([e.releases for e in made.exposures.values()]),
 )
-def test_versions_that_the_history_shows_must_be_counted(made):
+def test_versions_in_the_history_must_be_counted(made):
     """Evidence that leaves out, shortens or merges versions with the person is refused, even if its sums are right."""
     with pytest.raises(PreconditionError, match="own_releases_counted"):
         statement(made)
@@ -118,20 +118,20 @@ def test_versions_of_an_earlier_chain_may_be_counted():
 
 
 @pytest.mark.parametrize("stretches", [1, 2, 3])
-def test_learning_runs_begin_stretches(stretches):
+def test_too_few_stretches_are_refused(stretches):
     """Evidence with fewer stretches than its learning runs began understates the reads of a batch, and is refused."""
     with pytest.raises(PreconditionError, match="stretches_counted"):
         statement(with_releases((3, 5), (7, 4), (50, 3), stretches=stretches))
 
 
-def test_a_model_that_has_not_learned_gets_no_statement():
+def test_an_incomplete_learning_run_is_refused():
     """A history that begins with fewer steps than the mechanism learns in is refused."""
     made = evidence(history=(Run(steps=49),), steps_present=0)
     with pytest.raises(PreconditionError, match="learning_as_planned"):
         statement(made, kind="learn")
 
 
-def test_a_run_need_not_be_tested():
+def test_a_canary_test_is_optional():
     """A statement of a run without an audit states so and is valid."""
     document = statement(audited=False)
     assert document["audit"] is None
@@ -173,7 +173,7 @@ def test_a_canary_test_of_another_run_is_refused(plan):
         ({"guesses": Guesses(true_positives=128, members=128, false_positives=0, nonmembers=128)}, "guarantee"),
     ],
 )  # fmt: skip
-def test_a_canary_test_with_a_finding_gets_no_statement(changed, finding):
+def test_a_refuting_canary_test_is_refused(changed, finding):
     """A canary test that refutes the certified bound is refused, whether it reports that or hides it."""
     document = audited(**changed)
     assert document["audit"]["findings"] == [finding]
@@ -185,7 +185,7 @@ def test_a_canary_test_with_a_finding_gets_no_statement(changed, finding):
 @pytest.mark.parametrize(
     ("name", "notion"), [("mu", None), ("epsilon", None), ("mu", "deletion"), ("epsilon", "deletion")]
 )
-def test_a_statement_that_contradicts_itself_is_refused(name, notion):
+def test_a_contradictory_statement_is_refused(name, notion):
     """A statement is refused if its lower bound for a canary exceeds what is certified for the canary or the person."""
     document = statement()
     above = next((one[name] for one in document["guarantees"] if one["notion"] == notion), document["audit"][name])
@@ -193,7 +193,7 @@ def test_a_statement_that_contradicts_itself_is_refused(name, notion):
     assert "audit_within_guarantee" in refusal(document)
 
 
-def test_a_version_that_misses_its_target_gets_no_statement():
+def test_a_version_that_misses_its_target_is_refused():
     """The service cannot issue a false statement, because a statement is verified before it is signed."""
     with pytest.raises(PreconditionError, match="target_met"):
         statement(evidence(history=(*HISTORY[:3], Run(steps=9, records=800)), delta=1e-9))

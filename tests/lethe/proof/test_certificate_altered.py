@@ -140,20 +140,20 @@ def test_an_altered_statement_is_refused(path, value, named):
 
 
 @each("part", [*statement(), *(f"{part}/{name}" for part in certificate._FIELDS for name in statement()[part])])
-def test_nothing_may_be_missing(part):
+def test_a_missing_part_is_refused(part):
     """A statement that lacks any part, or any field of a part, is refused."""
     with pytest.raises(PreconditionError):
         certificate.check(altered(part, DELETED))
 
 
 @each("field", [*statement()["audit"], *(f"guesses/{n}" for n in statement()["audit"]["guesses"])])
-def test_no_part_of_a_canary_test_may_be_missing(field):
+def test_a_missing_part_of_a_canary_test_is_refused(field):
     """A statement whose audit lacks any of its numbers is refused."""
     refusal(altered(f"audit/{field}", DELETED))
 
 
 @each("field", list(statement()["evidence"]) + [f"mechanism/{n}" for n in MECHANISM.to_json()])
-def test_no_evidence_may_be_missing(field):
+def test_missing_evidence_is_refused(field):
     """A statement that lacks any of its evidence is refused."""
     refusal(altered(f"evidence/{field}", DELETED))
 
@@ -171,7 +171,7 @@ def test_a_malformed_statement_is_refused(document):
     assert "statement_complete" in refusal(document)
 
 
-def test_no_notion_may_be_left_out_doubled_or_reordered():
+def test_missing_repeated_or_reordered_notions_are_refused():
     """A statement has all four guarantees, once each, in order: a missing one could be the worst."""
     for chosen in ((0, 1, 2), (0, 1, 2, 3, 3), (0, 0, 1, 2), (1, 0, 2, 3), ()):
         document = statement()

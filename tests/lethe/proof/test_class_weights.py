@@ -16,7 +16,7 @@ def made(weights: tuple[float, ...] | None, **changed: object) -> Mechanism:
     return calibration.mechanism_for(settings, class_weights=weights, **data)  # type: ignore[arg-type]
 
 
-def test_constants_are_those_of_the_heaviest_class() -> None:
+def test_constants_do_not_depend_on_class_weights() -> None:
     """All constants are unchanged if the largest class weight is 1, as no row moves a step further and no step is
     steeper; the mechanism states the weights and is read back from its document."""
     weighted, plain = made((0.2, 1.0, 0.7)), made(None)

@@ -64,7 +64,7 @@ def test_identical_laws_cost_nothing():
     ("epsilon", "mu", "delta"),
     [(1.0, 0.5, 0.00682959498311), (2.0, 1.0, 0.0209236358211), (5.0, 1.5, 0.00159818951205)],
 )
-def test_delta_of_example_vectors(epsilon, mu, delta):
+def test_delta_matches_example_vectors(epsilon, mu, delta):
     """Delta agrees with independently computed values to nine digits."""
     assert conversion.gdp_delta(epsilon=epsilon, mu=mu) == pytest.approx(delta, rel=1e-9)
 
@@ -77,7 +77,7 @@ def test_delta_of_example_vectors(epsilon, mu, delta):
         (3.0, 1e-6, 18.1634457591),
     ],
 )
-def test_epsilon_of_example_vectors(mu, delta, epsilon):
+def test_epsilon_matches_example_vectors(mu, delta, epsilon):
     """Epsilon agrees with independently computed values to nine digits."""
     assert conversion.gdp_epsilon(mu=mu, delta=delta) == pytest.approx(epsilon, rel=1e-9)
 
@@ -86,7 +86,7 @@ def test_epsilon_of_example_vectors(mu, delta, epsilon):
     ("epsilon", "delta", "mu"),
     [(1.0, MNIST_DELTA, 0.309534497408), (0.01, MNIST_DELTA, 0.00560221247796), (2.0, 1e-9, 0.351549815898)],
 )
-def test_mu_of_example_vectors(epsilon, delta, mu):
+def test_mu_matches_example_vectors(epsilon, delta, mu):
     """Mu agrees with independently computed values to nine digits."""
     assert conversion.gdp_mu(epsilon=epsilon, delta=delta) == pytest.approx(mu, rel=1e-9)
 
@@ -143,7 +143,7 @@ def test_rounding_is_outward_beyond_the_range(size, delta):
         assert conversion.gdp_delta(epsilon=size, mu=math.sqrt(size)) >= exact(size, math.sqrt(size))[0]
 
 
-def test_extremes_of_the_floats():
+def test_extreme_floats_are_converted():
     """At the extremes of the floats results are infinite or the smallest positive float, never zero."""
     assert conversion.gdp_delta(epsilon=1e6, mu=1e-6) == conversion.gdp_delta(epsilon=1e300, mu=5e-324) == 5e-324
     assert conversion.gdp_delta(epsilon=1.0, mu=1.7e308) == 1.0

@@ -14,7 +14,7 @@ CHECKS = [
 
 
 @pytest.mark.parametrize(("check", "accepted", "refused"), CHECKS)
-def test_checks(check, accepted, refused):
+def test_checks_raise_domain_errors(check, accepted, refused):
     """A check accepts what its theorem allows and raises DomainError, with the name and the value, for anything
     else."""
     for value in accepted:

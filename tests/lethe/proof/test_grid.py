@@ -25,7 +25,7 @@ def mechanism(**changed: Any) -> Mechanism:
 HISTORY = [Run(steps=50), Run(steps=3, records=2), Run(steps=7, records=1)]
 
 
-def test_every_notion_pays_for_the_grid():
+def test_every_notion_includes_the_grid():
     """In every notion, mu on a grid is mu without one plus 2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c))."""
     plain, grid = mechanism(), mechanism(grid=2.0**-12, num_parameters=30)
     c = 1 - 2.0 * 0.05
@@ -47,7 +47,7 @@ def test_every_notion_pays_for_the_grid():
 
 
 @pytest.mark.parametrize("steps", [1, 20, 340, 10_000, 10**6])
-def test_what_has_faded_is_still_paid_for(steps: int):
+def test_rounding_is_never_forgotten(steps: int):
     """Mu stays above what rounding alone can change, however many steps follow a deletion or an unknown start."""
     made = mechanism(grid=2.0**-12, num_parameters=30, step_size=3.5)
     chain = accountant.replay(made, [Run(steps=50), Run(steps=steps, records=1)])
@@ -58,7 +58,7 @@ def test_what_has_faded_is_still_paid_for(steps: int):
 
 
 @given(st.integers(1, 5000), st.integers(1, 5000))
-def test_more_steps_never_cost_more_on_a_grid(steps: int, more: int):
+def test_more_steps_never_raise_mu_on_a_grid(steps: int, more: int):
     """Mu falls with the steps after a deletion, so that the fewest steps can be searched for."""
     made = mechanism(grid=2.0**-10, num_parameters=5)
     few, many = (
@@ -77,7 +77,7 @@ def test_a_chain_on_a_grid_has_one_mechanism():
             accountant.replay(made, [Run(steps=5), Run(steps=5, mechanism=other)])
 
 
-def test_where_nothing_differs_rounding_costs_nothing():
+def test_rounding_costs_nothing_without_a_difference():
     """Mu is 0 on a grid if nothing was deleted, as the two processes are the same."""
     assert accountant.unlearning_mu(accountant.replay(mechanism(grid=0.5, num_parameters=9), [Run(steps=50)])) == 0
 
@@ -127,7 +127,7 @@ def test_exact_laws_on_a_grid_keep_the_bound(grid: float, steps: int):
 
 @each("noise_std", [1e-6, 0.37, 1.0, 5e4])
 @each("radius", [1.0, 4000.0, 1e9])
-def test_finest_grid_is_fine_and_can_be_held(noise_std: float, radius: float):
+def test_finest_grid_is_representable(noise_std: float, radius: float):
     """The default grid is a power of two, at most 2^-32 of the noise unless float64 is coarser, and a mechanism accepts
     it."""
     grid = finest_grid(noise_std=noise_std, radius=radius)
@@ -138,7 +138,7 @@ def test_finest_grid_is_fine_and_can_be_held(noise_std: float, radius: float):
         assert mechanism(noise_scale=noise_std / 2, radius=radius, grid=grid).grid == grid
 
 
-def test_the_default_grid_is_there_when_the_size_is_known():
+def test_the_default_grid_is_set_from_the_size():
     """`mechanism_for` sets grid and size from `num_parameters`, which costs a ten-thousandth of mu on Adult."""
     settings, adult = calibration.ModelSettings(epsilon=1.0, delta=1e-5), {"num_slots": 32561, "num_classes": 2}
     plain = calibration.mechanism_for(settings, **adult)
@@ -150,7 +150,7 @@ def test_the_default_grid_is_there_when_the_size_is_known():
 
 
 @pytest.mark.parametrize("grid", [0.3, -0.5, math.nan, math.inf, 2.0**-52])
-def test_a_grid_that_cannot_be_held_is_refused(grid: float):
+def test_an_unrepresentable_grid_is_refused(grid: float):
     """A grid must be 0 or a power of two whose multiples in the ball float64 can represent."""
     with pytest.raises((DomainError, PreconditionError)):
         mechanism(radius=1.0, grid=grid)

@@ -44,7 +44,7 @@ def evidence(**changed: Any) -> Evidence:
 
 
 @given(notion=st.sampled_from(Notion), mu=st.floats(0, 50), delta=st.floats(1e-12, 0.9))
-def test_epsilon_is_what_mu_implies(notion, mu, delta):
+def test_epsilon_is_implied_by_mu(notion, mu, delta):
     """Epsilon is the exact conversion of mu, rounded up: mu-GDP has at most delta left at that epsilon."""
     made = guarantees.guarantee(notion, mu=mu, delta=delta)
     assert made.epsilon == conversion.gdp_epsilon(mu=mu, delta=delta)
@@ -60,13 +60,13 @@ def test_every_notion_names_its_adjacency_and_its_reference(notion):
 
 
 @pytest.mark.parametrize(("mu", "delta"), [(math.nan, 0.1), (math.inf, 0.1), (-0.1, 0.1), (0.1, 0.0), (0.1, math.nan)])
-def test_no_guarantee_without_numbers(mu, delta):
+def test_invalid_numbers_have_no_guarantee(mu, delta):
     """A mu that is not finite, or a delta that is not a fraction, gives no guarantee."""
     with pytest.raises(DomainError):
         guarantees.guarantee(Notion.DELETION, mu=mu, delta=delta)
 
 
-def test_guarantees_of_a_version():
+def test_a_version_has_unlearning_and_release_guarantees():
     """A version has an `unlearning` mu for all deletions together and a `release` mu for people still present."""
     chain = accountant.replay(MECHANISM, [LEARN, FORGET])
     unlearned, released = guarantees.of_chain(chain, last_run=FORGET, delta=1e-3)
@@ -92,7 +92,7 @@ def test_evidence_gives_every_notion_once():
     assert mus[Notion.DELETION] <= min(mus[Notion.UNLEARNING], mus[Notion.ADAPTIVE])
 
 
-def test_evidence_survives_json():
+def test_evidence_round_trips_through_json():
     """Evidence written to JSON text and read back is the same evidence, with the same guarantees."""
     made = evidence()
     read = Evidence.from_json(json.loads(json.dumps(made.to_json())))
@@ -119,7 +119,7 @@ def test_a_person_erased_before_relearning_has_mu_zero():
         ({"records": 4}, "deletion_in_history"),
     ],
 )
-def test_evidence_that_contradicts_itself_is_refused(changed, name):
+def test_contradictory_evidence_is_refused(changed, name):
     """A history without learning, or without a run that deleted so many records at that time, is refused by name."""
     with pytest.raises(PreconditionError, match=name):
         evidence(**changed)
@@ -170,13 +170,13 @@ def test_the_same_numbers_are_confirmed(stated):
         {"zero": 1e-300},
     ],
 )
-def test_another_number_is_not_confirmed(stated):
+def test_another_number_is_refused(stated):
     """A number that differs, or is not a number, is refused, and the message names it and its part."""
     with pytest.raises(PreconditionError, match=rf"numbers_recompute: Expected part\.{next(iter(stated))}="):
         guarantees.confirm("part", stated=RECOMPUTED | stated, recomputed=RECOMPUTED)
 
 
-def test_missing_and_added_fields_are_not_confirmed():
+def test_missing_and_additional_fields_are_refused():
     """A missing or additional field is refused."""
     for stated in ({"mu": 0.25}, RECOMPUTED | {"note": 1}, [], None):
         with pytest.raises(PreconditionError, match="fields of part"):

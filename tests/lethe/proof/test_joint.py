@@ -26,7 +26,7 @@ def of_model(made: Evidence, notion: Notion) -> float:
     return next(one.mu for one in made.guarantees() if one.notion is notion)
 
 
-def test_one_model_tells_what_its_certificate_says() -> None:
+def test_one_model_has_the_guarantee_of_its_certificate() -> None:
     """The joint number of one model is its certificate's in every notion except release, which is about people still
     there."""
     made = evidence()
@@ -58,7 +58,7 @@ def test_models_at_epsilon_one(models: int, epsilon: float) -> None:
 
 
 @given(st.lists(st.floats(0.01, 3.0), min_size=1, max_size=5))
-def test_the_sum_is_what_independent_gaussians_tell(mus: list[float]) -> None:
+def test_the_sum_matches_independent_gaussians(mus: list[float]) -> None:
     """The best test on independent outputs that attain their mu, on the sum weighted by mu, has exactly the accuracy
     that the joint mu allows."""
     weights = np.array(mus)
@@ -80,7 +80,7 @@ def test_versions_are_counted_once() -> None:
     assert by_notion(joint.of(made))[Notion.ADAPTIVE] == methods.adaptive_mu([own, third, own])
 
 
-def test_of_no_model_nothing_is_told() -> None:
+def test_an_empty_set_of_models_has_no_guarantee() -> None:
     """The joint guarantee of no models raises DomainError, rather than be 0."""
     with pytest.raises(DomainError):
         joint.of({})

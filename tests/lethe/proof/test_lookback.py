@@ -143,7 +143,7 @@ def test_the_worst_quadratic_attains_the_bound():
 
 @settings(max_examples=100, deadline=None)
 @given(made=mechanisms(), runs=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3)), min_size=2, max_size=5))
-def test_records_add_wherever_they_stand(made, runs):
+def test_records_are_subadditive(made, runs):
     """The bound of records deleted at different times is at most the sum of theirs, and at least each of theirs."""
     history = [Run(steps=steps, records=records) for steps, records in runs]
     chain, at, each = accountant.replay(made, history), history[0].steps, []
@@ -155,7 +155,7 @@ def test_records_add_wherever_they_stand(made, runs):
     assert together >= max(each) * (1 - 1e-10)
 
 
-def test_what_readers_learn_grows_with_passes_and_not_with_versions():
+def test_release_grows_with_passes_and_not_with_versions():
     """A record contributes to as many runs shorter than a pass as there are visits to its batch."""
     made = mechanism()
     often = [Exposure(mechanism=made, records=1, releases=((1, count),)) for count in (10, 100, 1000)]
@@ -174,7 +174,7 @@ def test_what_readers_learn_grows_with_passes_and_not_with_versions():
     made=mechanism(num_slots=7, batch_size=1, l2=1.0, step_size=1.5, cool_down=1, learn_steps=20), runs=[1, 1, 9, 4]
 )
 @given(made=mechanisms(), runs=st.lists(st.integers(1, 9), min_size=1, max_size=12))
-def test_no_record_has_a_part_in_more_versions(made, runs):
+def test_contributions_over_all_versions_stay_below_the_bound(made, runs):
     """Summed over the versions of one chain, the exact contributions of any one place stay below the bound."""
     bound = methods.adaptive_mu([Exposure(mechanism=made, records=1, releases=tuple(sorted(Counter(runs).items())))])
     for place in range(made.num_batches):
@@ -187,7 +187,7 @@ def test_no_record_has_a_part_in_more_versions(made, runs):
 
 
 @pytest.mark.parametrize("stretches", [0, -1, 1.0, None])
-def test_runs_follow_each_other_in_some_stretch(stretches):
+def test_invalid_stretches_are_refused(stretches):
     """An invalid number of stretches is refused."""
     with pytest.raises(DomainError, match="stretches"):
         Exposure(mechanism=mechanism(), records=1, releases=((1, 1),), stretches=stretches)

@@ -54,7 +54,7 @@ def loss(objective: Objective, score: Any, y: Any, width: float) -> Any:
 
 
 @each("objective", [HUBER, SQUARES, HINGE, COUNTS])
-def test_no_slope_or_curvature_exceeds_the_constants_and_both_are_attained(objective):
+def test_constants_bound_slope_and_curvature_tightly(objective):
     """At every score in the ball and every target, the slope of the loss is at most M and its curvature at most L - l2,
     and both are attained somewhere."""
     made = mechanism(objective)
@@ -70,7 +70,7 @@ def test_no_slope_or_curvature_exceeds_the_constants_and_both_are_attained(objec
     assert curved <= (made.smoothness - made.l2) * (1 + 1e-6)
 
 
-def test_constants_in_closed_form():
+def test_constants_match_their_closed_form():
     """Huber has M = h, least squares R + 1, the hinge and counts 1; L is 1 + l2, for the hinge 1/width + l2; m is
     l2."""
     of_all = ((HUBER, 0.5, 1.0), (SQUARES, 5.0, 1.0), (HINGE, 1.0, 2.0), (COUNTS, 1.0, 1.0))
@@ -81,12 +81,12 @@ def test_constants_in_closed_form():
         assert num_weight_rows(made.num_classes) == 1
 
 
-def test_without_a_ball_no_gradient_of_least_squares_is_bounded():
+def test_least_squares_without_a_ball_is_unbounded():
     """The gradient bound M of least squares is infinite without a radius."""
     assert gradient_bound(SQUARES, 1) == math.inf
 
 
-def test_labels_have_the_constants_of_their_logistic_losses():
+def test_labels_have_the_constants_of_logistic_losses():
     """C labels have M = sqrt(C) and L = 1/4 + l2: at random scores no gradient is longer, and no curvature larger, and
     both are attained. Two labels have two weight vectors."""
     made = mechanism(LABELS, num_classes=5)
@@ -108,7 +108,7 @@ def test_labels_have_the_constants_of_their_logistic_losses():
     log_l2=st.floats(-3, 1),
     width=st.floats(0.01, 10),
 )
-def test_the_default_ball_holds_the_minimiser(objective, seed, log_l2, width):
+def test_the_default_ball_contains_the_minimiser(objective, seed, log_l2, width):
     """The minimiser of f is no farther from 0 than the default radius, for any rows and targets."""
     generator, l2 = np.random.default_rng(seed), 10.0**log_l2
     rows = generator.normal(size=(generator.integers(1, 4), 2))
@@ -129,7 +129,7 @@ def test_the_default_ball_holds_the_minimiser(objective, seed, log_l2, width):
     scores=st.tuples(st.floats(-4, 4), st.floats(-4, 4)),
     y=st.floats(-1, 1),
 )
-def test_losses_are_convex_and_smooth_and_their_slope_is_bounded(objective, width, scores, y):
+def test_losses_are_convex_smooth_and_lipschitz(objective, width, scores, y):
     """Between any two scores of the ball a loss rises by at most M times their distance, and lies between its tangent
     and the parabola of curvature L - l2 above it."""
     y = math.copysign(1.0, y) if objective is HINGE else y
@@ -154,7 +154,7 @@ def test_losses_are_convex_and_smooth_and_their_slope_is_bounded(objective, widt
     log_radius=st.floats(-2, 4),
     rows=st.integers(1, 5),
 )
-def test_gradients_of_counts_keep_to_their_constants_anywhere(seed, width, log_radius, rows):
+def test_gradients_of_counts_stay_within_their_constants(seed, width, log_radius, rows):
     """At any two weights, however far from the origin, no row's gradient is longer than M, and the mean gradient moves
     by at most beta times their distance and never against it."""
     generator = np.random.default_rng(seed)
@@ -175,7 +175,7 @@ def test_gradients_of_counts_keep_to_their_constants_anywhere(seed, width, log_r
     assert moved @ apart >= moved @ moved / beta - 1e-9 * (1 + apart @ apart)  # Baillon and Haddad
 
 
-def test_counts_far_off_pull_as_hard_as_any_may():
+def test_counts_attain_their_constants():
     """A count of 0 where the rate is at its bound, and a count at its bound where the rate is near 0, both have a slope
     of size 1; at the bend the curvature approaches 1 from below."""
     for score, y, slope in ((3.0, -1.0, 1.0), (-60.0, 1.0, -1.0)):
@@ -209,7 +209,7 @@ def test_counts_far_off_pull_as_hard_as_any_may():
         (HINGE, {"loss_width": math.inf}, "loss_width"),
     ],
 )
-def test_a_loss_of_other_settings_is_refused(objective, changed, said):
+def test_settings_of_another_loss_are_refused(objective, changed, said):
     """Classes for a numeric target, and a width that is missing, invalid or unused, are refused by name."""
     with pytest.raises(DomainError, match=said):
         mechanism(objective, **changed)
@@ -241,14 +241,14 @@ TODAY = {
 """A mechanism as earlier releases stated it in ledgers and certificates."""
 
 
-def test_a_document_from_before_is_read_and_written_as_it_is():
+def test_earlier_documents_are_unchanged():
     """Stored mechanisms of classes are read and written unchanged."""
     assert Mechanism.from_json(TODAY).to_json() == TODAY
     assert list(Mechanism.from_json(TODAY).to_json()) == list(TODAY)
 
 
 @each("objective", [HUBER, SQUARES, HINGE, LABELS, COUNTS])
-def test_it_survives_its_document(objective):
+def test_mechanisms_round_trip(objective):
     """A mechanism read from its own document is the same, and states a width if its loss has one."""
     made = mechanism(objective)
     assert Mechanism.from_json(made.to_json()) == made
@@ -263,7 +263,7 @@ def test_it_survives_its_document(objective):
         {name: said for name, said in mechanism(HUBER).to_json().items() if name != "gradient_bound"},
     ],
 )
-def test_a_document_with_a_gap_is_refused(document):
+def test_an_incomplete_document_is_refused(document):
     """A mechanism document whose width is null, or that lacks its gradient bound, is refused."""
     with pytest.raises(PreconditionError, match="mechanism_of_format"):
         Mechanism.from_json(document)
@@ -288,7 +288,7 @@ def test_constants_of_a_document_follow_from_its_loss(change, error):
         Mechanism.from_json(document)
 
 
-def test_constants_of_least_squares_follow_from_its_ball():
+def test_constants_of_least_squares_must_follow_from_the_ball():
     """A document of least squares with another radius than that of its M is refused."""
     with pytest.raises(PreconditionError, match="gradient_bound"):
         Mechanism.from_json(mechanism(SQUARES).to_json() | {"radius": 3.0})
@@ -303,7 +303,7 @@ def default(objective: Objective, **asked: Any) -> Mechanism:
 
 
 @each("objective", [HUBER, SQUARES, HINGE, LABELS, COUNTS])
-def test_by_default_one_record_can_be_forgotten(objective):
+def test_default_mechanisms_can_forget_one_record(objective):
     """The default mechanism exists for every objective, and a run within it brings one record to the target."""
     made = default(objective)
     learned = accountant.replay(made, [Run(steps=made.learn_steps)])
@@ -312,7 +312,7 @@ def test_by_default_one_record_can_be_forgotten(objective):
     assert made.step_size == 2 / (made.smoothness + made.l2)
 
 
-def test_default_balls_are_those_of_the_proof():
+def test_default_balls_match_the_proof():
     """Least squares have the radius 1/sqrt(l2), Huber the smaller of that and h/l2, the hinge 1/l2."""
     found: Callable[[Objective], float] = lambda objective: default(objective, l2=0.01).radius  # noqa: E731
     assert [found(HUBER), found(SQUARES), found(HINGE)] == pytest.approx([10.0, 10.0, 100.0])
@@ -324,7 +324,7 @@ def test_default_balls_are_those_of_the_proof():
     assert default(COUNTS, l2=4.0, loss_width=0.1).radius == pytest.approx(math.exp(-0.1) / 4)
 
 
-def test_a_smaller_ball_moves_least_squares_less():
+def test_a_smaller_ball_lowers_the_gradient_bound():
     """The gradient bound of least squares is proportional to R + 1."""
     small, large = (default(SQUARES, radius=radius) for radius in (2.0, 9.0))
     assert large.gradient_bound / small.gradient_bound == pytest.approx(10 / 3)

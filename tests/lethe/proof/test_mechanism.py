@@ -26,7 +26,7 @@ def mechanism(**changed: Any) -> Mechanism:
 
 
 @pytest.mark.parametrize(("classes", "bound", "curvature"), [(2, 1.0, 0.25), (3, math.sqrt(2), 0.5), (9, 2**0.5, 0.5)])
-def test_constants_of_the_objectives(classes, bound, curvature):
+def test_constants_match_the_objectives(classes, bound, curvature):
     """Two classes have M = 1 and L = 1/4 + l2, more have M = sqrt(2) and L = 1/2 + l2; m is l2."""
     made = mechanism(num_classes=classes)
     assert (made.gradient_bound, made.smoothness, made.strong_convexity) == (bound, curvature + 0.05, 0.05)
@@ -56,7 +56,7 @@ def test_no_logistic_gradient_or_curvature_exceeds_the_constants():
     assert (sigmoid * (1 - sigmoid)).max() == made.smoothness - made.l2 == 0.25
 
 
-def test_contraction_in_closed_form():
+def test_contraction_matches_its_closed_form():
     """The contraction is (L - m)/(L + m) at the step 2/(L + m), and 1 - m/L at the step 1/L."""
     assert mechanism(step_size=2 / 0.35).contraction == pytest.approx(0.25 / 0.35, rel=1e-14)
     assert mechanism(step_size=1 / 0.3).contraction == pytest.approx(1 - 0.05 / 0.3, rel=1e-14)
@@ -83,7 +83,7 @@ def test_one_record_moves_a_step_by_its_share(adjacency, factor):
     assert mechanism(num_classes=3).sensitivity(adjacency) == pytest.approx(factor * 2.0 * math.sqrt(2) / 100)
 
 
-def test_noise_of_a_step():
+def test_noise_has_the_stated_variance():
     """A step adds noise of variance 2 eta sigma^2 to each coordinate."""
     assert mechanism().step_variance == pytest.approx(2 * 2.0 * 0.1**2, rel=1e-15)
 
@@ -108,7 +108,7 @@ def test_an_invalid_count_is_refused(name, value):
 
 
 @pytest.mark.parametrize("changed", [{"step_size": 2 / 0.3}, {"step_size": 1e300}, {"l2": 1e-17}, {"step_size": 1e-17}])
-def test_without_contraction_there_is_no_mechanism(changed):
+def test_a_step_without_contraction_is_refused(changed):
     """A step so long, or a regulariser so weak, that the step does not contract is refused by name."""
     with pytest.raises(PreconditionError, match="contraction_below_one"):
         mechanism(**changed)
@@ -117,7 +117,7 @@ def test_without_contraction_there_is_no_mechanism(changed):
 @pytest.mark.parametrize(
     "changed", [{"noise_scale": 1e-13}, {"radius": 1e13}, {"noise_scale": 1e-200, "radius": 1e-200}]
 )
-def test_noise_that_the_parameters_cannot_carry_is_refused(changed):
+def test_noise_below_float_precision_is_refused(changed):
     """Noise that float64 parameters as large as the radius would round away is refused by name."""
     with pytest.raises(PreconditionError, match="noise_resolvable"):
         mechanism(**changed)
@@ -131,7 +131,7 @@ def test_noise_beyond_the_floats_is_refused():
         mechanism(noise_scale=1e200)
 
 
-def test_it_is_frozen():
+def test_a_mechanism_is_frozen():
     """No field of a mechanism can be changed after its creation."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         mechanism().noise_scale = 1.0
@@ -140,14 +140,14 @@ def test_it_is_frozen():
 # --- as a document ---------------------------------------------------------------------------------------------------
 
 
-def test_it_survives_its_document():
+def test_mechanisms_round_trip():
     """A mechanism read from its own document is the same mechanism."""
     made = mechanism(num_classes=7, l2=1 / 3, step_size=0.1, noise_scale=1 / 7)
     assert Mechanism.from_json(made.to_json()) == made
 
 
 @pytest.mark.parametrize("name", ["gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance"])
-def test_a_constant_that_does_not_follow_is_refused(name):
+def test_an_inconsistent_constant_is_refused(name):
     """A document that states another constant than the one that follows from its settings is refused by its name."""
     document = mechanism().to_json()
     for wrong in (document[name] * (1 - 1e-15), math.nan):
@@ -168,7 +168,7 @@ def test_a_document_of_other_fields_is_refused(name):
             Mechanism.from_json(other)
 
 
-def test_a_document_says_how_many_rows_a_step_reads():
+def test_a_batch_size_of_zero_is_refused_in_a_document():
     """A batch size of zero, which means all rows on creation, is refused in a document."""
     with pytest.raises(PreconditionError, match="constants_follow: Expected batch_size=0 == 100"):
         Mechanism.from_json(mechanism().to_json() | {"batch_size": 0})
@@ -186,7 +186,7 @@ def test_a_document_says_how_many_rows_a_step_reads():
         ({"cool_down": 2000, "learn_steps": 3000}, "and <= 1024"),
     ],
 )
-def test_batches_that_cannot_be(changed, refused):
+def test_impossible_batches_are_refused(changed, refused):
     """A batch of no row or of more rows than exist, and a cool-down longer than learning, are refused by name."""
     with pytest.raises(DomainError, match=refused):
         mechanism(**changed)

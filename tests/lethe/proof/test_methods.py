@@ -23,7 +23,7 @@ def test_a_mechanism_without_method_is_langevin() -> None:
     assert methods.replay(read, runs) == accountant.replay(MECHANISM, runs)
 
 
-def test_a_chain_replayed_before_goes_on() -> None:
+def test_an_extended_history_continues_its_cached_chain() -> None:
     """A history that extends a replayed one gives the chain of the whole history, also while other threads replay;
     another past, or steps before the history, give another chain."""
     runs = [Run(steps=MECHANISM.learn_steps)]

@@ -36,7 +36,7 @@ def statement(own: PublicNetwork | None, other: PublicNetwork | None = None) -> 
 
 
 @pytest.mark.parametrize("network", [NETWORK, TANGENT])
-def test_it_survives_its_document(network):
+def test_mechanisms_with_a_network_round_trip(network):
     """A mechanism on a network is read back unchanged from its JSON, and differs from one without."""
     document = json.loads(json.dumps(on(network).to_json()))
     assert Mechanism.from_json(document) == on(network)
@@ -67,7 +67,7 @@ def test_it_survives_its_document(network):
         ({"linearisation": MOVED.to_json() | {"offset": 1}}, DomainError),
     ],
 )
-def test_a_document_that_cannot_be_is_refused(change, error):
+def test_an_invalid_network_is_refused(change, error):
     """A network with an additional field, or an invalid value, is refused in a mechanism."""
     document = on(TANGENT).to_json()
     with pytest.raises(error):
@@ -78,7 +78,7 @@ def test_a_document_that_cannot_be_is_refused(change, error):
     ("objective", "num_classes", "width"),
     [(Objective.LEAST_SQUARES, 1, None), (Objective.HUBER_REGRESSION, 1, 0.2), (Objective.SMOOTHED_HINGE, 2, 1.0)],
 )
-def test_a_tangent_model_learns_classes_or_labels(objective, num_classes, width):
+def test_a_tangent_model_of_an_unproved_objective_is_refused(objective, num_classes, width):
     """A tangent model of an objective whose constants its page does not prove is refused."""
     mechanism = dataclasses.replace(
         on(NETWORK), objective=objective, num_classes=num_classes, loss_width=width, step_size=0.1
@@ -93,7 +93,7 @@ def test_a_network_of_null_is_refused():
         Mechanism.from_json(on(None).to_json() | {"network": None})
 
 
-def test_a_certificate_says_that_it_rests_on_the_network():
+def test_a_certificate_names_the_network_in_its_limits():
     """A certificate has a limit that names the network by its digest, or the network's own ledger."""
     of_records, of_features, of_both = statement(None), statement(NETWORK), statement(NETWORK, TANGENT)
     assert of_records["limits"] == certificate.LIMITS

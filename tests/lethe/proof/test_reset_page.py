@@ -9,7 +9,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "mathematics" / "reset.md"
 MOST = 10**6
 
 
-def test_the_table_is_what_the_accountant_says() -> None:
+def test_the_table_matches_the_accountant() -> None:
     """Each row of the table is recomputed: learning, reset, and the fewest steps as good as learning."""
     section = PAGE.read_text().split("## What a start would save")[1].split("## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]

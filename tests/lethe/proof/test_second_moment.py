@@ -24,7 +24,7 @@ def made(*, num_slots: int = 1000, num_classes: int = 2, **changed: Any) -> Mech
 
 
 @pytest.mark.parametrize("objective", BETA)
-def test_smoothness_is_that_share_of_it(objective: Objective) -> None:
+def test_smoothness_is_proportional_to_the_bound(objective: Objective) -> None:
     """L - m is beta times the bound, or beta without one."""
     classes = 1 if objective.is_regression else 2
     width = 0.5 if objective.has_width else None
@@ -34,7 +34,7 @@ def test_smoothness_is_that_share_of_it(objective: Objective) -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), nulled=st.integers(0, 12))
-def test_a_step_contracts_with_and_without_anybody(seed: int, nulled: int) -> None:
+def test_a_step_contracts_before_and_after_a_deletion(seed: int, nulled: int) -> None:
     """With the bound at a batch's largest eigenvalue, the noiseless softmax step contracts by the mechanism's c, even
     after rows were nulled, and c is no larger than without a bound."""
     random = np.random.default_rng(seed)
@@ -62,7 +62,7 @@ def test_a_step_contracts_with_and_without_anybody(seed: int, nulled: int) -> No
     assert np.linalg.norm(stepped(a) - stepped(b)) <= mechanism.contraction * np.linalg.norm(a - b) * (1 + 1e-12)
 
 
-def test_it_is_attained() -> None:
+def test_the_smoothness_is_attained() -> None:
     """Rows that all point one way, as long as the root of the bound, have at a score of 0 exactly the smoothness L."""
     mechanism = made(num_slots=10, batch_size=10, l2=0.05)
     row, near = np.array([BOUND**0.5, 0.0]), 1e-6
@@ -70,7 +70,7 @@ def test_it_is_attained() -> None:
     assert slope[0] == pytest.approx(mechanism.smoothness, rel=1e-6)
 
 
-def test_fewer_steps_for_the_same_guarantee() -> None:
+def test_a_smaller_second_moment_takes_fewer_steps() -> None:
     """Learning takes about the share of the steps that the bound is, and a request no more than before."""
     tight, loose = made(), made(second_moment=None)
     assert tight.learn_steps == pytest.approx(BOUND * loose.learn_steps, rel=0.02)
@@ -88,7 +88,7 @@ def test_a_malformed_bound_is_refused(wrong: float) -> None:
         made(second_moment=wrong)
 
 
-def test_learning_reads_every_batch() -> None:
+def test_learning_must_read_every_batch() -> None:
     """A mechanism whose learning leaves batches unread is refused, as it could not check them; so is a run of a chain
     with another bound than before."""
     with pytest.raises(PreconditionError, match="every_batch_checked"):

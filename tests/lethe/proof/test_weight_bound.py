@@ -32,7 +32,7 @@ def made(bound: float | None, objective: Objective = Objective.LOGISTIC_REGRESSI
 
 
 @pytest.mark.parametrize(("objective", "classes"), OBJECTIVES)
-def test_constants_are_those_of_a_row_of_weight_one(objective: Objective, classes: int) -> None:
+def test_constants_do_not_depend_on_the_bound_of_weights(objective: Objective, classes: int) -> None:
     """All constants of every objective are the same as without weights; the mechanism states the bound and is read back
     from its document, and a mechanism without weights states no bound."""
     weighted, plain = made(10.0, objective, classes), made(None, objective, classes)
@@ -51,7 +51,7 @@ def test_a_malformed_bound_is_refused(wrong: float) -> None:
         made(wrong)
 
 
-def test_a_chain_keeps_to_its_bound() -> None:
+def test_a_run_with_another_weight_bound_is_refused() -> None:
     """A run with another bound is refused in a chain, as it would minimise another objective."""
     first = made(10.0)
     with pytest.raises(PreconditionError, match="weight_bound"):

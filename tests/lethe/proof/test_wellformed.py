@@ -33,14 +33,14 @@ def nothing_held() -> dict[str, Any]:
         ('{"a": -Infinity}', "numbers_finite"),
     ],
 )
-def test_json_with_two_meanings_is_refused(text: str, named: str) -> None:
+def test_ambiguous_json_is_refused(text: str, named: str) -> None:
     """A repeated key, at any depth, and an invalid number are refused by name."""
     with pytest.raises(PreconditionError, match=named):
         wellformed.read(text)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1"])
-def test_bytes_in_another_encoding_than_utf8_are_refused(encoding: str) -> None:
+def test_other_encodings_than_utf8_are_refused(encoding: str) -> None:
     """A statement is UTF-8 without a byte order mark: parsers that guess the encoding could read other texts."""
     text = json.dumps({"place": "K\u00f6ln"}, ensure_ascii=False)
     assert wellformed.read(text.encode()) == {"place": "K\u00f6ln"}
@@ -48,7 +48,7 @@ def test_bytes_in_another_encoding_than_utf8_are_refused(encoding: str) -> None:
         wellformed.read(text.encode(encoding))
 
 
-def test_both_forms_are_read() -> None:
+def test_certificates_and_absences_are_parsed() -> None:
     """Reading a certificate returns its guarantees, and a statement of absence none."""
     assert signed.read(json.dumps(statement()), header=HEADER).guarantees == evidence().guarantees()
     said = signed.read(json.dumps(nothing_held()).encode(), header=HEADER)
@@ -56,7 +56,7 @@ def test_both_forms_are_read() -> None:
 
 
 @pytest.mark.parametrize("header", [{}, HEADER | {"jku": "https://elsewhere"}, {"alg": "Ed25519", "typ": "x"}])
-def test_a_header_that_says_more_or_less_is_refused(header: dict[str, str]) -> None:
+def test_a_malformed_header_is_refused(header: dict[str, str]) -> None:
     """The protected header has the algorithm, the type and the key, and nothing else."""
     with pytest.raises(PreconditionError, match="header_of_format"):
         signed.read(json.dumps(nothing_held()), header=header)

@@ -78,9 +78,7 @@ def test_a_fault_in_a_chain_of_batches_is_found(
         assert run == "learning" or fault == "no cool-down" or found == ("schedule",)
 
 
-def test_a_run_that_forgets_nothing_refutes_the_guarantee(
-    mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_forgets_nothing_is_refuted(mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """If canaries stay, 16,384 lanes with and without one are distinguished better than is certified."""
     FAULTS["canary stays"](monkeypatch)
     observed = ran(replace(FORGETTING, lanes=16384)).observed
@@ -246,7 +244,7 @@ def test_a_run_on_other_rows_publishes_nothing(
 
 
 @pytest.mark.usefixtures("here")
-def test_erasing_somebody_else_is_noticed(
+def test_erasing_another_row_fails_the_run(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,

@@ -42,7 +42,7 @@ def test_both_gradients_agree(made: Made) -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_rows_that_are_all_alike_are_no_fault(classes: int) -> None:
+def test_identical_rows_are_not_a_fault(classes: int) -> None:
     """If every row is the same, rounding to single precision adds up instead of cancelling, and still counts as
     rounding."""
     features = np.tile(np.float32([[0.1, 0.3, 0.948]]), (300_000, 1))
@@ -62,7 +62,7 @@ def test_large_scores_do_not_overflow(made: Made) -> None:
 
 
 @pytest.mark.parametrize("spoil", ["row", "label", "nan", "one more"])
-def test_one_other_row_is_seen(made: Made, spoil: str) -> None:
+def test_one_different_row_is_detected(made: Made, spoil: str) -> None:
     """A row that was not nulled, one with another label, a repeated row, and a NaN are each detected."""
     features, labels, parameters, bound = made
     here: Callable[[], Any] = lambda: gradient(features, labels, parameters)  # noqa: E731

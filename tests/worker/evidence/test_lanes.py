@@ -41,7 +41,7 @@ def computing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @BOTH
 @pytest.mark.parametrize("grid", [0.0, None, 2.0**-12], ids=["no grid", "production's grid", "coarse grid"])
-def test_the_law_in_the_chain(
+def test_lanes_follow_their_law(
     plan: CanaryPlan, grid: float | None, computing: str, mechanism: Mechanism, ran: Run
 ) -> None:
     """The ends of 2,048 lanes with a canary are N(mean, variance) and of 2,048 without are N(0, variance), on any grid,
@@ -71,9 +71,7 @@ def test_short_runs_are_tested_too(
 
 
 @pytest.mark.parametrize("plan", [LEARNING_BATCHES, FORGETTING_BATCHES, SHORT], ids=["learning", "forgetting", "short"])
-def test_batches_are_tested_wherever_steps_are_taken(
-    plan: CanaryPlan, computing: str, batched: Mechanism, ran: Run
-) -> None:
+def test_lanes_of_batches_follow_their_law(plan: CanaryPlan, computing: str, batched: Mechanism, ran: Run) -> None:
     """Lanes of steps that read one batch each, and get shorter, follow their law, and their witnesses have moved some
     of them by ten thousand standard deviations or more."""
     found = ran(plan, made=batched)
@@ -100,7 +98,7 @@ class TwoSources:
 
 
 @BOTH
-def test_lanes_do_not_touch_the_parameters(plan: CanaryPlan, ran: Run) -> None:
+def test_lanes_do_not_affect_the_parameters(plan: CanaryPlan, ran: Run) -> None:
     """A run ends with the same bits with or without lanes if the noise of its parameters is the same."""
     audited = ran(plan, noise=TwoSources(3))
     alone = ran(None, steps=plan.steps, noise=TwoSources(3))
@@ -119,7 +117,7 @@ def test_lanes_are_not_projected(mechanism: Mechanism, ran: Run) -> None:
     assert found.observed.findings(mechanism) == ()
 
 
-def test_lanes_of_a_run_in_its_own_process(mechanism: Mechanism) -> None:
+def test_lanes_of_an_isolated_run_follow_their_law(mechanism: Mechanism) -> None:
     """A run in a separate process counts all non-null rows, and its lanes follow their law."""
     slots = 2 * BLOCK_ROWS + 700
     features = np.random.default_rng(0).standard_normal((slots, 5)).astype(np.float32)
@@ -144,7 +142,7 @@ def test_lanes_of_a_run_in_its_own_process(mechanism: Mechanism) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 9_000, 46_500, 60_000])
-def test_drift_is_standard_normal_however_long_the_run(steps: int) -> None:
+def test_drift_is_standard_normal(steps: int) -> None:
     """The drift of 4,000 correct canary tests is standard normal (false alarm 1e-9), even if the expected value or its
     square underflows, and the first ten find nothing."""
     mechanism = calibration.mechanism_for(
@@ -163,7 +161,7 @@ def test_drift_is_standard_normal_however_long_the_run(steps: int) -> None:
     assert np.abs(drifts).max() < 8
 
 
-def test_where_lanes_are_is_what_was_given(mechanism: Mechanism) -> None:
+def test_lanes_start_where_given(mechanism: Mechanism) -> None:
     """Lanes start at the given place, and learning lanes at the origin; they are returned as a copy."""
     law, known = canary_test.law(mechanism, FORGETTING), torch.arange(256, dtype=torch.float64)
     given = evidence.Lanes(law, FORGETTING, start=known)
@@ -172,7 +170,7 @@ def test_where_lanes_are_is_what_was_given(mechanism: Mechanism) -> None:
     assert not evidence.of(mechanism, LEARNING).start(SystemNoise()).any()
 
 
-def test_what_steps_add_to_lanes(mechanism: Mechanism) -> None:
+def test_paired_lanes_share_their_witnesses(mechanism: Mechanism) -> None:
     """Both lanes of a pair have the same witnesses; the first has a canary too, as long as it is present."""
     for plan, there in ((LEARNING, canary_test.law(mechanism, LEARNING).push), (FORGETTING, 0.0)):
         first, second = evidence.of(mechanism, plan).push.of(0).chunk(2)

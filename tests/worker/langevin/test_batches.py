@@ -56,7 +56,7 @@ RUNS = pytest.mark.parametrize(
 
 
 @RUNS
-def test_a_run_is_the_chain_written_out(
+def test_steps_read_the_batches_in_order(
     steps: int, batches: int, cool_down: int, first_step: int, random_rows: Rows
 ) -> None:
     """Steps read the batches in order, continue where the previous run stopped, and the step size falls over the last
@@ -79,7 +79,7 @@ def test_a_run_is_the_chain_written_out(
     np.testing.assert_allclose(ran.parameters, expected, atol=1e-6)
 
 
-def test_runs_go_on_in_the_order_of_the_batches(random_rows: Rows) -> None:
+def test_consecutive_runs_equal_one_run(random_rows: Rows) -> None:
     """Consecutive runs without a cool-down equal one run of all their steps."""
     features, labels = random_rows(43, 6)
     noise, parameters, done = Replayed(5), np.zeros((1, 6)), 0
@@ -98,7 +98,7 @@ def test_runs_go_on_in_the_order_of_the_batches(random_rows: Rows) -> None:
 
 @pytest.mark.parametrize("num_classes", [2, 3])
 @pytest.mark.parametrize(("num_rows", "width", "batches"), [(43, 6, 4), (5000, 33, 7), (20, 1, 20), (9000, 3, 1)])
-def test_batches_are_all_rows_once(
+def test_gradients_of_batches_add_up(
     num_rows: int, width: int, batches: int, num_classes: int, random_rows: Rows
 ) -> None:
     """The gradients of all batches add up to that of all rows, and each is to the bit that of its rows alone."""

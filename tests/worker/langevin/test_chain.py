@@ -17,7 +17,7 @@ Rows = Callable[..., tuple[Any, Any]]
 
 
 @pytest.mark.parametrize(("l2", "steps"), [(0.05, 1), (0.05, 200), (1e-9, 30)])
-def test_without_data_the_law_is_the_stationary_one(l2: float, steps: int) -> None:
+def test_the_law_without_data_is_stationary(l2: float, steps: int) -> None:
     """On null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)), c = 1 - eta * l2: chi-squared of the
     variance and Kolmogorov-Smirnov of the law on 20,000 coordinates, each at a false-alarm rate of 1e-9."""
     width, step_size, noise_scale = 20_000, 2.0, 0.3
@@ -39,7 +39,7 @@ def test_without_data_the_law_is_the_stationary_one(l2: float, steps: int) -> No
 
 @pytest.mark.parametrize(("num_classes", "curvature"), [(2, 0.25), (3, 0.5)])
 @pytest.mark.parametrize("rate", [0.5, 1.0, 2.0])
-def test_two_chains_on_the_same_data_draw_together(
+def test_chains_on_equal_data_contract(
     num_classes: int, curvature: float, rate: float, random_rows: Rows, replayable_noise: Any
 ) -> None:
     """Two runs with the same noise and data approach each other by c = max(|1 - eta m|, |1 - eta L|) at every step."""
@@ -114,7 +114,7 @@ def test_a_run_learns(num_classes: int, random_rows: Rows) -> None:
     assert (guesses == labels).mean() > 0.95
 
 
-def test_progress_is_told_after_every_step(random_rows: Rows, settings: dict[str, Any]) -> None:
+def test_progress_is_reported_after_every_step(random_rows: Rows, settings: dict[str, Any]) -> None:
     """A run of three steps reports 1, 2, 3 and returns that three steps ran."""
     features, labels = random_rows(40, 5)
     told: list[int] = []
@@ -139,7 +139,7 @@ def iterates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return held
 
 
-def test_progress_may_stop_the_run(
+def test_a_progress_callback_can_stop_the_run(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
     """An exception from `on_progress` ends the run at once, and no iterate remains in the buffers."""
@@ -156,7 +156,7 @@ def test_progress_may_stop_the_run(
     assert not any(buffer.any() for buffer in [*iterates, *noise.drawn])
 
 
-def test_only_the_last_iterate_leaves(
+def test_only_the_last_iterate_is_returned(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
     """After a run every buffer that held an iterate is zero; the result is a copy, and the start is unchanged."""
@@ -173,7 +173,7 @@ def test_only_the_last_iterate_leaves(
 def test_a_failing_step_leaves_nothing_behind(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """If a later step fails, the iterate before it is overwritten too."""
+    """If a step fails, the iterate before it is overwritten."""
     features, labels = random_rows(40, 5)
     noise = replayable_noise(1)
     draw = noise.normal
@@ -198,7 +198,7 @@ def test_the_last_iterate_lies_on_the_grid(random_rows: Rows, settings: dict[str
     assert ((ran.parameters * 2**12) % 1 == 0).all()
 
 
-def test_two_runs_never_agree(random_rows: Rows, settings: dict[str, Any]) -> None:
+def test_two_runs_differ(random_rows: Rows, settings: dict[str, Any]) -> None:
     """Two runs of one step from the same start on the same data end in different places."""
     features, labels = random_rows(40, 5)
     ends = [

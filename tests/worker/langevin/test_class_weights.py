@@ -36,7 +36,7 @@ def expected(loss: Loss, weights: Any, parameters: Any, features: Any, labels: A
 
 
 @pytest.mark.parametrize("loss", [TWO, FOUR, FIVE, HINGE], ids=["two", "four", "five", "hinge"])
-def test_a_row_counts_as_its_class_does(loss: Loss) -> None:
+def test_gradients_are_scaled_by_class_weights(loss: Loss) -> None:
     """Over several blocks the gradient is that of the weighted losses, in the kernel, for every engine and by the
     second gradient, which notices omitted weights."""
     random, weights = np.random.default_rng(3), loss.class_weights

@@ -19,7 +19,7 @@ Rows = Callable[..., tuple[Any, Any]]
 RANGE = TargetColumn(low=20.0, high=140.0)
 
 
-def test_two_classes_are_the_logistic_function_of_the_score() -> None:
+def test_two_classes_have_logistic_probabilities() -> None:
     """The probability of class 1 of two is 1 / (1 + exp(-score)), and that of class 0 the rest."""
     features = np.array([[0.6, 0.8], [0.0, 1.0], [0.0, 0.0]], np.float32)
     scores = features.astype(float) @ [2.0, -1.0]
@@ -28,7 +28,7 @@ def test_two_classes_are_the_logistic_function_of_the_score() -> None:
     np.testing.assert_allclose(actual, np.column_stack((1 - expected, expected)), rtol=1e-12)
 
 
-def test_many_classes_are_the_softmax_of_the_scores() -> None:
+def test_many_classes_have_softmax_probabilities() -> None:
     """The probabilities of three classes are proportional to the exponentials of the scores."""
     parameters = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
     odds = np.exp(parameters @ [0.6, 0.8])
@@ -38,7 +38,7 @@ def test_many_classes_are_the_softmax_of_the_scores() -> None:
 
 @settings(deadline=None)
 @given(st.integers(2, 6), st.integers(0, 2**32 - 1), st.floats(0, 1e6))
-def test_probabilities_are_probabilities(num_classes: int, seed: int, scale: float) -> None:
+def test_probabilities_are_valid(num_classes: int, seed: int, scale: float) -> None:
     """At any size of the weights each row of probabilities is finite, not negative and sums to 1."""
     generator = np.random.default_rng(seed)
     parameters = scale * generator.standard_normal((1 if num_classes == 2 else num_classes, 3))
@@ -60,7 +60,7 @@ def test_shapes_that_do_not_fit_are_refused(
         probabilities(np.zeros(parameters), np.zeros(features), num_classes)
 
 
-def test_accuracy_counts_the_rows_that_are_guessed_right(random_rows: Rows) -> None:
+def test_accuracy_is_the_share_of_correct_rows(random_rows: Rows) -> None:
     """Accuracy over several blocks is the share of labels that are the most probable class."""
     features, labels = random_rows(10_000, 4, 3)
     parameters = np.random.default_rng(1).standard_normal((3, 4))
@@ -70,7 +70,7 @@ def test_accuracy_counts_the_rows_that_are_guessed_right(random_rows: Rows) -> N
 
 
 @pytest.mark.parametrize("num_classes", [2, 5])
-def test_auc_and_log_loss_are_those_of_scikit_learn(random_rows: Rows, num_classes: int) -> None:
+def test_auc_and_log_loss_match_scikit_learn(random_rows: Rows, num_classes: int) -> None:
     """The area under the curve equals scikit-learn's within the stated error, which is small; the log loss equals it up
     to rounding, even if a probability underflows."""
     features, labels = random_rows(5000, 4, num_classes)
@@ -87,7 +87,7 @@ def test_auc_and_log_loss_are_those_of_scikit_learn(random_rows: Rows, num_class
         assert np.isfinite([*found.values()]).all()
 
 
-def test_rows_that_tie_count_half() -> None:
+def test_tied_rows_count_half() -> None:
     """Weights without information rank no row: the area is 1/2, and its error covers everything."""
     features, labels = np.ones((10, 2), np.float32), np.arange(10, dtype=np.int32) % 2
     found = of_classes(np.zeros((1, 2)), [(features, labels)], 2)
@@ -95,7 +95,7 @@ def test_rows_that_tie_count_half() -> None:
     assert "auc" not in of_classes(np.zeros((1, 2)), [(features[:1], labels[:1])], 2)  # there is one class alone
 
 
-def test_calibration_error_is_how_far_shares_are_from_probabilities() -> None:
+def test_calibration_error_is_the_mean_deviation() -> None:
     """The calibration error is half of 0.1 if 0.9 is predicted ten times and right eight times, and 0.6 ten times and
     right six times."""
     logits = np.repeat([np.log(9), np.log(1.5)], 10)
@@ -127,14 +127,14 @@ def test_metrics_leave_out_null_rows(random_rows: Rows) -> None:
     assert of_target(parameters, kept, RANGE)["evaluated_on"] == 60
 
 
-def test_of_nobody_nothing_is_measured() -> None:
+def test_metrics_of_null_rows_are_empty() -> None:
     """If only null rows are left, they count as 0 rows, without accuracy or error."""
     nobody = [(np.zeros((5, 3), np.float32), np.zeros(5, np.int32))]
     assert of_classes(np.zeros((1, 3)), nobody, 2) == {"evaluated_on": 0}
     assert of_target(np.zeros((1, 3)), nobody, RANGE) == {"evaluated_on": 0}
 
 
-def test_metrics_of_a_target_are_those_of_scikit_learn(random_rows: Rows) -> None:
+def test_metrics_of_a_target_match_scikit_learn(random_rows: Rows) -> None:
     """R^2 and the mean absolute error are in the units of the target, for values moved into its range."""
     features, _ = random_rows(5000, 4)
     values = np.random.default_rng(2).uniform(RANGE.low, RANGE.high, 5000)
@@ -149,7 +149,7 @@ def test_metrics_of_a_target_are_those_of_scikit_learn(random_rows: Rows) -> Non
     }
 
 
-def test_metrics_of_counts_are_those_of_scikit_learn(random_rows: Rows) -> None:
+def test_metrics_of_counts_match_scikit_learn(random_rows: Rows) -> None:
     """R^2, the mean absolute error and the mean Poisson deviance are of rates in units of the counts, none above their
     bound; a rate near 0 has a finite deviance."""
     features, _ = random_rows(5000, 4)
@@ -178,7 +178,7 @@ def test_metrics_of_counts_are_those_of_scikit_learn(random_rows: Rows) -> None:
     assert 100 < far["mean_poisson_deviance"] < 1e5
 
 
-def test_metrics_of_labels_count_each_and_all_of_a_row() -> None:
+def test_metrics_of_labels_count_labels_and_rows() -> None:
     """For three rows with two labels each, five of six labels and two of three rows are right; the null row does not
     count."""
     features, labels = np.array([[1, 0], [0, 1], [-1, 0], [0, 0]], np.float32), np.array([1, 2, 2, 3], np.int32)
@@ -195,7 +195,7 @@ def test_metrics_of_labels_count_each_and_all_of_a_row() -> None:
     assert of_labels(parameters, [(features[3:], labels[3:])]) == {"evaluated_on": 0}
 
 
-def test_where_all_targets_are_one_there_is_no_share_explained(random_rows: Rows) -> None:
+def test_equal_targets_have_no_r_squared(random_rows: Rows) -> None:
     """R^2 is omitted if all targets are equal, as it would divide by zero; the error is still measured."""
     features, _ = random_rows(50, 4)
     rows = [(features, RANGE.labels(np.full(50, 70.0)))]
@@ -205,7 +205,7 @@ def test_where_all_targets_are_one_there_is_no_share_explained(random_rows: Rows
     }
 
 
-def test_predicting_does_not_need_torch() -> None:
+def test_evaluation_does_not_import_torch() -> None:
     """The gateway's part of evaluation, `app.catalogue.evaluation`, is imported without torch."""
     script = "import sys, app.catalogue.evaluation; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

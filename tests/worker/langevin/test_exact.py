@@ -34,7 +34,7 @@ def share_is(hits: int, trials: int, probability: float) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.3, 1.0, 7.7])
-def test_every_whole_number_has_the_weight_of_its_cell(spread: float) -> None:
+def test_integers_have_normal_weights(spread: float) -> None:
     """Each integer among 100,000 draws has the normal weight between its half-way neighbours, by a chi-squared test."""
     draws = np.array(list(sampled(Words(), spread, 50_000)))
     last = int(3 * spread) + 1
@@ -45,7 +45,7 @@ def test_every_whole_number_has_the_weight_of_its_cell(spread: float) -> None:
 
 
 @pytest.mark.slow
-def test_on_a_fine_grid_it_is_the_normal_law() -> None:
+def test_a_fine_grid_approaches_the_normal_law() -> None:
     """At 2^33 steps per standard deviation, 50,000 draws pass a Kolmogorov-Smirnov test against N(0, spread^2)."""
     spread = 2.0**33 / 1.234
     draws = np.array(list(SystemNoise().rounded_normal(50_000, spread)))
@@ -84,7 +84,7 @@ def test_rounding_is_exact_at_any_size() -> None:
                 assert _nearest(Fraction(spread), k, _Uniform(Words(), *digits)) == expected
 
 
-def test_digits_are_drawn_until_the_answer_is_certain() -> None:
+def test_digits_are_drawn_only_as_needed() -> None:
     """More bits are drawn only if the first 64 lie on the border of two integers."""
     words = Words()
     assert _nearest(Fraction(1), 0, _Uniform(words, 2**63 - 1)) == 0
@@ -97,7 +97,7 @@ def test_digits_are_drawn_until_the_answer_is_certain() -> None:
     assert not high < low
 
 
-def test_known_words_give_known_numbers() -> None:
+def test_the_keystream_determines_the_integers() -> None:
     """The same keystream gives the same integers, which depend on nothing else."""
 
     def words() -> "tuple[int, ...]":

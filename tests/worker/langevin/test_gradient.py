@@ -52,7 +52,7 @@ def one_row(num_features: int, num_classes: int, seed: int) -> tuple[Any, Any]:
     )
 
 
-def test_at_the_origin_two_classes_pull_by_half(random_rows: RandomRows) -> None:
+def test_two_classes_have_half_the_row_at_the_origin(random_rows: RandomRows) -> None:
     """At zero the gradient of a record of two classes is half the row, towards its label."""
     features, _ = random_rows(1, 6)
     for label, half in ((0, 0.5), (1, -0.5)):
@@ -60,7 +60,7 @@ def test_at_the_origin_two_classes_pull_by_half(random_rows: RandomRows) -> None
         np.testing.assert_array_equal(gradient.numpy(), half * features)
 
 
-def test_at_the_origin_many_classes_pull_evenly(random_rows: RandomRows) -> None:
+def test_many_classes_have_even_gradients_at_the_origin(random_rows: RandomRows) -> None:
     """At zero the softmax gradient of a record is the row times 1/C, minus the whole row for its label."""
     features, _ = random_rows(1, 6)
     gradient = gradient_of(torch.zeros(4, 6, dtype=torch.float64), features, np.array([2], np.int32))
@@ -93,7 +93,7 @@ def test_null_rows_contribute_exactly_nothing(num_classes: int, random_rows: Ran
 
 
 @classes
-def test_deleting_a_row_takes_away_its_gradient_and_no_more(num_classes: int, random_rows: RandomRows) -> None:
+def test_deleting_a_row_removes_its_gradient(num_classes: int, random_rows: RandomRows) -> None:
     """Nulling one row of many changes the gradient by that row's own, within a thousandth of a record's bound."""
     features, labels = random_rows(20_000, 20, num_classes)
     parameters = parameters_for(num_classes, 20, seed=4, scale=4.0)
@@ -107,14 +107,14 @@ def test_deleting_a_row_takes_away_its_gradient_and_no_more(num_classes: int, ra
 @settings(deadline=None)
 @given(seeds, scales)
 @classes
-def test_no_record_pulls_harder_than_its_bound(num_classes: int, seed: int, scale: float) -> None:
+def test_gradient_of_one_record_is_bounded(num_classes: int, seed: int, scale: float) -> None:
     """The gradient of one row of norm 1 has norm at most 1 for two classes and sqrt(2) for more, at any parameters."""
     features, labels = one_row(5, num_classes, seed)
     pull = torch.linalg.vector_norm(gradient_of(parameters_for(num_classes, 5, seed, scale), features, labels))
     assert float(pull) <= (1.0 if num_classes == 2 else 2**0.5) * (1 + 1e-6)
 
 
-def test_bounds_on_the_pull_are_attained() -> None:
+def test_gradient_bounds_are_attained() -> None:
     """A record that is certain and wrong has a gradient of norm 1 for two classes and sqrt(2) for more: the bounds are
     tight."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0], np.int32)
@@ -179,7 +179,7 @@ def test_scores_of_any_size_stay_finite() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(seeds, st.integers(1, 90), st.integers(1, 70), st.integers(2, 19), st.floats(0.01, 30))
-def test_any_number_of_rows_columns_and_classes(
+def test_gradient_of_any_size_matches_automatic_differentiation(
     seed: int, num_rows: int, width: int, classes: int, scale: float
 ) -> None:
     """The gradient of any size equals automatic differentiation of the textbook loss in double precision."""
@@ -206,7 +206,7 @@ def test_threads_do_not_change_a_bit(num_classes: int, num_rows: int, width: int
 
 
 @classes
-def test_a_gradient_is_fresh_and_leaves_nothing_behind(num_classes: int, random_rows: RandomRows) -> None:
+def test_a_gradient_is_a_new_tensor(num_classes: int, random_rows: RandomRows) -> None:
     """Each call returns a new tensor; between calls neither the iterate nor its gradient is kept."""
     features, labels = random_rows(300, 20, num_classes)
     parameters = parameters_for(num_classes, 20, seed=8)
@@ -235,7 +235,7 @@ def test_closing_overwrites_every_buffer_and_ends_the_threads(num_classes: int, 
 
 
 @classes
-def test_a_parameter_that_is_not_a_number_is_not_hidden(num_classes: int, random_rows: RandomRows) -> None:
+def test_nan_parameters_make_the_gradient_nan(num_classes: int, random_rows: RandomRows) -> None:
     """A NaN among the parameters makes the gradient NaN."""
     features, labels = random_rows(100, 9, num_classes)
     parameters = parameters_for(num_classes, 9, seed=10)
@@ -271,7 +271,7 @@ def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) 
 
 
 @pytest.mark.soak
-def test_compiled_code_needs_no_place_to_be_kept() -> None:
+def test_compiled_code_needs_no_cache_folder() -> None:
     """The loops are compiled even if no folder can be written."""
     program = "import numba.core.caching as c; c.CacheImpl._locator_classes = []; from worker.langevin import kernels"
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=360)

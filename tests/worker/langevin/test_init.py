@@ -6,7 +6,7 @@ from worker.langevin.init import origin
 
 
 @pytest.mark.parametrize(("num_classes", "rows"), [(2, 1), (3, 3), (10, 10)])
-def test_origin_is_zero_and_shaped_like_the_model(num_classes: int, rows: int) -> None:
+def test_learning_starts_at_zero(num_classes: int, rows: int) -> None:
     """Learning starts at zero, with one weight vector for two classes, and otherwise one per class."""
     start = origin(num_classes=num_classes, num_features=4)
     assert num_weight_rows(num_classes) == rows

@@ -20,14 +20,14 @@ VECTORS = json.loads(loss_vectors.FILE.read_text())
 PASSES: dict[str, Callable[..., AbstractContextManager[Any]]] = {"host": HostRows} | passes.OTHERS
 
 
-def test_the_file_is_what_mpmath_makes() -> None:
+def test_the_file_matches_mpmath() -> None:
     """The file is exactly what mpmath computes, and has vectors for every objective."""
     assert loss_vectors.FILE.read_text() == loss_vectors.written()
     assert {vector["objective"] for vector in VECTORS} == set(Objective)
 
 
 @pytest.mark.parametrize("name", PASSES)
-def test_passes_compute_the_slopes(name: str) -> None:
+def test_gradients_match_the_slopes(name: str) -> None:
     """The gradient of one row of norm 1 is, along the row, the slopes of its vector, to single precision, and zero
     across it."""
     for vector in VECTORS:

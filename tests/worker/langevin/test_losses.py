@@ -105,7 +105,7 @@ def test_gradient_agrees_with_automatic_differentiation(loss: Loss) -> None:
 
 
 @pytest.mark.parametrize("loss", [HUBER, SQUARES, HINGE])
-def test_a_close_fit_to_rows_that_are_alike_is_no_fault(loss: Loss) -> None:
+def test_a_close_fit_to_identical_rows_is_not_a_fault(loss: Loss) -> None:
     """If all rows are equal and their score is the ideal one, the gradient is only the rounding of scores, which adds
     up instead of cancelling and still counts as rounding."""
     features = np.tile(labelled(loss, 1, 20)[0], (300_000, 1))
@@ -136,7 +136,7 @@ def test_null_rows_contribute_exactly_nothing(loss: Loss) -> None:
     radius=st.floats(0.01, 100),
     loss=st.sampled_from([HUBER, SQUARES, HINGE, LABELS, COUNTS]),
 )
-def test_no_record_pulls_harder_than_its_bound(seed: int, radius: float, loss: Loss) -> None:
+def test_gradient_of_one_record_is_bounded(seed: int, radius: float, loss: Loss) -> None:
     """In the ball of radius R the gradient of one row of norm 1 is at most h, R + 1, 1, or the square root of three
     labels."""
     features, labels = labelled(loss, 1, 3, seed)
@@ -148,14 +148,14 @@ def test_no_record_pulls_harder_than_its_bound(seed: int, radius: float, loss: L
 
 
 @pytest.mark.parametrize(("loss", "bound"), [(HUBER, 0.4), (SQUARES, 10.0), (HINGE, 1.0), (COUNTS, 1.0)])
-def test_bounds_on_the_pull_are_attained(loss: Loss, bound: float) -> None:
+def test_gradient_bounds_are_attained(loss: Loss, bound: float) -> None:
     """A row along weights of norm 9, whose target is the farthest away, attains the gradient's bound."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0 if loss is HINGE else -UNIT], np.int32)
     pull = gradient_of(loss, torch.tensor([[9.0, 0.0]], dtype=torch.float64), row, label)
     assert pull.numpy() == pytest.approx(np.array([[bound, 0.0]]), rel=ROUNDING)
 
 
-def test_labels_that_are_all_wrong_pull_by_the_root_of_their_number() -> None:
+def test_wrong_labels_attain_the_root_of_their_number() -> None:
     """A row that has none of three labels, and is predicted to have all, has a gradient of the square root of 3."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0], np.int32)
     pull = gradient_of(LABELS, torch.tensor([[90.0, 0.0]] * 3, dtype=torch.float64), row, label)
@@ -174,7 +174,7 @@ def test_two_labels_have_a_score_each() -> None:
 
 
 @pytest.mark.parametrize("label", [-1, 8])
-def test_a_label_that_is_not_there_is_refused(label: int) -> None:
+def test_an_unknown_label_is_refused(label: int) -> None:
     """A set of three labels outside of the eight possible ones is refused."""
     row = np.array([[1.0, 0.0]], np.float32)
     with pytest.raises(ValueError, match="2\\^num_classes"):
@@ -182,7 +182,7 @@ def test_a_label_that_is_not_there_is_refused(label: int) -> None:
 
 
 @every_loss
-def test_what_is_no_number_stays_none(loss: Loss) -> None:
+def test_nan_weights_make_the_gradient_nan(loss: Loss) -> None:
     """NaN weights give a NaN gradient, which is not clipped at the bound."""
     features, labels = labelled(loss, 40, 4)
     parameters = parameters_of(loss, 4) * float("nan")
@@ -235,7 +235,7 @@ def test_least_squares_learn_ridge_regression() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [HUBER, HINGE, LABELS, COUNTS])
-def test_others_learn_what_minimises_their_objective(loss: Loss) -> None:
+def test_other_objectives_reach_their_minimiser(loss: Loss) -> None:
     """The noiseless steps end at the minimiser of f that scipy finds."""
     features, labels = labelled(loss, 300, 5)
     rows = torch.from_numpy(features).double()
@@ -249,7 +249,7 @@ def test_others_learn_what_minimises_their_objective(loss: Loss) -> None:
     np.testing.assert_allclose(found.ravel(), expected, atol=1e-5)
 
 
-def test_counts_learn_what_scikit_learn_does() -> None:
+def test_counts_match_scikit_learn() -> None:
     """If scores of 0 are rates of 1 and no rate comes near the bound, the minimiser is that of scikit-learn's
     PoissonRegressor, whose loss is ours times the bound."""
     bound, l2 = 30.0, 2e-3
@@ -267,7 +267,7 @@ def test_counts_learn_what_scikit_learn_does() -> None:
     np.testing.assert_allclose(rates / 2, rival.predict(features), rtol=1e-3)
 
 
-def test_at_the_bound_a_rate_of_counts_grows_no_more() -> None:
+def test_rates_of_counts_stop_at_their_bound() -> None:
     """Counts that are all at their bound push the score past the bend, where the gradient is 0 up to rounding; the
     prediction there is the bound."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([UNIT], np.int32)

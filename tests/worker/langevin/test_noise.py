@@ -22,7 +22,7 @@ class ConstantKeystream:
         return self._byte * len(data)
 
 
-def test_numbers_follow_the_standard_normal_law() -> None:
+def test_numbers_are_normally_distributed() -> None:
     """A million numbers pass a Kolmogorov-Smirnov test at a false-alarm rate of 1e-9."""
     assert stats.kstest(SystemNoise().normal(SIZE).numpy(), "norm").pvalue > FALSE_ALARM
 
@@ -50,7 +50,7 @@ def test_neighbours_are_uncorrelated() -> None:
         assert abs(np.corrcoef(signal[:-1], signal[1:])[0, 1]) < bound
 
 
-def test_two_sources_never_agree() -> None:
+def test_two_sources_differ() -> None:
     """A hundred sources give different first numbers, and no source repeats itself."""
     sources = [SystemNoise() for _ in range(100)]
     numbers = torch.cat([source.normal(1) for source in sources] + [source.normal(1) for source in sources])
@@ -77,7 +77,7 @@ def test_numbers_are_quantiles_of_the_keystream() -> None:
     np.testing.assert_allclose(source.normal(64).numpy(), expected, rtol=1e-12)
 
 
-def test_each_number_is_handed_out_once() -> None:
+def test_each_number_is_returned_once() -> None:
     """No number is returned twice, however few are requested at a time, nor does an overwritten one return."""
     source, seen = SystemNoise(), []
     for size in (1, 7, 105, 2048) * 10:
@@ -102,7 +102,7 @@ def test_numbers_are_double_precision() -> None:
     assert (numbers.shape, numbers.dtype) == ((7,), torch.float64)
 
 
-def test_no_numbers_are_refused() -> None:
+def test_a_request_for_no_numbers_is_refused() -> None:
     """A request for zero numbers is an error, not an empty answer."""
     with pytest.raises(ValueError, match="size=0 >= 1"):
         SystemNoise().normal(0)

@@ -17,7 +17,7 @@ def norm(point: torch.Tensor) -> float:
 
 @settings(deadline=None)
 @given(points, radii)
-def test_a_point_inside_stays_bit_for_bit(point: torch.Tensor, radius: float) -> None:
+def test_a_point_inside_is_unchanged(point: torch.Tensor, radius: float) -> None:
     """A point whose norm is at most the radius is not changed in a single bit."""
     before = point.clone()
     projected = project_onto_ball(point, max(radius, norm(point)))
@@ -26,7 +26,7 @@ def test_a_point_inside_stays_bit_for_bit(point: torch.Tensor, radius: float) ->
 
 @settings(deadline=None)
 @given(points, radii)
-def test_a_point_outside_lands_on_the_sphere_in_its_direction(point: torch.Tensor, radius: float) -> None:
+def test_a_point_outside_is_scaled_to_the_radius(point: torch.Tensor, radius: float) -> None:
     """A point outside is scaled back to the radius and keeps its direction."""
     size = norm(point)
     if size > radius:
@@ -38,7 +38,7 @@ def test_a_point_outside_lands_on_the_sphere_in_its_direction(point: torch.Tenso
 
 @settings(deadline=None)
 @given(points, points, radii)
-def test_projection_brings_no_two_points_further_apart(one: torch.Tensor, two: torch.Tensor, radius: float) -> None:
+def test_projection_is_nonexpansive(one: torch.Tensor, two: torch.Tensor, radius: float) -> None:
     """The distance between two projected points is at most the distance between the points."""
     before = norm(one - two)
     after = norm(project_onto_ball(one, radius) - project_onto_ball(two, radius))
@@ -47,7 +47,7 @@ def test_projection_brings_no_two_points_further_apart(one: torch.Tensor, two: t
 
 @settings(deadline=None)
 @given(points, radii)
-def test_projecting_twice_is_projecting_once(point: torch.Tensor, radius: float) -> None:
+def test_projection_is_idempotent(point: torch.Tensor, radius: float) -> None:
     """A projected point is projected to itself, up to rounding."""
     once = project_onto_ball(point, radius).clone()
     torch.testing.assert_close(project_onto_ball(once.clone(), radius), once, rtol=1e-14, atol=0)

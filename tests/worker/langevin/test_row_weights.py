@@ -58,7 +58,7 @@ def gradient(loss: Loss, classes: int, parameters: Any, features: Any, labels: A
 
 
 @every_loss
-def test_a_row_pulls_as_much_as_its_weight_says(loss: Loss, classes: int) -> None:
+def test_gradients_are_scaled_by_row_weights(loss: Loss, classes: int) -> None:
     """Over several blocks the gradient is the sum of each row's own times its weight, in the kernel, on the device and
     by the second gradient, which notices omitted weights."""
     features, labels, weights = drawn(loss, classes, 2 * BLOCK_ROWS + 17)
@@ -80,7 +80,7 @@ def test_a_row_pulls_as_much_as_its_weight_says(loss: Loss, classes: int) -> Non
 
 
 @every_loss
-def test_weights_at_their_bound_change_no_bit(loss: Loss, classes: int) -> None:
+def test_weights_of_one_change_nothing(loss: Loss, classes: int) -> None:
     """If every weight is 1 the gradient is that of rows without weights, bit by bit."""
     features, labels, _ = drawn(loss, classes, 2 * BLOCK_ROWS + 17)
     ones, parameters = np.full(len(labels), UNIT, np.int32), at(loss, classes)
@@ -89,7 +89,7 @@ def test_weights_at_their_bound_change_no_bit(loss: Loss, classes: int) -> None:
 
 
 @every_loss
-def test_a_row_of_no_weight_is_a_null_row(loss: Loss, classes: int) -> None:
+def test_a_row_of_weight_zero_is_a_null_row(loss: Loss, classes: int) -> None:
     """Rows of weight 0 contribute exactly what null rows do: nothing."""
     features, labels, weights = drawn(loss, classes, BLOCK_ROWS + 5)
     nobody, parameters = weights == 0, at(loss, classes)
@@ -106,7 +106,7 @@ def test_a_row_of_no_weight_is_a_null_row(loss: Loss, classes: int) -> None:
     radius=st.floats(0.1, 50),
 )
 @settings(max_examples=150, deadline=None)
-def test_no_record_pulls_harder_than_without_its_weight(name: str, seed: int, weight: int, radius: float) -> None:
+def test_weighted_gradients_are_bounded(name: str, seed: int, weight: int, radius: float) -> None:
     """The gradient of a record with any weight is at most M times its weight, for any parameters in the ball."""
     loss, classes = LOSSES[name]
     features, labels, _ = drawn(loss, classes, 1, width=4, seed=seed)
@@ -133,7 +133,7 @@ def run(features: Any, stored: Any, noise: Any, **changed: Any) -> Any:
     ).parameters
 
 
-def test_runs_with_weights_at_their_bound_end_where_those_without_do() -> None:
+def test_runs_with_weights_of_one_match_runs_without() -> None:
     """A run with weights of 1 and the same noise has the same iterates, bit by bit; a weight of 0 has the effect of a
     null row."""
     features, labels, weights = drawn(Loss(), 2, 300)
@@ -149,7 +149,7 @@ def test_runs_with_weights_at_their_bound_end_where_those_without_do() -> None:
     assert np.array_equal(some, without)
 
 
-def test_a_row_twice_at_half_its_weight_is_the_row_once() -> None:
+def test_two_rows_of_half_weight_equal_one() -> None:
     """Two rows of half the weight have the same effect as one row of full weight and a null row."""
     features, labels, weights = drawn(Loss(), 2, 200)
     halves = weights // 2
@@ -160,7 +160,7 @@ def test_a_row_twice_at_half_its_weight_is_the_row_once() -> None:
     np.testing.assert_allclose(ended[0], ended[1], atol=1e-6)
 
 
-def test_least_squares_learn_what_scikit_learn_does() -> None:
+def test_least_squares_match_scikit_learn() -> None:
     """The noiseless steps end at the minimiser of scikit-learn's Ridge with sample_weight."""
     features, labels, weights = drawn(LOSSES["squares"][0], 1, 400, width=5)
     changed = {"objective": Objective.LEAST_SQUARES, "num_classes": 1, "l2": 0.05, "step_size": 0.5}
@@ -172,7 +172,7 @@ def test_least_squares_learn_what_scikit_learn_does() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_classes_learn_what_scikit_learn_does(classes: int) -> None:
+def test_classes_match_scikit_learn(classes: int) -> None:
     """Two and four classes end at the minimiser of scikit-learn's LogisticRegression."""
     features, labels, weights = drawn(Loss(), classes, 400, width=5)
     changed = {"num_classes": classes, "l2": 0.05, "step_size": 1.0, "learn_steps": 3000}
@@ -182,7 +182,7 @@ def test_classes_learn_what_scikit_learn_does(classes: int) -> None:
     np.testing.assert_allclose(found, rival.coef_, atol=1e-5)
 
 
-def test_counts_learn_what_scikit_learn_does() -> None:
+def test_counts_match_scikit_learn() -> None:
     """Counts end at scikit-learn's minimiser, whose penalty is divided by the sum of all weights."""
     bound, l2 = 30.0, 2e-3
     random = np.random.default_rng(3)

@@ -27,7 +27,7 @@ def step(noise: Any, state: State, features: Any, labels: Any, **settings: Any) 
         return projected_noisy_step(noise, state, rows=rows, **SETTINGS | settings)
 
 
-def test_without_noise_it_is_gradient_descent_for_two_classes(random_rows: Rows, silent_noise: Any) -> None:
+def test_noiseless_steps_are_gradient_descent_for_two_classes(random_rows: Rows, silent_noise: Any) -> None:
     """The noiseless step is x - eta * grad f(x), with f's gradient written out in numpy with labels -1 and +1."""
     features, labels = random_rows(60, 6)
     here = np.random.default_rng(1).standard_normal((1, 6))
@@ -38,7 +38,7 @@ def test_without_noise_it_is_gradient_descent_for_two_classes(random_rows: Rows,
     np.testing.assert_allclose(after.parameters.numpy(), expected, atol=1e-6)
 
 
-def test_without_noise_it_is_gradient_descent_for_many_classes(random_rows: Rows, silent_noise: Any) -> None:
+def test_noiseless_steps_are_gradient_descent_for_many_classes(random_rows: Rows, silent_noise: Any) -> None:
     """The noiseless step is x - eta * grad f(x), with f's softmax gradient written out in numpy."""
     features, labels = random_rows(60, 6, 4)
     here = np.random.default_rng(1).standard_normal((4, 6))
@@ -49,7 +49,7 @@ def test_without_noise_it_is_gradient_descent_for_many_classes(random_rows: Rows
     np.testing.assert_allclose(after.parameters.numpy(), expected, atol=1e-6)
 
 
-def test_without_data_it_is_decay_plus_noise(random_rows: Rows, replayable_noise: Any) -> None:
+def test_steps_without_data_are_decay_plus_noise(random_rows: Rows, replayable_noise: Any) -> None:
     """On null rows a step is (1 - eta * l2) x + sqrt(2 eta) * noise_scale * z."""
     features, labels = random_rows(60, 6)
     here = np.random.default_rng(1).standard_normal((1, 6))
@@ -60,7 +60,7 @@ def test_without_data_it_is_decay_plus_noise(random_rows: Rows, replayable_noise
 
 
 @pytest.mark.parametrize("grid", [0.0, 2.0**-34])
-def test_what_the_step_adds_is_gaussian_with_the_stated_variance(grid: float, silent_noise: Any) -> None:
+def test_steps_add_gaussian_noise_of_the_stated_variance(grid: float, silent_noise: Any) -> None:
     """A step with production noise, rounded to a grid or not, differs from the noiseless one by N(0, 2 eta sigma^2), by
     a Kolmogorov-Smirnov test on 100,000 coordinates at a false-alarm rate of 1e-9."""
     width = 100_000

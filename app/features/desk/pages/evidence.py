@@ -176,10 +176,10 @@ def certificate_in_words(certificate: CertificateOut, *, model: str = "") -> Cer
     proves = [
         count(
             records,
-            "row of this person was sealed anew as empty and read back so before the first step, and the keys to what "
-            "was there before were destroyed.",
-            "rows of this person were sealed anew as empty and read back so before the first step, and the keys to "
-            "what was there before were destroyed.",
+            "row of this person was resealed as empty and read back to confirm it before the first step, and the keys "
+            "to its previous content were destroyed.",
+            "rows of this person were resealed as empty and read back to confirm it before the first step, and the "
+            "keys to their previous content were destroyed.",
         ),
         gettext("{version} came out of {steps} on the data without the person.").format(
             version=version, steps=count(steps, "step", "steps")
@@ -406,7 +406,7 @@ def search_suppressions(context: TheContext, form: Form) -> Response:
 
 @router.post("/suppressions/lift")
 def lift_suppressions(context: TheContext, form: Form) -> Response:
-    """Lift the suppressions of a person who has consented anew."""
+    """Lift the suppressions of a person who has consented again."""
     lifted = context.ask(suppressions.lift_suppressions, body=_consent(form)).num_lifted
     return _list(context, PagePosition(), lifted=lifted)
 

@@ -113,7 +113,7 @@ def save_evidence_pack(
 
 @public.get("")
 def check_certificate(request: Request, installation: calls.At, code: _Code = "") -> Response:
-    """Look up a certificate by its code, and verify its signature and its numbers anew."""
+    """Look up a certificate by its code, and verify its signature and its numbers again."""
     state: calls.Known = request.app.state.known
     address = calls.address_of(request.scope)
     state.rates.admit(address)

@@ -111,7 +111,7 @@ class ProcessPipe:
             content = self._connection.recv_bytes(num_bytes)
             if len(content) == num_bytes:
                 return np.frombuffer(content, np.float32).reshape(num_rows, num_columns)
-        raise NetworkFailed("The network gave another number of features than when it was examined; export it anew.")
+        raise NetworkFailed("The network gave another number of features than when it was examined; export it again.")
 
     def _death(self) -> NetworkFailed:
         template = "The network's process ended: it may need more memory than {max_bytes} bytes"

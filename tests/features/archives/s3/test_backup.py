@@ -18,7 +18,7 @@ from worker import runner
 Make = Callable[..., dict[str, Any]]
 
 
-def test_from_a_bucket_into_a_bucket(
+def test_rows_are_restored_from_one_bucket_into_another(
     s3: Server,
     installation: Installation,
     tmp_path: Path,

@@ -7,7 +7,7 @@ from tests.faults.processes import Child
 from tests.features.desk.browser.browsing import Visitor
 
 
-def test_a_budget(officer: Visitor, worker: Child) -> None:
+def test_budgets_are_compared(officer: Visitor, worker: Child) -> None:
     """An engineer finds nothing spent without a dataset, compares one with a budget and sees which requests would make
     its model relearn."""
     page = officer.page
@@ -34,7 +34,7 @@ def test_a_budget(officer: Visitor, worker: Child) -> None:
 
 
 @pytest.mark.soak
-def test_calculating(officer: Visitor) -> None:
+def test_a_theorem_is_calculated(officer: Visitor) -> None:
     """A visitor finds a theorem and evaluates it; a failed precondition is named."""
     page = officer.page
     officer.goes_to("Calculator")

@@ -38,7 +38,7 @@ def receiver() -> Iterator[tuple[str, list[int]]]:
         server.shutdown()
 
 
-def test_a_receiver_that_had_gone(officer: Visitor, site: Site, receiver: tuple[str, list[int]]) -> None:
+def test_a_refused_delivery_is_replayed(officer: Visitor, site: Site, receiver: tuple[str, list[int]]) -> None:
     """An officer finds a delivery that its receiver refused, reads why, replays it, and sees it arrive."""
     url, answers = receiver
     answers.append(410)
@@ -59,7 +59,7 @@ def test_a_receiver_that_had_gone(officer: Visitor, site: Site, receiver: tuple[
     expect(page.get_by_text("Delivered", exact=True)).to_be_visible()
 
 
-def test_the_secret(officer: Visitor) -> None:
+def test_the_webhook_secret_is_rotated(officer: Visitor) -> None:
     """An admin reveals the secret and rotates it."""
     officer.opens("/admin/webhook-secret")
     secret = officer.page.get_by_text("whsec_")
@@ -76,7 +76,7 @@ def test_the_secret(officer: Visitor) -> None:
 
 
 @pytest.mark.soak
-def test_the_policy(officer: Visitor, site: Site) -> None:
+def test_the_policy_is_changed(officer: Visitor, site: Site) -> None:
     """An admin changes the policy; an invalid value is refused by its name and kept for correction."""
     page = officer.page
     officer.goes_to("Policy")
@@ -109,7 +109,7 @@ def test_the_policy(officer: Visitor, site: Site) -> None:
 
 
 @pytest.mark.soak
-def test_the_audit_log(officer: Visitor, site: Site) -> None:
+def test_the_audit_log_is_verified(officer: Visitor, site: Site) -> None:
     """An auditor verifies the chain without leaving the page, and looks up the actions of a key."""
     site.api.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]})
     page = officer.page
@@ -135,7 +135,7 @@ def test_the_audit_log(officer: Visitor, site: Site) -> None:
 
 
 @pytest.mark.soak
-def test_an_operator(officer: Visitor, site: Site) -> None:
+def test_an_operator_creates_a_tenant(officer: Visitor, site: Site) -> None:
     """An operator creates a tenant and sees the settings of the installation, except its secrets."""
     page = officer.page
     officer.goes_to("Tenants")
@@ -149,7 +149,7 @@ def test_an_operator(officer: Visitor, site: Site) -> None:
     officer.shows("settings", at="tbody tr:nth-child(12)")
 
 
-def test_somebody_consents_anew(officer: Visitor, site: Site) -> None:
+def test_a_suppression_is_lifted_on_consent(officer: Visitor, site: Site) -> None:
     """An officer finds suppressed people, and lifts the suppression of one who consented."""
     site.forget("ann@example.org", identity_verified=False)
     site.forget("bob@example.org")

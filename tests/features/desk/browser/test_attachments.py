@@ -8,7 +8,7 @@ from tests.features.desk.attached import PDF
 from tests.features.desk.browser.browsing import Visitor
 
 
-def test_a_letter(officer: Visitor) -> None:
+def test_a_letter_is_attached_and_erased(officer: Visitor) -> None:
     """A file of another kind is refused at the field; a letter is attached, saved without being displayed, and erased
     after the officer confirmed it."""
     page = officer.page

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from tests.features.desk.browser.browsing import Visitor
 
 
-def test_taking_a_case_and_writing_notes(officer: Visitor) -> None:
+def test_a_case_is_assigned_and_annotated(officer: Visitor) -> None:
     """An officer assigns a request and adds a note; the list has the cases of one person, or of nobody."""
     site, page = officer.site, officer.page
     mine, other = (site.forget(f"p{n}", identity_verified=False, external_id=f"case-{n}") for n in range(2))

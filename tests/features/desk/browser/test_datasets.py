@@ -24,7 +24,7 @@ def _fills(visitor: Visitor, rows: str) -> None:
     page.get_by_label("Rows", exact=True).set_input_files(_file("rows.csv", (HEADER + rows).encode()))
 
 
-def test_from_nothing_to_a_dataset(officer: Visitor) -> None:
+def test_a_corrected_file_becomes_a_dataset(officer: Visitor) -> None:
     """An engineer uploads a file with wrong rows, reads which they are, corrects it, and sees the dataset."""
     page = officer.page
     officer.goes_to("Datasets")
@@ -69,7 +69,7 @@ def test_a_schema_is_proposed(officer: Visitor) -> None:
 
 
 @pytest.mark.soak
-def test_how_far_a_large_file_is(officer: Visitor) -> None:
+def test_a_bar_shows_the_upload_progress(officer: Visitor) -> None:
     """A bar shows the progress of an upload; a file that is too large is not sent at all."""
     page = officer.page
     officer.opens("/admin/datasets/new")
@@ -93,7 +93,7 @@ def test_how_far_a_large_file_is(officer: Visitor) -> None:
     assert officer.complaints == []
 
 
-def test_a_gateway_that_goes_away(officer: Visitor) -> None:
+def test_an_upload_is_not_sent_without_a_gateway(officer: Visitor) -> None:
     """An upload is not sent if the gateway is away: the page says so, and the form is unchanged."""
     officer.opens("/admin/datasets/new")
     _fills(officer, ROWS)
@@ -106,7 +106,7 @@ def test_a_gateway_that_goes_away(officer: Visitor) -> None:
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("worker")
-def test_rows_that_come_later(officer: Visitor, site: Site) -> None:
+def test_rows_are_added(officer: Visitor, site: Site) -> None:
     """Rows are added to slots of forgotten people; the page updates by itself when a worker has written them."""
     model = site.live_model()
     dataset = site.api.get(f"/v1/models/{model}").json()["dataset_id"]

@@ -9,7 +9,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 @pytest.mark.soak
-def test_a_long_list(officer: Visitor) -> None:
+def test_a_long_list_is_navigated(officer: Visitor) -> None:
     """The head of a long table stays visible, pages are changed by keyboard, days are chosen, and the search box leads
     to a case."""
     bodies = [{"subject_id": f"q{n}", "external_id": f"case-{n}", "identity_verified": False} for n in range(60)]

@@ -13,7 +13,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 @pytest.mark.soak
-def test_an_open_page_follows_the_work(officer: Visitor) -> None:
+def test_an_open_page_updates(officer: Visitor) -> None:
     """On an open page a run's bar grows, the model becomes live and a request completes."""
     site, page = officer.site, officer.page
     dataset = site.upload(rows=20_000, features=30)
@@ -34,7 +34,7 @@ def test_an_open_page_follows_the_work(officer: Visitor) -> None:
         assert site.api.get(f"/v1/deletion-requests/{made}").json()["status"] == "completed"
 
 
-def test_an_unreachable_gateway(officer: Visitor) -> None:
+def test_an_unreachable_gateway_is_reported(officer: Visitor) -> None:
     """An unreachable gateway is reported, and the last content stays."""
     officer.site.gateway.kill()
     expect(officer.page.get_by_text("The gateway does not respond.")).to_be_visible()
@@ -42,7 +42,7 @@ def test_an_unreachable_gateway(officer: Visitor) -> None:
     assert officer.overflows() == []
 
 
-def test_a_gateway_that_hangs(officer: Visitor) -> None:
+def test_a_hanging_gateway_is_reported(officer: Visitor) -> None:
     """A gateway that accepts calls but never answers is reported within seconds, and forms are not submitted to it."""
     officer.opens("/admin/requests")
     officer.page.get_by_label("Data subject").fill("somebody")
@@ -56,7 +56,7 @@ def test_a_gateway_that_hangs(officer: Visitor) -> None:
 
 
 @pytest.mark.soak
-def test_a_live_part_that_hangs(officer: Visitor) -> None:
+def test_a_hanging_part_is_reported(officer: Visitor) -> None:
     """If a live part hangs, the overview shows within seconds that it may be outdated, and removes the notice
     afterwards."""
     expect(officer.page.get_by_role("heading", name="Awaiting decision")).to_be_visible()
@@ -68,7 +68,7 @@ def test_a_live_part_that_hangs(officer: Visitor) -> None:
     expect(officer.page.get_by_text("The gateway does not respond.")).to_be_hidden()
 
 
-def test_what_is_in_danger(officer: Visitor) -> None:
+def test_the_overview_shows_what_is_at_risk(officer: Visitor) -> None:
     """The first screen of a new installation explains that nothing awaits a decision and that no worker runs. Later it
     counts what is late and states what else is wrong, and each number links to the list that it counts, by keyboard.
     The overview has a sentence for each."""
@@ -88,7 +88,7 @@ def test_what_is_in_danger(officer: Visitor) -> None:
     officer.page.wait_for_url("**/admin/requests?due=overdue&order=deadline")
 
 
-def test_the_calendar_of_deadlines(officer: Visitor) -> None:
+def test_the_calendar_counts_due_requests(officer: Visitor) -> None:
     """The calendar counts the requests due on each day, describes each day in words and links to its requests, by
     keyboard; it stays within its box on narrow screens and follows new requests."""
     now = datetime.datetime.now(datetime.UTC)
@@ -114,7 +114,7 @@ def test_the_calendar_of_deadlines(officer: Visitor) -> None:
     expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(2)
 
 
-def test_a_session_that_ends(officer: Visitor) -> None:
+def test_an_expired_session_asks_for_a_login_in_place(officer: Visitor) -> None:
     """If the session ends while the page is open, the page asks for a login in place and then continues."""
     officer.page.context.clear_cookies()
     expect(officer.page.get_by_role("heading", name="Log in again")).to_be_visible()

@@ -29,7 +29,7 @@ def fill(officer: Visitor, number: int) -> None:
     assert officer.site.api.post("/v1/deletion-requests:batch", json={"requests": bodies}).is_success
 
 
-def test_a_case_in_nine_clicks(officer: Visitor, worker: Child) -> None:
+def test_a_case_takes_at_most_nine_clicks(officer: Visitor, worker: Child) -> None:
     """A case with a note, an approval, a verified certificate and a reply takes an officer at most nine clicks from the
     inbox."""
     officer.site.live_model()
@@ -62,7 +62,7 @@ def test_a_case_in_nine_clicks(officer: Visitor, worker: Child) -> None:
     assert clicks <= _MOST_CLICKS
 
 
-def test_a_queue_by_keyboard(officer: Visitor) -> None:
+def test_the_queue_works_by_keyboard(officer: Visitor) -> None:
     """Keys move between rows, open a case, select rows, ask before they decide, and search; they are off while text is
     typed, and single keys can be turned off."""
     fill(officer, 4)
@@ -115,7 +115,7 @@ def test_a_queue_by_keyboard(officer: Visitor) -> None:
     expect(page.get_by_role("dialog")).to_be_hidden()
 
 
-def test_what_is_seen_first(officer: Visitor) -> None:
+def test_the_first_screen_shows_the_queue(officer: Visitor) -> None:
     """A laptop shows 25 rows, with and without a case; at each size the first row of the inbox and of the list of
     requests is within one screen; on a phone problems and late requests come first, a case has the screen, and due
     dates are whole, however long a case number is."""
@@ -176,7 +176,7 @@ def test_filters_are_chips(officer: Visitor) -> None:
 
 
 @pytest.mark.soak
-def test_without_scripts(officer: Visitor) -> None:
+def test_the_inbox_works_without_scripts(officer: Visitor) -> None:
     """If scripts are disabled, links lead from the queue to the case, its forms work, and the address of an open case
     shows both."""
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1")

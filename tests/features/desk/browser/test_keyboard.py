@@ -114,7 +114,7 @@ def test_filtering_by_keyboard(officer: Visitor) -> None:
     expect(page.get_by_role("heading", name=re.compile("earliest deadline first"))).to_be_visible()
 
 
-def test_a_view_by_keyboard(officer: Visitor) -> None:
+def test_a_view_is_chosen_by_keyboard(officer: Visitor) -> None:
     """Columns are chosen, and the address keeps them; on a phone, too, all of it is within the screen."""
     officer.site.forget("p1", identity_verified=False)
     page = officer.page
@@ -128,7 +128,7 @@ def test_a_view_by_keyboard(officer: Visitor) -> None:
     expect(page.get_by_role("columnheader", name="Source")).to_be_visible()
 
 
-def test_leaving_by_keyboard(officer: Visitor) -> None:
+def test_logging_out_by_keyboard(officer: Visitor) -> None:
     """Another language is chosen, on a phone the menu is opened and closed, and the user logs out."""
     page = officer.page
     press(page, page.get_by_role("button", name="Deutsch"))

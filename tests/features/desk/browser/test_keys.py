@@ -8,7 +8,7 @@ from tests.faults.processes import wait_until
 from tests.features.desk.browser.browsing import Site, Visitor, visitor
 
 
-def test_the_life_of_a_key(officer: Visitor, browser: Browser, site: Site) -> None:
+def test_a_key_is_created_rotated_and_revoked(officer: Visitor, browser: Browser, site: Site) -> None:
     """An admin submits an incomplete form, which explains and marks the faulty field and keeps its values; then the
     admin creates a key, copies it, rotates it and revokes it, and its holder is back at the login."""
     page = officer.page

@@ -14,7 +14,7 @@ from tests.features.desk.browser.browsing import Site, Visitor
 DOCUMENT = Path(__file__).parents[4] / "docs" / "leaving-reasons.md"
 
 
-def test_why_people_leave(officer: Visitor, site: Site) -> None:
+def test_reasons_are_shown_with_error_bars(officer: Visitor, site: Site) -> None:
     """An officer sees an empty state; devices randomise and send; then shares and error bars are shown."""
     page = officer.page
     page.get_by_role("link", name="Leaving reasons").click()

@@ -26,7 +26,7 @@ def test_logging_in_and_out(anybody: Visitor) -> None:
     expect(anybody.page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
-def test_what_a_key_may_not_see(officer: Visitor, anybody: Visitor) -> None:
+def test_a_page_without_the_scope_shows_a_message(officer: Visitor, anybody: Visitor) -> None:
     """A visitor whose key lacks the scope of a page sees a message in the usual frame."""
     made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
     officer.page.get_by_role("button", name="Log out").click()
@@ -39,7 +39,7 @@ def test_what_a_key_may_not_see(officer: Visitor, anybody: Visitor) -> None:
     anybody.shows("refused")
 
 
-def test_a_link_keeps_what_it_asks_for(anybody: Visitor) -> None:
+def test_a_link_keeps_its_filter_through_a_login(anybody: Visitor) -> None:
     """A user who follows a link to a filtered list before logging in sees that list afterwards."""
     anybody.opens("/admin/requests?status=in_review&order=deadline")
     anybody.page.get_by_label("API key").fill(anybody.site.key)
@@ -48,7 +48,7 @@ def test_a_link_keeps_what_it_asks_for(anybody: Visitor) -> None:
     expect(anybody.page.get_by_role("combobox", name="Status")).to_have_value("in_review")
 
 
-def test_a_session_that_ends_while_somebody_writes(officer: Visitor) -> None:
+def test_text_is_kept_if_the_session_ends_while_writing(officer: Visitor) -> None:
     """If the session ends while a user writes, the login appears in place when the text is sent; the text is kept, and
     sent afterwards. By keyboard."""
     made = officer.site.forget("p1", identity_verified=False)
@@ -72,7 +72,7 @@ def test_a_session_that_ends_while_somebody_writes(officer: Visitor) -> None:
     expect(page.get_by_text("A case is before court.")).to_be_visible()
 
 
-def test_a_session_of_another_key(officer: Visitor) -> None:
+def test_another_key_logs_in_with_its_own_permissions(officer: Visitor) -> None:
     """A user who logs in again with another key sees the page with that key's permissions."""
     made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
     officer.opens("/admin/requests")
@@ -84,7 +84,7 @@ def test_a_session_of_another_key(officer: Visitor) -> None:
     expect(officer.page.get_by_role("heading", name="Your key may not see this")).to_be_visible()
 
 
-def test_a_session_of_a_company_that_ends_while_somebody_writes(browser: Browser, settings: Settings) -> None:
+def test_text_is_kept_if_a_provider_session_ends_while_writing(browser: Browser, settings: Settings) -> None:
     """If a session of the company's identity provider ends, the user logs in there again in another tab; the page then
     continues and sends what was written."""
     maria = {"sub": "maria-1", "email": "maria@example.com", "email_verified": True}

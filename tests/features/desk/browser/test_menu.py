@@ -7,7 +7,7 @@ from tests.tables import each
 
 
 @each(("width", "height"), [(390, 844), (844, 390)])
-def test_on_a_phone(officer: Visitor, width: int, height: int) -> None:
+def test_the_menu_opens_and_closes_on_a_phone(officer: Visitor, width: int, height: int) -> None:
     """In portrait and landscape, the menu opens and closes by keyboard and by touch, and all of it can be reached."""
     page = officer.page
     officer.opens("/admin")
@@ -30,7 +30,7 @@ def test_on_a_phone(officer: Visitor, width: int, height: int) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_where_there_is_room(officer: Visitor) -> None:
+def test_the_menu_is_beside_the_page_on_a_laptop(officer: Visitor) -> None:
     """On a laptop the menu is next to the page, without a button; on paper there is neither. Of its four groups the
     current page's is open, and opening another closes it."""
     page = officer.page

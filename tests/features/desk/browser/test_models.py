@@ -9,7 +9,7 @@ from tests.faults.processes import Child
 from tests.features.desk.browser.browsing import Visitor
 
 
-def test_nothing_to_see_yet(officer: Visitor) -> None:
+def test_pages_explain_what_is_missing(officer: Visitor) -> None:
     """The pages explain what will be shown if there is no model, or if a model still waits to learn."""
     page = officer.page
     officer.goes_to("Models")
@@ -24,7 +24,7 @@ def test_nothing_to_see_yet(officer: Visitor) -> None:
 
 
 @pytest.mark.soak
-def test_forgetting_before_somebodys_eyes(officer: Visitor, worker: Child) -> None:
+def test_an_open_page_shows_the_next_version(officer: Visitor, worker: Child) -> None:
     """An open page shows the next version, its guarantee and its curve as soon as a person is forgotten."""
     made = officer.site.model(officer.site.upload(rows=400), noise_scale=0.004)
     officer.site.until(f"/v1/models/{made}", lambda model: model["live_version"] == 1)
@@ -50,7 +50,7 @@ def test_forgetting_before_somebodys_eyes(officer: Visitor, worker: Child) -> No
 
 
 @pytest.mark.soak
-def test_what_if(officer: Visitor, worker: Child) -> None:
+def test_sliders_update_the_numbers(officer: Visitor, worker: Child) -> None:
     """Sliders update the numbers without submitting a form; an impossible number is refused in words."""
     made = officer.site.model(officer.site.upload(rows=400), noise_scale=0.004)
     officer.site.until(f"/v1/models/{made}", lambda model: model["live_version"])
@@ -79,7 +79,7 @@ def test_what_if(officer: Visitor, worker: Child) -> None:
 
 
 @pytest.mark.soak
-def test_holding_it_to_its_ledger(officer: Visitor, worker: Child) -> None:
+def test_the_ledger_is_verified(officer: Visitor, worker: Child) -> None:
     """The verification shows that every entry was recomputed, and lists destroyed weights and copies."""
     made = officer.site.live_model()
     officer.site.api.get(f"/v1/models/{made}/versions/1/weights").raise_for_status()
@@ -98,7 +98,7 @@ def test_holding_it_to_its_ledger(officer: Visitor, worker: Child) -> None:
 
 
 @pytest.mark.soak
-def test_a_curve_that_does_not_come(officer: Visitor, worker: Child) -> None:
+def test_a_missing_curve_is_retried(officer: Visitor, worker: Child) -> None:
     """If the curve is not available the page shows that it is loading, and retries until it arrives."""
     made = officer.site.live_model()
     officer.page.route("**/curve", lambda route: route.abort())

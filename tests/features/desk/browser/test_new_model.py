@@ -10,7 +10,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 @pytest.mark.soak
-def test_numbers_move_while_somebody_types(officer: Visitor, worker: Child) -> None:
+def test_estimates_update_while_typing(officer: Visitor, worker: Child) -> None:
     """Without a dataset the page links to the upload of one. The estimates follow the fields and the slider; invalid
     input is refused in words; the model is then created and learns."""
     page = officer.page
@@ -51,7 +51,7 @@ def test_numbers_move_while_somebody_types(officer: Visitor, worker: Child) -> N
     officer.shows()
 
 
-def test_without_scripts(officer: Visitor) -> None:
+def test_a_model_is_previewed_without_scripts(officer: Visitor) -> None:
     """If scripts are disabled a button previews the model, and the form keeps its input."""
     officer.site.upload(rows=400)
     officer.page.route("**/*.js*", lambda route: route.abort())

@@ -91,7 +91,7 @@ def sheets(page: Page) -> list[str]:
 
 
 @pytest.mark.soak
-def test_a_case_and_a_certificate(officer: Visitor, worker: Child) -> None:
+def test_a_printed_case_shows_ids_owner_and_date(officer: Visitor, worker: Child) -> None:
     """A printed case shows its full ids, its owner and the date, and no controls for screens. The same holds for the
     page on which a certificate was verified."""
     site, page = officer.site, officer.page
@@ -137,7 +137,7 @@ def test_a_case_and_a_certificate(officer: Visitor, worker: Child) -> None:
 
 
 @pytest.mark.soak
-def test_a_model(officer: Visitor, worker: Child) -> None:
+def test_a_printed_model_shows_its_curves(officer: Visitor, worker: Child) -> None:
     """A printed model shows its curves whole and in light colours, from a dark screen that is restored afterwards, the
     chosen one alone of the links that choose a view, and its whole id; it shows no buttons."""
     page = officer.page
@@ -159,7 +159,7 @@ def test_a_model(officer: Visitor, worker: Child) -> None:
         assert gone not in read, gone
 
 
-def test_of_what_and_for_which_numbers(officer: Visitor) -> None:
+def test_printed_pages_name_their_model_and_inputs(officer: Visitor) -> None:
     """A printed list of versions names its model, and a printed calculator shows the inputs of its value; neither has a
     button."""
     made = officer.site.model(officer.site.upload())
@@ -172,7 +172,7 @@ def test_of_what_and_for_which_numbers(officer: Visitor) -> None:
 
 
 @pytest.mark.soak
-def test_a_long_table(officer: Visitor) -> None:
+def test_a_long_table_repeats_its_head(officer: Visitor) -> None:
     """A long table repeats its head on every sheet and never splits a row."""
     cases = [officer.site.forget(f"p{n}", external_id=f"case-{n:03}", identity_verified=False) for n in range(70)]
     officer.opens("/admin/requests?size=100")

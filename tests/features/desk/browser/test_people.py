@@ -21,7 +21,7 @@ def code_of(secret: str, *, steps: int = 0) -> str:
     return pyotp.TOTP(secret).at(int(at.timestamp()))
 
 
-def test_somebody_decides_by_name(officer: Visitor, browser: Browser, site: Site) -> None:
+def test_an_officer_decides_by_name(officer: Visitor, browser: Browser, site: Site) -> None:
     """An administrator invites an officer, who chooses a password, enrols an app, mistypes the password, logs in with a
     code and approves a request, whose page names them. Once disabled, they are back at the login."""
     request = site.forget("p1", identity_verified=False)

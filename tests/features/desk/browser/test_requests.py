@@ -8,7 +8,7 @@ from tests.faults.processes import Child
 from tests.features.desk.browser.browsing import Site, Visitor, visitor
 
 
-def test_deciding_about_many(officer: Visitor) -> None:
+def test_selected_requests_are_rejected(officer: Visitor) -> None:
     """An officer selects requests in a list, rejects them on a ground, and sees the result."""
     for n in range(4):
         officer.site.forget(f"p{n}", identity_verified=False, external_id=f"case-{n}")
@@ -28,7 +28,7 @@ def test_deciding_about_many(officer: Visitor) -> None:
     officer.shows()
 
 
-def test_deciding_about_all_that_match(officer: Visitor) -> None:
+def test_all_matching_requests_are_decided(officer: Visitor) -> None:
     """If more requests match than a page shows, an officer selects all of them, sees their number and decides by
     keyboard."""
     bodies = [{"subject_id": f"q{n}", "identity_verified": False, "regulation": "ccpa"} for n in range(55)]
@@ -43,7 +43,7 @@ def test_deciding_about_all_that_match(officer: Visitor) -> None:
     assert "regulation=ccpa" in page.url
 
 
-def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
+def test_a_request_is_followed_from_review_to_proof(officer: Visitor, worker: Child) -> None:
     """An officer approves a request, sees it complete without reloading, reads what was proved, and verifies it."""
     officer.site.live_model()
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1", metadata={"note": "<b>urgent</b>"})
@@ -84,7 +84,7 @@ def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
     officer.shows("request-reply")
 
 
-def test_without_scripts(officer: Visitor) -> None:
+def test_requests_work_without_scripts(officer: Visitor) -> None:
     """Everything except live updates works in a browser without scripts."""
     made = officer.site.forget("p1", identity_verified=False)
     browser = officer.page.context.browser
@@ -102,7 +102,7 @@ def test_without_scripts(officer: Visitor) -> None:
     context.close()
 
 
-def test_dates_of_the_law_are_those_of_the_policy(browser: Browser, site: Site) -> None:
+def test_legal_dates_are_in_the_zone_of_the_policy(browser: Browser, site: Site) -> None:
     """A request's dates of receipt and deadline are in the zone of the policy, named once in the head, wherever the
     reader is; the reader's own time is shown on hover."""
     assert site.api.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).status_code == 200

@@ -9,7 +9,7 @@ from tests.features.desk.browser.browsing import Site, Visitor
 
 
 @pytest.mark.soak
-def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
+def test_a_dead_worker_is_shown(officer: Visitor, site: Site) -> None:
     """An engineer watches a run, sees that its worker died and what that means, and that another worker completes
     it."""
     page = officer.page
@@ -38,7 +38,7 @@ def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
 
 
 @pytest.mark.soak
-def test_what_a_canary_test_showed(officer: Visitor, worker: Child) -> None:
+def test_the_last_canary_test_is_shown(officer: Visitor, worker: Child) -> None:
     """The overview counts canary tests, and the model links to the page of its last one, which states what was
     proved."""
     site, page = officer.site, officer.page

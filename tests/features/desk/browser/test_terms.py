@@ -7,7 +7,7 @@ from tests.features.desk.browser.browsing import Visitor
 from tests.tables import each
 
 
-def test_what_a_number_means(officer: Visitor, worker: Child) -> None:
+def test_a_term_is_explained(officer: Visitor, worker: Child) -> None:
     """A term is opened by keyboard and closed by Escape, with and without scripts, and names the attacker's accuracy
     next to epsilon."""
     made = officer.site.live_model()
@@ -36,7 +36,7 @@ def test_what_a_number_means(officer: Visitor, worker: Child) -> None:
 
 
 @each("width", [390, 1440])
-def test_a_sentence_stays_on_the_screen(officer: Visitor, width: int) -> None:
+def test_explanations_stay_on_the_screen(officer: Visitor, width: int) -> None:
     """The sentence of each term of a page is within the screen, wherever its button is."""
     officer.site.upload(rows=400)
     officer.opens("/admin/models/new")

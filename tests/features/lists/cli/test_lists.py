@@ -28,7 +28,7 @@ def says_nobody(ended: Ended, *people: str) -> bool:
     return not any(person in ended.out + ended.err for person in people)
 
 
-def test_a_list_of_hashes(live: Lethe, people: Path, tmp_path: Path) -> None:
+def test_a_list_of_hashes_is_imported(live: Lethe, people: Path, tmp_path: Path) -> None:
     """Each hash of a file becomes a request; the people behind them are forgotten, and suppressed if nothing is
     held."""
     live("dataset", "create", people, "--classes", "0,1")
@@ -53,7 +53,7 @@ def test_a_list_of_hashes(live: Lethe, people: Path, tmp_path: Path) -> None:
     assert says_nobody(held, *PEOPLE)
 
 
-def test_a_list_again(live: Lethe, tmp_path: Path) -> None:
+def test_importing_a_list_again_creates_nothing(live: Lethe, tmp_path: Path) -> None:
     """Importing a file again from the same source creates nothing, even with another regulation; importing it from
     another source, or after a change, creates requests."""
     file, out, again = tmp_path / "drop.txt", tmp_path / "results.csv", tmp_path / "again.csv"
@@ -73,7 +73,7 @@ def test_a_list_again(live: Lethe, tmp_path: Path) -> None:
     assert len(statuses(live, tmp_path / "s.csv", "--status", "completed", "--regulation", "gdpr")) == 11
 
 
-def test_lines_that_are_refused(live: Lethe, tmp_path: Path) -> None:
+def test_faulty_lines_are_reported(live: Lethe, tmp_path: Path) -> None:
     """Faulty lines are reported by number, the others are accepted, and the exit code is 1."""
     file, out = tmp_path / "list.csv", tmp_path / "results.csv"
     file.write_text(
@@ -107,7 +107,7 @@ def test_lines_that_are_refused(live: Lethe, tmp_path: Path) -> None:
     assert done.err.splitlines() == [f"line {line}: batch_refused" for line in range(2, 12)] + ["and 2 more"]
 
 
-def test_a_dry_run(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_sends_nothing(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run sends nothing and reports the faults that can be found without a gateway."""
     monkeypatch.setenv("LETHE_URL", "http://127.0.0.1:1")
     file = tmp_path / "list.csv"
@@ -140,7 +140,9 @@ def test_a_dry_run(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (b'subject_id\n"anna@example.org\n', ()),
     ],
 )
-def test_files_that_are_no_lists(lethe: Lethe, tmp_path: Path, content: bytes, columns: tuple[str, ...]) -> None:
+def test_a_file_without_subjects_is_refused(
+    lethe: Lethe, tmp_path: Path, content: bytes, columns: tuple[str, ...]
+) -> None:
     """A file that does not identify subjects is refused in one line, which quotes nothing of it, and nothing is
     sent."""
     file = tmp_path / "list.csv"

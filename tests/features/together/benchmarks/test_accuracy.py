@@ -14,7 +14,7 @@ def test_the_page_holds_the_tables_of_the_results(name: str) -> None:
     assert accuracy.printed(RESULTS)[name] in PAGE
 
 
-def test_stored_plans_are_those_of_the_present_planner() -> None:
+def test_stored_plans_match_the_planner() -> None:
     """The stored passes of learning and of a request follow from the present defaults."""
     for row in RESULTS["tables"]:
         settings = {"num_slots": row["rows"], "num_classes": row["classes"]}
@@ -25,7 +25,7 @@ def test_stored_plans_are_those_of_the_present_planner() -> None:
 
 
 @pytest.mark.soak
-def test_a_small_table_comes_out_as_it_is_stored() -> None:
+def test_a_small_table_is_as_accurate_as_stated() -> None:
     """Today's model of one table is as accurate as the page states, within six deviations and two points."""
     name, problem = next(iter(accuracy.tables(None, quick=True)))
     right, _ = accuracy.learned(problem(0), accuracy.EPSILONS[0])

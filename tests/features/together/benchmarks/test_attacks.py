@@ -24,15 +24,15 @@ def results() -> dict[str, Any]:
     return attacks.measured(TRIALS, seed=1)
 
 
-def test_the_median_is_recognised_as_often_as_the_theorem_says() -> None:
+def test_the_median_reveals_the_record_as_stated() -> None:
     """The attacker of Theorem 3.1 recognises the deleted record at least as often as it states, and never another."""
     found = flawed.median(np.random.default_rng(2), trials=500, step=4)
     assert found.true_positives / found.members >= 1 / 2
     assert found.false_positives == 0
 
 
-def test_the_sum_betrays_the_deleted_record() -> None:
-    """The attacker of equations 7 and 8 is always right."""
+def test_the_sum_reveals_the_record() -> None:
+    """The attacker of equations 7 and 8 of the paper recognises the deleted record in every game."""
     assert advantage(flawed.total(np.random.default_rng(2), trials=100)) == 1.0
 
 
@@ -45,7 +45,7 @@ def test_pads_hide_a_record_until_two_releases_or_a_reader_meet() -> None:
         assert advantage(seeing) == 1.0
 
 
-def test_a_divided_counter_never_betrays_all() -> None:
+def test_a_divided_counter_reveals_less_than_a_flag() -> None:
     """After many releases the counter's advantage is still below its bound, and that of a flag, which is not divided,
     is 1."""
     generator = np.random.default_rng(2)
@@ -58,7 +58,7 @@ def test_a_divided_counter_never_betrays_all() -> None:
 
 
 @pytest.mark.parametrize("name", ["copying", "choosing", "waiting", "copying late", "last of many"])
-def test_what_is_certified_is_what_ran(name: str) -> None:
+def test_games_run_what_is_certified(name: str) -> None:
     """Every game runs the steps that the accountant gets, publishes after each of them, and deletes the person before
     the stated run."""
     at = ours.setting()
@@ -79,7 +79,7 @@ def test_what_is_certified_is_what_ran(name: str) -> None:
     assert [True, *here] == [number < certified.deleted_before for number in range(len(versions))]
 
 
-def test_adaptive_counts_every_version_with_the_person_in_it() -> None:
+def test_adaptive_counts_every_version_with_the_person() -> None:
     """The certificate of the copying requester composes the first version and the three short runs after it."""
     at = ours.setting()
     first, later = (
@@ -91,7 +91,7 @@ def test_adaptive_counts_every_version_with_the_person_in_it() -> None:
 
 
 @pytest.mark.soak
-def test_shards_are_learned_and_betray(results: dict[str, Any]) -> None:
+def test_models_of_shards_reveal_the_person(results: dict[str, Any]) -> None:
     """The models of shards reveal the person's shard, and the deletion leaves a measurable trace."""
     assert results["shards"]["named"] > 0.9
     assert results["flawed"]["shards, presence"]["low"] > 0
@@ -120,7 +120,7 @@ def test_the_page_has_the_numbers_of_its_run(table: Any) -> None:
     assert table(page.read("attacks")) in PAGE.read_text()
 
 
-def test_the_full_run_shows_what_the_page_says() -> None:
+def test_the_full_run_matches_the_claims_of_the_page() -> None:
     """In the full run flawed mechanisms reveal the person, ours holds, and `deletion` fails against readers who choose,
     in exactly the games that the page names; elsewhere the measured advantage exceeds it without proof."""
     results = page.read("attacks")

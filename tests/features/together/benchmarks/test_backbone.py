@@ -7,7 +7,7 @@ PROSE = " ".join(PAGE.split())
 RESULTS = page.read("backbone")
 
 
-def test_the_page_holds_what_was_measured() -> None:
+def test_the_page_matches_the_results() -> None:
     """The table follows from the results, and the sentences quote it."""
     assert backbone.printed(RESULTS) in PAGE
     assert f"{RESULTS['rows']:,} images" in PROSE
@@ -21,14 +21,14 @@ def test_the_page_holds_what_was_measured() -> None:
     assert round(below["request_steps"][-1] / default["request_steps"][-1], 1) == 2.4
 
 
-def test_stored_plans_are_those_of_the_present_planner() -> None:
+def test_stored_plans_match_the_accountant() -> None:
     """The stored steps of learning and of requests follow from the present accountant."""
     for row in RESULTS["models"]:
         planned = backbone.planned(backbone.made(RESULTS["rows"], l2=row["l2"]))
         assert planned == {name: row[name] for name in planned}
 
 
-def test_without_a_second_moment_more_is_read() -> None:
+def test_a_missing_second_moment_costs_more_passes() -> None:
     """At the default l2, learning without a stated bound takes 2.5 times the passes, and a request at most 1.9
     times."""
     [stated] = (one for one in RESULTS["models"] if one["name"] == "the default l2")

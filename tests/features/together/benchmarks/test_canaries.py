@@ -22,7 +22,7 @@ def test_the_page_holds_the_tables_of_the_results(name):
     assert tables(RESULTS)[name] in PAGE
 
 
-def test_what_was_planned_is_planned_today():
+def test_stored_plans_match_the_service():
     """Mechanisms and plans are those that the service has of all rows, and by default."""
     default = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=0.1), num_slots=32_561, num_classes=2
@@ -37,7 +37,7 @@ def test_what_was_planned_is_planned_today():
             assert f"{plan.steps:,}" in PAGE
 
 
-def test_gross_faults_are_found_by_the_lanes_that_runs_have():
+def test_gross_faults_are_found_by_default_lanes():
     """With 256 lanes at least nine of ten canary tests find each gross fault; with 4,096 lanes they find small ones
     too; correct runs never fail."""
     gross = ("does nothing", "no noise", "noise x 0.7", "noise reused at every step", "half the steps")
@@ -70,7 +70,7 @@ def test_faults_in_the_code_are_found():
         assert all(share == 0 if row["fault"] == "none" else share > 0.9 for share in shares)
 
 
-def test_bounds_come_near_and_are_never_wrong():
+def test_bounds_are_tight_and_valid():
     """The median bound is six tenths of the certified one with 256 lanes, nine with 4,096, and a seventh less in
     batches; at most one in three million is false. Both follow from the exact law, recomputed today."""
     today = [
@@ -96,7 +96,7 @@ def test_a_canary_test_costs_little_of_a_run():
     assert RESULTS["run"]["audited"] < 1.1 * RESULTS["run"]["without"]
 
 
-def test_canary_tests_come_out_as_they_are_stored():
+def test_canary_tests_match_the_results():
     """A few canary tests today, of the law and of the chain, find what the page states."""
     mechanism, plans = planned(*SHAPES["small"])
     for fault in ("none", "does nothing", "no noise"):

@@ -24,7 +24,7 @@ def test_pipelines_that_keep_the_forgotten_are_caught() -> None:
         assert row["alarm"] == sum(p_value < judging.LEVEL for p_value in row["p_values"]) == 20
 
 
-def test_honest_pipelines_are_left_alone() -> None:
+def test_honest_pipelines_raise_no_alarm() -> None:
     """No honest pipeline raises an alarm, in 200 runs of each model on the invented table, and each test had its
     power."""
     honest = [row for row in RESULTS["rows"] if row["kind"] == "honest"]
@@ -35,7 +35,7 @@ def test_honest_pipelines_are_left_alone() -> None:
         assert row["accuracy"] == pytest.approx(row["accuracy_without"], abs=0.02)
 
 
-def test_a_run_comes_out_as_it_is_stored() -> None:
+def test_a_run_matches_the_results() -> None:
     """A fresh run gives the outcomes that the page states."""
     found = canary_people.run(canary_people.invented(0), "XGBoost", 0, canary_people.KINDS)
     assert [verdict["outcome"] for verdict in found.values()] == ["clean", "alarm", "alarm", "alarm"]

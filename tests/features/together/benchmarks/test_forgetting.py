@@ -16,7 +16,7 @@ def life() -> forgetting.Life:
     return forgetting.life()
 
 
-def test_the_picture_is_the_one_that_the_accountant_draws(life: forgetting.Life) -> None:
+def test_the_picture_matches_the_accountant(life: forgetting.Life) -> None:
     """The picture in docs/ matches today's accountant to a tenth of a pixel."""
     kept, drawn = forgetting.PICTURE.read_text(), forgetting.drawn(life)
     assert NUMBER.sub("", kept) == NUMBER.sub("", drawn)
@@ -25,7 +25,7 @@ def test_the_picture_is_the_one_that_the_accountant_draws(life: forgetting.Life)
     ElementTree.fromstring(kept)
 
 
-def test_versions_meet_the_target_and_nobody_comes_back(life: forgetting.Life) -> None:
+def test_versions_meet_the_target_for_good(life: forgetting.Life) -> None:
     """Each person is above the target when they make their request, meets it when the next version is published, and
     has less influence in every later version."""
     for number, curve in enumerate(life.people):

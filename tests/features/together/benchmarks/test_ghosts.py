@@ -17,7 +17,7 @@ def test_the_page_holds_the_table_of_the_results() -> None:
     assert f"in {ghosts.RECORDS:,} records of {ghosts.RECORDS // ghosts.OF_ONE} people" in PAGE
 
 
-def test_the_page_names_what_was_measured() -> None:
+def test_the_page_names_the_measured_stores() -> None:
     """Stores, versions and their own deletions on the page are those of the results, and each store except the folder,
     which has copies elsewhere, was clean after Lethe."""
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \| [^|]+ \|$", PAGE.replace("`", ""), re.MULTILINE)

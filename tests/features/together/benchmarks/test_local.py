@@ -20,7 +20,7 @@ def results() -> dict[str, Any]:
     return local.run(SMALL, seed=1)
 
 
-def test_errors_are_those_of_theory(results: dict[str, Any]) -> None:
+def test_errors_match_theory(results: dict[str, Any]) -> None:
     """Each seeded error is within six standard errors of its formula, and each error of devices within a factor of 1.6;
     a correct one would exceed that once in a hundred million runs."""
     seeded = [*results["by_people"], *results["by_odds"]]
@@ -31,7 +31,7 @@ def test_errors_are_those_of_theory(results: dict[str, Any]) -> None:
     assert results["farthest"] >= farthest
 
 
-def test_what_is_better_when(results: dict[str, Any]) -> None:
+def test_the_best_mechanism_depends_on_epsilon(results: dict[str, Any]) -> None:
     """The central model has the smallest error; one bit beats Laplace noise at small epsilon and not at large; Gaussian
     noise loses in one dimension."""
     found = {(row["estimator"], row["odds"]): row["measured"] for row in results["by_odds"]}
@@ -42,7 +42,7 @@ def test_what_is_better_when(results: dict[str, Any]) -> None:
     assert found["one bit", 100] > found["local Laplace", 100]
 
 
-def test_unbounded_means_keep_their_bound(results: dict[str, Any]) -> None:
+def test_clipped_means_stay_within_their_bound(results: dict[str, Any]) -> None:
     """Clipped means err less than the bound, which falls with the square root of n."""
     few, many = results["unbounded"]
     assert few["measured"] < few["bound"]
@@ -50,7 +50,7 @@ def test_unbounded_means_keep_their_bound(results: dict[str, Any]) -> None:
     assert few["bound"] / many["bound"] == pytest.approx(math.sqrt(10), rel=0.02)
 
 
-def test_intervals_hold(results: dict[str, Any]) -> None:
+def test_simultaneous_intervals_cover(results: dict[str, Any]) -> None:
     """All intervals of a survey hold at once in 95 of 100; then fewer than 718 of 800 happen once in a billion runs."""
     assert results["intervals"]["surveys"] == 800
     assert results["intervals"]["held"] >= 718
@@ -61,7 +61,7 @@ def test_the_fewest_are_found() -> None:
     assert [local._fewest(lambda n, least=least: n >= least) for least in (1, 2, 3, 1000)] == [1, 2, 3, 1000]
 
 
-def test_the_page_has_what_was_measured() -> None:
+def test_the_page_matches_the_results() -> None:
     """Every table of the page, and the numbers in its sentences, are those of the results."""
     found = page.read("local")
     for table in local.tables(found):

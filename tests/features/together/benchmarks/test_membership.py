@@ -56,7 +56,7 @@ def test_epsilon_hat_is_biased_and_the_bound_is_not(results: dict[str, Any]) -> 
 
 
 @pytest.mark.soak
-def test_what_was_forgotten_is_as_strange_as_if_never_seen(group: dict[str, Any]) -> None:
+def test_the_loss_on_forgotten_rows_matches_unseen_ones(group: dict[str, Any]) -> None:
     """The loss on forgotten rows rises to that of models that never saw them; the losses on retained and test rows do
     not."""
     forgotten = group["remembered"]["forgotten"]
@@ -79,7 +79,7 @@ def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
     assert all(f"({name})" in PAGE.read_text() for name in drawn)
 
 
-def test_the_page_says_what_was_proved() -> None:
+def test_the_page_states_what_was_proved() -> None:
     """In the full run doing nothing and fine-tuning are refuted for every group, and unlearning for no request."""
     problems_of_page = page.read("membership")["problems"]
     assert {problem["name"] for problem in problems_of_page} == {"digits 3/8", "Adult", "MNIST 3/8"}
@@ -92,7 +92,7 @@ def test_the_page_says_what_was_proved() -> None:
                 assert fine_tuning["mu_at_least"] > unlearning["certified_mu"]
 
 
-def test_the_page_says_which_estimate_is_above_its_certificate() -> None:
+def test_the_page_names_the_estimate_above_its_certificate() -> None:
     """After unlearning a single estimated separation is above the certified mu, by less than its standard error."""
     above = {}
     for problem in page.read("membership")["problems"]:

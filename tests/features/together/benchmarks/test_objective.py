@@ -15,14 +15,14 @@ def test_the_page_holds_the_table_of_the_results() -> None:
     assert objective.printed(RESULTS)["accuracy"] in PAGE
 
 
-def test_adult_is_as_accurate_as_the_page_says() -> None:
+def test_adult_is_as_accurate_as_stated() -> None:
     """Adult reaches 85.1 % at adaptive 1.45, more than the chain at the same number."""
     [row] = [row for row in RESULTS["tables"] if row["name"] == "Adult"]
     assert row["targets"][0]["epsilon"] >= 1.45 > row["chain_adaptive"]
     assert row["targets"][0]["accuracy"][0] >= max(0.851, row["chain"])
 
 
-def test_stored_mechanisms_are_those_of_the_present_rule() -> None:
+def test_stored_mechanisms_match_the_rule() -> None:
     """The stored noise and Lambda follow from the present defaults, and meet the target."""
     [row] = [row for row in RESULTS["tables"] if row["name"] == "Adult"]
     for target in row["targets"]:

@@ -89,7 +89,7 @@ def test_secret_slots_amplify(pulls: list[float], sizes: list[float]) -> None:
 
 @settings(max_examples=20)
 @given(gradients, st.lists(st.floats(0.1, 1.5), min_size=2, max_size=2))
-def test_random_batches_are_worth_the_mean_over_places(pulls: list[float], sizes: list[float]) -> None:
+def test_random_batches_average_over_positions(pulls: list[float], sizes: list[float]) -> None:
     """Over all orders of fixed batches no delta exceeds that of Theorem 1."""
     batches = ((0, 1), (2, 3), (4, 4))
     mus, shares = places(sizes, (2, 2)), np.full(2, 1 / 3)
@@ -100,7 +100,7 @@ def test_random_batches_are_worth_the_mean_over_places(pulls: list[float], sizes
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-def test_theorem_1_is_attained_where_batches_look_different(epsilon: float) -> None:
+def test_theorem_1_is_attained_by_distinct_batches(epsilon: float) -> None:
     """In one step of four batches whose other rows are far apart, delta is a quarter of that of the batch that is read:
     a secret order hides nothing, and Theorem 2 does not hold for batches."""
     batch, size, quiet = 40, 1.0, 0.035
@@ -145,7 +145,7 @@ def test_no_schedule_reads_fewer_records(steps: int, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("steps", [1, 16, 100])
-def test_the_worst_place_is_that_of_the_accountant(steps: int) -> None:
+def test_the_worst_position_matches_the_accountant(steps: int) -> None:
     """If the accountant examines each position by itself, `release` of a run is the mu of the worst position."""
     made = orders.mechanism_of(10_000)
     assert made.num_batches <= 128
@@ -160,7 +160,7 @@ def test_random_orders_never_reveal_more() -> None:
 
 
 @pytest.mark.parametrize("name", ["secret-order", "fewest-reads"])
-def test_pages_have_the_tables_of_the_command(name: str) -> None:
+def test_pages_match_the_results(name: str) -> None:
     """The table of the page follows from the stored results, and these from the present defaults."""
     results = page.read("orders")
     assert orders.printed(results)[name] in (MATHEMATICS / f"{name}.md").read_text()

@@ -28,7 +28,7 @@ def test_the_page_holds_the_tables_of_the_results(name):
     assert tables.all_of(RESULTS)[name] in PAGE
 
 
-def test_the_results_are_what_the_calculator_says_today(recomputed):
+def test_the_results_match_the_calculator(recomputed):
     """Everything that needs no data is recomputed as it is stored."""
     today = tables.all_of(recomputed | {"accuracy": {}})
     assert today.items() <= tables.all_of(RESULTS).items()
@@ -64,7 +64,7 @@ def test_the_stored_totals_of_figure_3b_have_the_measured_smoothness(recomputed)
     assert all(row["ours_total"] < row["paper_total"] / 100 for row in recomputed["figure_3b"] if row["batch"] > 1)
 
 
-def test_figures_3c_4_and_5_take_fewer_steps_by_ours(recomputed):
+def test_our_bound_takes_fewer_steps_in_figures_3c_4_and_5(recomputed):
     """Our bound never takes more steps, at any noise, target or number of records; the epsilon before is 28, not about
     100."""
     for figure in ("figure_3c", "figure_4", "figure_5"):
@@ -79,7 +79,7 @@ def test_two_noises_of_figure_3a_are_far_too_small(recomputed):
     assert all(row["needs"] > 1_000 for row in recomputed["noise_mistakes"])
 
 
-def test_each_tightening_takes_steps_away(recomputed):
+def test_each_tightening_saves_steps(recomputed):
     """No change from the paper's bound to ours costs a step, and the first change saves most."""
     steps = [row["steps"] for row in recomputed["tightenings"]]
     assert steps == sorted(steps, reverse=True)

@@ -21,7 +21,7 @@ def defaults(num_rows: int) -> str:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_of_evidence_is_about_todays_defaults_or_says_that_it_is_not(name: str) -> None:
+def test_pages_of_evidence_state_their_defaults(name: str) -> None:
     """A page cites today's defaults, or states in a fixed sentence that they differ from its own."""
     text = (page.EVIDENCE / name).read_text()
     [cited] = BLOCK.findall(text)

@@ -50,7 +50,7 @@ def test_no_audit_refutes_a_certificate(results: dict[str, Any]) -> None:
                 assert row[question]["epsilon"] <= row[certified]
 
 
-def test_who_promises_nothing_about_both_versions_is_seen_through(results: dict[str, Any]) -> None:
+def test_versions_without_a_joint_guarantee_reveal_the_record(results: dict[str, Any]) -> None:
     """Plain fits, SISA, certified removal and fine-tuning reveal the record to a reader of both versions; a warm start
     does so even by itself."""
     audited = of(results["audit"])
@@ -62,7 +62,7 @@ def test_who_promises_nothing_about_both_versions_is_seen_through(results: dict[
         assert audited[name]["after"]["epsilon"] == "inf"
 
 
-def test_ours_reads_less_than_a_refit_and_on_most_takes_less_time(results: dict[str, Any]) -> None:
+def test_ours_takes_less_than_a_refit(results: dict[str, Any]) -> None:
     """On the three large problems ours takes less than a third of the passes of a refit, at the same l2 and at
     scikit-learn's own, and less time on at least two; the warm start is quicker than ours."""
     large = [of(problem) for problem in results["problems"] if not problem["name"].startswith("digits")]
@@ -74,7 +74,7 @@ def test_ours_reads_less_than_a_refit_and_on_most_takes_less_time(results: dict[
     assert sum(quicker) >= 2
 
 
-def test_models_that_forgot_are_like_those_that_never_knew(results: dict[str, Any]) -> None:
+def test_unlearned_models_match_their_oracles(results: dict[str, Any]) -> None:
     """By KLoM our models are as near to their oracles as other oracles are; doing nothing is not, which U-LiRA
     proves."""
     row = of(results["margins"])
@@ -83,7 +83,7 @@ def test_models_that_forgot_are_like_those_that_never_knew(results: dict[str, An
     assert row["langevin_ours"]["mu"] == 0 < row["nothing_chain"]["mu"]
 
 
-def test_rivals_win_where_the_page_says_so(results: dict[str, Any]) -> None:
+def test_rivals_win_only_where_stated(results: dict[str, Any]) -> None:
     """Certified removal is quicker than ours only on the digits, and no noisy chain beats the best plain refit."""
     for problem in results["problems"]:
         row = of(problem)

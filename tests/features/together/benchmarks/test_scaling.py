@@ -17,13 +17,13 @@ def test_the_page_holds_the_tables_of_the_results(name):
 
 
 @pytest.mark.slow
-def test_stored_plans_are_those_of_the_present_planner():
+def test_stored_plans_match_the_planner():
     """The planner computes the stored steps and epsilons."""
     today = {"plans": scaling.plans(), "requests": scaling.requests()}
     assert scaling.tables(RESULTS | today) == scaling.tables(RESULTS)
 
 
-def test_requests_read_less_the_more_rows_there_are():
+def test_passes_of_a_request_fall_with_the_rows():
     """The passes of a request fall with the number of rows from ten thousand on, and are less than one from a million
     on."""
     settled = [max(row["passes"]) for row in RESULTS["requests"] if row["rows"] >= 10**4]
@@ -43,7 +43,7 @@ def test_steps_for_each_request_settle():
         assert max(row["passes"][-10:]) <= 1.05 * max(row["passes"][:-10])
 
 
-def test_a_request_takes_no_longer_the_more_rows_there_are():
+def test_the_time_of_a_request_does_not_grow_with_the_rows():
     """No request takes a second with a million rows, or two with ten million; there the median is below twice that of a
     million rows, and a refit takes twenty times the processor time."""
     found = {row["rows"]: row for row in RESULTS["measured"]}

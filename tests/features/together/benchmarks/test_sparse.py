@@ -9,7 +9,7 @@ PROSE = " ".join(PAGE.split())
 RESULTS = page.read("sparse")
 
 
-def test_the_page_holds_what_was_measured() -> None:
+def test_the_page_matches_the_results() -> None:
     """The table follows from the results, and the sentences from it."""
     assert sparse.printed(RESULTS) in PAGE
     fewest, *_, most = RESULTS["rows"]

@@ -16,7 +16,7 @@ ENGINE = {
 }
 
 
-def test_steps_are_those_of_the_results() -> None:
+def test_the_table_of_steps_matches_the_results() -> None:
     """The table of steps has, for each of its batches, the steps that the accountants need."""
     names = ("batch", "langevin", "d2d", "replace", "zero_out")
     found = {row["batch"]: [f"{row[name]:,}" for name in names] for row in page.read("accounting")["steps"]}
@@ -26,7 +26,7 @@ def test_steps_are_those_of_the_results() -> None:
     assert quoted == [found[int(row[0])] for row in quoted]
 
 
-def test_milliseconds_are_those_of_the_results() -> None:
+def test_the_table_of_passes_matches_the_results() -> None:
     """The table of passes has the measured medians, to two digits."""
     passes = page.read("engine")["passes"]
     for row, name in ENGINE.items():

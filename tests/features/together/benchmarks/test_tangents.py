@@ -12,7 +12,7 @@ PROSE = " ".join(PAGE.split())
 RESULTS = page.read("tangents")
 
 
-def test_the_page_holds_what_was_measured() -> None:
+def test_the_page_matches_the_results() -> None:
     """The tables follow from the results, and the sentences about the problems quote them."""
     assert all(table in PAGE for table in tangents.printed(RESULTS).values())
     assert f"the first {RESULTS['public']} of scikit-learn's digits" in PROSE
@@ -73,7 +73,7 @@ def fine_tuned_by(model: dict[str, Any]) -> float:
 
 @pytest.mark.skipif(page.DIFFER in PAGE, reason="The page says that it was measured with other defaults.")
 @pytest.mark.parametrize("problem", RESULTS["problems"], ids=lambda problem: str(problem["name"]))
-def test_stored_plans_are_those_of_the_present_planner(problem: dict[str, Any]) -> None:
+def test_stored_plans_match_the_planner(problem: dict[str, Any]) -> None:
     """The stored steps of learning and of requests follow from the present defaults, for any number of moved weights;
     rounding to the grid adds less than a thousandth to epsilon."""
     mechanism = tangents.made(b"", None, num_slots=problem["rows"], num_features=65)

@@ -21,7 +21,7 @@ def of_rates(misses: np.ndarray, alarms: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("mu", [0.0, 1.0, -1.0])
-def test_one_threshold_is_tried_at_a_hundred_places_per_unit(mu: float) -> None:
+def test_one_threshold_matches_a_plain_loop(mu: float) -> None:
     """Epsilon-hat with one threshold is the maximum of a plain loop over a hundred thresholds per unit."""
     unlearned, retrained = pair(1, models=60, mu=mu)
     low, high = sorted((unlearned, retrained), key=np.median)
@@ -32,7 +32,7 @@ def test_one_threshold_is_tried_at_a_hundred_places_per_unit(mu: float) -> None:
     assert epsilon_hat(unlearned, retrained, two_thresholds=False) == pytest.approx(of_rates(misses, alarms))
 
 
-def test_two_thresholds_are_tried_about_the_narrower_law() -> None:
+def test_two_thresholds_match_a_search_around_the_narrower_law() -> None:
     """Epsilon-hat with two thresholds is also the maximum over intervals around the distribution with the smaller
     range."""
     wide, narrow = pair(2, models=30)
@@ -61,7 +61,7 @@ def test_laws_that_never_meet_reach_the_cap() -> None:
     assert epsilon_hat(0.001 * unlearned, retrained) == CAP
 
 
-def test_identical_laws_are_given_more_than_one() -> None:
+def test_identical_laws_have_a_biased_estimate() -> None:
     """512 and 512 models of one distribution have a mean epsilon-hat of about 1.1 with one threshold and 1.5 with both
     rules, where the truth and the bound are 0."""
     pairs = [pair(seed, models=512) for seed in range(60)]
@@ -70,7 +70,7 @@ def test_identical_laws_are_given_more_than_one() -> None:
     assert all(epsilon_bound(*one, delta=DELTA, error=1e-6) == 0 for one in pairs)
 
 
-def test_laws_far_apart_are_given_too_little() -> None:
+def test_distant_laws_are_underestimated() -> None:
     """512 and 512 models cannot yield more than about ln 512 if any rate is positive, whatever the truth."""
     found = np.mean([epsilon_hat(*pair(seed, models=512, mu=2.0)) for seed in range(10)])
     assert found < np.log(512) < conversion.gdp_epsilon(mu=2.0, delta=DELTA)
@@ -88,7 +88,7 @@ def test_the_bound_proves_something() -> None:
     assert epsilon_bound(*pair(4, models=512, mu=2.0), delta=DELTA, error=0.05) > 1.5
 
 
-def test_scores_halve_with_every_half() -> None:
+def test_scores_halve_with_every_bin() -> None:
     """A row scores 2^-bin with bins of a half, and nothing beyond the logarithm of the number of models."""
     epsilons = np.array([0.0, 0.49, 0.5, 1.0, 6.99, 7.0, CAP])
     scores = [competition.score(epsilons[[row]], num_models=512) for row in range(len(epsilons))]

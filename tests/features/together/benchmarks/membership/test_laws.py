@@ -20,7 +20,7 @@ def test_every_kind_of_model_is_learned() -> None:
     assert found.retrained is found.nonmembers[Method.NOTHING]
 
 
-def test_fine_tuning_is_descent_on_what_is_left() -> None:
+def test_fine_tuning_descends_on_remaining_rows() -> None:
     """Fine-tuning takes noiseless steps on the non-null rows, in the batches that follow learning."""
     left = PROBLEM.rows.nulled(REQUEST.slots)
     start = np.random.default_rng(0).normal(size=(1, 65))

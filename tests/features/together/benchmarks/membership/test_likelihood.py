@@ -15,7 +15,7 @@ def scores(seed: int, mean: float = 0.0, std: float = 1.0, models: int = 4000) -
     return np.random.default_rng(seed).normal(mean, std, size=models)
 
 
-def test_the_ratio_is_that_of_normal_densities() -> None:
+def test_the_ratio_matches_normal_densities() -> None:
     """The log of the likelihood ratio is the difference of two normal log densities."""
     rule = Rule(members=Normal(mean=1.0, std=0.5), nonmembers=Normal(mean=-0.5, std=2.0))
     at = np.linspace(-3, 3, 7)
@@ -30,7 +30,7 @@ def test_the_shadows_law_is_fitted() -> None:
     assert (rule.nonmembers.mean, rule.nonmembers.std) == pytest.approx((0.0, 1.0), abs=0.05)
 
 
-def test_what_is_proved_is_close_to_the_truth() -> None:
+def test_the_proved_mu_is_close_to_the_truth() -> None:
     """Thousands of models that did not fix the rule prove most of the mu between two normal distributions and never
     more."""
     rule = fixed_on(members=scores(1, 1.0), nonmembers=scores(2), proves=PROVES_MU)
@@ -38,13 +38,13 @@ def test_what_is_proved_is_close_to_the_truth() -> None:
     assert 0.8 < proved <= 1.0
 
 
-def test_a_law_of_the_same_mean_is_told_by_its_spread() -> None:
+def test_laws_of_equal_means_are_distinguished_by_variance() -> None:
     """Models that differ only in variance, as after fine-tuning without noise, are distinguished."""
     rule = fixed_on(members=scores(1, 0.0, 0.2), nonmembers=scores(2), proves=PROVES_MU)
     assert PROVES_MU(rule.guess(members=scores(3, 0.0, 0.2), nonmembers=scores(4))) > 1
 
 
-def test_where_nothing_is_proved_the_threshold_is_zero() -> None:
+def test_indistinguishable_laws_have_a_threshold_of_zero() -> None:
     """Shadow models of one distribution leave the rule at even odds."""
     rule = fixed_on(members=scores(1, models=20), nonmembers=scores(2, models=20), proves=lambda guesses: 0.0)
     assert rule.threshold == 0

@@ -9,14 +9,14 @@ ROWS = problems.digits(seed=1).test
 PARAMETERS = np.concatenate([np.random.default_rng(1).normal(size=(4, 65)), np.zeros((1, 65))])
 
 
-def test_accuracy_is_the_workers() -> None:
+def test_accuracy_matches_the_workers() -> None:
     """The mean accuracy equals that of the worker's own evaluation, even for a model that is undecided everywhere."""
     each = [of_classes(model[None, :], [(ROWS.features, ROWS.labels)], 2)["accuracy"] for model in PARAMETERS]
     found = remembered.of(PARAMETERS, ROWS)
     assert (found.accuracy, found.accuracy_std) == pytest.approx((np.mean(each), np.std(each, ddof=1)))
 
 
-def test_loss_is_the_cross_entropy() -> None:
+def test_loss_matches_the_cross_entropy() -> None:
     """The mean loss equals scikit-learn's cross-entropy."""
     likely = 1 / (1 + np.exp(-PARAMETERS @ ROWS.features.T.astype(float)))
     each = [log_loss(ROWS.labels, one) for one in likely]

@@ -19,7 +19,7 @@ def test_the_telling_row_is_the_most_conspicuous() -> None:
     assert DRAWN["one"].foreseen <= DRAWN["telling"].foreseen < DRAWN["group"].foreseen
 
 
-def test_the_group_is_the_telling_row_and_its_like() -> None:
+def test_the_group_shares_the_label_of_its_first_row() -> None:
     """The group is twenty different rows of the telling row's label, with that row first."""
     group, labels = DRAWN["group"].slots, PROBLEM.rows.labels
     assert group[0] == DRAWN["telling"].slots[0]
@@ -28,7 +28,7 @@ def test_the_group_is_the_telling_row_and_its_like() -> None:
 
 
 @pytest.mark.parametrize("name", requests.NAMES)
-def test_steps_are_the_planners(name: str) -> None:
+def test_steps_match_the_planner(name: str) -> None:
     """A request takes the fewest steps that reach the target, and its mu confirms it."""
     request, records = DRAWN[name], len(DRAWN[name].slots)
     target = {"epsilon": problems.EPSILON, "delta": PROBLEM.delta}

@@ -21,7 +21,7 @@ def audited(rival: Rival, problem: Problem) -> Audited:
     return audit(rival, problem, 0, choosing=60, counting=120, error=1e-6)
 
 
-def test_a_refit_hides_the_record_but_not_what_it_said_before(problem: Problem) -> None:
+def test_two_versions_reveal_the_record_of_a_refit(problem: Problem) -> None:
     """A deterministic refit equals retraining with certainty, and together with the version before it reveals the
     record with certainty."""
     found = audited(refits.lbfgs(problem.setting), problem)
@@ -29,7 +29,7 @@ def test_a_refit_hides_the_record_but_not_what_it_said_before(problem: Problem) 
     assert (found.after.epsilon, found.both.epsilon) == (0.0, math.inf)
 
 
-def test_a_plain_fit_that_does_nothing_tells(problem: Problem) -> None:
+def test_doing_nothing_reveals_the_record(problem: Problem) -> None:
     """A plain fit without noise that does nothing reveals the record with certainty."""
     assert audited(refits.nothing(problem.setting), problem).after.epsilon == math.inf
 
@@ -40,7 +40,7 @@ def test_noise_that_is_shared_by_versions_cancels(problem: Problem) -> None:
     assert found.after.epsilon <= 1 < found.both.epsilon
 
 
-def test_a_random_model_tells_nothing(problem: Problem) -> None:
+def test_a_random_model_reveals_nothing(problem: Problem) -> None:
     """No bound is claimed for a random model, which reveals nothing."""
     found = audited(RandomModel(setting=problem.setting), problem)
     assert (found.after.epsilon, found.both.epsilon) == (0.0, 0.0)

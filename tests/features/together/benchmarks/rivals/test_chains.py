@@ -36,7 +36,7 @@ def test_ours_meets_the_target_at_every_request(problem: Problem) -> None:
     assert all(a is not None and b is not None and a < b for a, b in pairwise(adaptive))
 
 
-def test_learning_again_leaves_nothing_but_what_was_published(problem: Problem) -> None:
+def test_relearning_leaves_only_published_versions(problem: Problem) -> None:
     """The epsilon of relearning against retraining is always 0, and its adaptive epsilon grows with every version."""
     _, promised = served(chains.learn_again(problem.setting), problem)
     assert [one.forgotten for one in promised] == [0.0] * 6
@@ -54,7 +54,7 @@ def test_doing_nothing_is_certified_worse_and_worse(problem: Problem) -> None:
     assert len({one.adaptive for one in promised}) == 1
 
 
-def test_the_papers_steps_grow_until_learning_again_is_no_dearer(problem: Problem) -> None:
+def test_steps_of_the_paper_grow_up_to_relearning(problem: Problem) -> None:
     """Steps by Algorithm 6 never fall and never exceed those of learning; with our noise even the first would."""
     rival = chains.published(problem.setting)
     passes, _ = served(rival, problem)
@@ -77,7 +77,7 @@ def test_batches_are_read_in_turn_over_all_runs(problem: Problem) -> None:
     assert steps == sorted(set(steps))
 
 
-def test_noisy_sgd_takes_whole_epochs_that_do_not_grow_for_ever(problem: Problem) -> None:
+def test_epochs_of_noisy_sgd_are_minimal(problem: Problem) -> None:
     """Epochs meet the published bound, one less does not, and the influence of earlier requests fades."""
     rival = chains.noisy_sgd(problem.setting)
     made, setting = rival.mechanism, problem.setting

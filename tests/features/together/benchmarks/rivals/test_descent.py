@@ -15,7 +15,7 @@ def problem() -> Problem:
     return problems.digits(0, (3, 8), 1)
 
 
-def test_descending_on_ends_where_the_fit_ends(problem: Problem) -> None:
+def test_descent_converges_to_the_fit(problem: Problem) -> None:
     """Many steps without noise reach the minimiser that scikit-learn finds."""
     setting = problem.setting
     steps = {"l2": setting.l2, "step_size": setting.step_size, "steps": 2000}
@@ -23,7 +23,7 @@ def test_descending_on_ends_where_the_fit_ends(problem: Problem) -> None:
     assert np.allclose(found, refits.fitted(problem.train, setting.l2)[0], atol=1e-3)
 
 
-def test_with_a_secret_state_the_noise_is_no_more_than_ours(problem: Problem) -> None:
+def test_secret_state_takes_the_fewest_iterations(problem: Problem) -> None:
     """The rival takes the fewest iterations at which its noise is at most ours, and keeps the noiseless iterate, which
     is not published."""
     ours = chains.ours(problem.setting).noise_std
@@ -34,15 +34,13 @@ def test_with_a_secret_state_the_noise_is_no_more_than_ours(problem: Problem) ->
     assert not np.array_equal(state.kept.noiseless, state.weights)
 
 
-def test_without_a_secret_state_nothing_is_kept(problem: Problem) -> None:
+def test_public_state_keeps_only_published_weights(problem: Problem) -> None:
     """The rival keeps nothing but the published weights for the next request."""
     assert descent.without_secret_state(problem.setting).learn(problem.train.copy()).kept.noiseless is None
 
 
 @pytest.mark.parametrize("make", [descent.negative_gradient, descent.pseudo_label])
-def test_fine_tuning_moves_away_from_the_record_and_stays_near(
-    problem: Problem, make: Callable[[Setting], descent.FineTuning]
-) -> None:
+def test_fine_tuning_stays_near_the_fit(problem: Problem, make: Callable[[Setting], descent.FineTuning]) -> None:
     """A few steps change the fit by no more than a record can, and leave it different from a refit."""
     rival, rows = make(problem.setting), problem.train.copy()
     before = rival.learn(rows)

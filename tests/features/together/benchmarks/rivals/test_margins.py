@@ -14,7 +14,7 @@ def problem() -> Problem:
     return margins.grouped(problems.digits(0, (3, 8), 1))
 
 
-def test_klom_of_one_law_is_its_floor_and_of_two_is_more() -> None:
+def test_klom_separates_equal_and_different_laws() -> None:
     """KLoM is small between samples of one normal distribution and large between samples of two, in either
     direction."""
     generator = np.random.default_rng(0)
@@ -24,7 +24,7 @@ def test_klom_of_one_law_is_its_floor_and_of_two_is_more() -> None:
     assert floor < margins.klom(apart, here) / 2
 
 
-def test_klom_is_greatest_where_bits_differ() -> None:
+def test_klom_is_greatest_for_disjoint_margins() -> None:
     """KLoM of constant margins is 0 if they are equal, and the maximum that an empty bin allows if they differ."""
     one = np.zeros((3, 4))
     assert margins.klom(one, one) == 0

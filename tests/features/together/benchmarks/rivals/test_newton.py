@@ -34,7 +34,7 @@ def test_each_request_ends_within_the_distance_that_the_noise_hides(kept: range 
         state, allowed = rival.forget(state, rows, rows.take(int(slot))), rival.distance
 
 
-def test_the_kept_gradient_is_that_of_the_rows_that_are_left() -> None:
+def test_the_stored_gradient_is_that_of_the_remaining_rows() -> None:
     """The gradient at the kept weights follows each removed record without a pass over the rows."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = NoisyNewton(problem.setting, 0.05), problem.train.copy()
@@ -102,7 +102,7 @@ def test_one_step_was_enough() -> None:
             assert row["measured"] <= row["allowed"]
 
 
-def test_it_is_faster_on_most_problems_and_reads_more_on_the_large_ones() -> None:
+def test_newton_is_faster_on_most_problems() -> None:
     """Processor time is less than ours as shipped on four problems of five; passes are more on the three large ones."""
     problems_read = [{row["rival"]: row for row in problem["rivals"]} for problem in page.read("newton")["problems"]]
     faster = [row["newton_shipped_l2"]["seconds"] < row["langevin_shipped"]["seconds"] for row in problems_read]

@@ -5,7 +5,7 @@ import numpy as np
 from benchmarks.rivals import problems, refits
 
 
-def test_a_refit_is_the_fit_without_the_record_to_the_bit() -> None:
+def test_a_refit_does_not_depend_on_the_removed_record() -> None:
     """The weights after a removal do not depend on whether the record was there before."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = refits.lbfgs(problem.setting), problem.train.copy()

@@ -19,7 +19,7 @@ def slope(rows: Rows, weights: Weights, l2: float) -> Weights:
 
 
 @pytest.mark.parametrize("kept", [(3, 8), pytest.param(range(10), marks=pytest.mark.soak)], ids=["two", "ten"])
-def test_what_a_removal_leaves_of_the_gradient_is_within_its_bound(kept: range | tuple[int, ...]) -> None:
+def test_the_gradient_stays_within_the_spent_budget(kept: range | tuple[int, ...]) -> None:
     """After each Newton step the gradient is no longer than the part of the budget that the rival reports as spent."""
     problem = problems.digits(0, kept, 5)
     rival, rows = CertifiedRemoval(problem.setting, problem.train), problem.train.copy()
