@@ -36,7 +36,9 @@ class JointOut(Answer):
     mu: float = Field(description="Joint mu of `deletion` (mu-GDP).")
     epsilon: float = Field(description="Joint epsilon of `deletion` in nats, which mu implies at delta, rounded up.")
     delta: float = Field(description="Delta at which epsilon is stated: the smallest delta of the models.")
-    best_attacker_accuracy: float = Field(description="Upper bound on an attacker's accuracy by joint `deletion`.")
+    best_attacker_accuracy: float = Field(
+        description="Phi(mu/2) of the joint `deletion`, rounded up: upper bound on the accuracy of any attacker."
+    )
     guarantees: list[GuaranteeOut] = Field(description="Joint `unlearning`, `deletion` and `adaptive` of these models.")
 
 

@@ -13,8 +13,8 @@ from lethe.proof.errors import PreconditionError
 FORMAT = "lethe-absence/1"
 
 LIMITS = [
-    "It is about the datasets that are named, as they were then: not about rows that came later.",
-    "Rows held under another identifier, or that copy this person's content, are not covered.",
+    "The statement is about the named datasets as they were at that time, not about rows that were added later.",
+    "Rows under another identifier, and rows that copy this person's content, are not covered.",
     "Models and copies of weights outside, made from rows of this person that were erased before, have certificates of"
     " their own.",
 ]

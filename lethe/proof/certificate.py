@@ -10,44 +10,51 @@ from lethe.proof.errors import PreconditionError, PrivacyError
 FORMAT = "lethe-certificate/2"
 
 INVARIANTS = {
-    "rows_null_read_back": "before the first step the person's rows were sealed anew as null and read back so, and"
-    " the keys under which they could be opened before were destroyed",
-    "row_norms_at_most_one": "every row was checked to have Euclidean norm <= 1 before the first step",
-    "steps_as_planned": "the number of steps that ran is the number that was planned and is accounted for",
-    "mechanism_as_frozen": "the run was given the mechanism frozen when the model was created",
-    "fresh_system_noise": "every run drew its noise from a new key of the operating system, which was not kept",
-    "second_moment_kept": "where the mechanism states a second moment, learning checked every batch against it before"
-    " the first step that read the batch, and no row was added since",
-    "row_weights_in_range": "where the mechanism states a bound on the weights of rows, every weight was checked to be"
+    "rows_null_read_back": "before the first step the person's rows were replaced by null rows, which were read back,"
+    " and the keys to their previous content were destroyed",
+    "row_norms_at_most_one": "before the first step every row was checked to have Euclidean norm <= 1",
+    "steps_as_planned": "the number of steps that ran is the planned number, which is the one that is accounted for",
+    "mechanism_as_frozen": "the run used the mechanism that was frozen when the model was created",
+    "fresh_system_noise": "every run drew its noise from a new key of the operating system, which was not stored",
+    "second_moment_kept": "if the mechanism states a second moment, learning checked every batch against it before the"
+    " first step that read the batch, and no row has been added since",
+    "row_weights_in_range": "if the mechanism states a bound on the weights of rows, every weight was checked to be"
     " between 0 and the bound before the first step",
-    "records_counted": "before the first step the rows that were not null were counted: as many as are on record",
-    "gradient_repeated": "the gradient at the published weights was computed again by other code, from the same rows",
-    "last_iterate_only": "only the last iterate left the worker; runs that died were thrown away with their state",
-    "one_run_per_dataset": "no published version was learned from the dataset while its rows were changed",
+    "records_counted": "before the first step the rows that are not null were counted, and their number was the"
+    " recorded one",
+    "gradient_repeated": "other code computed the gradient at the published weights again from the same rows, and the"
+    " two agreed within rounding",
+    "last_iterate_only": "only the last iterate left the worker; the state of runs that died was discarded",
+    "one_run_per_dataset": "no published version was learned from the dataset while its rows were being changed",
 }
 """Properties that the service checks or ensures by construction in every run.
 
 A run that violates one of them is not published.
 """
 
+COMMON_LIMITS = [
+    "Copies of weights that were made before the deletion still carry the person; only the adaptive guarantee covers"
+    " them.",
+    "Rows under another subject id, and rows that copy this person's content, are not covered.",
+    "The fact that a deletion was requested is not hidden.",
+    "The number of slots of the dataset, including empty ones, is public.",
+    "Whether a run was refused can depend on the rows (on their second moment, or on the check of a last step), and no"
+    " guarantee covers what a refusal reveals.",
+    "Reports of rehearsals on this data reveal something about the people in it, and no guarantee covers them.",
+    "Accuracy measured on an evaluation dataset reveals something about the people in it, whom no guarantee covers.",
+    "A certificate is about one model; what all models together reveal about the person is the joint number of the"
+    " request, in which mu^2 of the models add up.",
+    "If the dataset had no budget set in advance, the adaptive number was summed afterwards over the published"
+    " versions, so it holds only for a schedule of runs that was not chosen by reading versions.",
+    "Settings that were tuned on this data (l2, noise, step size, which models were created and kept) reveal something"
+    " about it, and no guarantee covers that.",
+]
+"""Limits of certificates of any method."""
 LIMITS = [
     "The guarantee is for real arithmetic; gradients were computed in float32, at parameters kept in float64.",
-    "Weights that somebody copied before the deletion still carry the person; only the adaptive guarantee covers them.",
-    "Rows held under another subject id, or that copy this person's content, are not covered.",
-    "That a deletion was requested is not hidden.",
-    "The number of slots of the dataset, empty ones included, is public.",
-    "Whether a run was refused can depend on the rows (on their second moment, on the check of a last step), and no"
-    " guarantee covers what a refusal tells.",
-    "Where the mechanism states a second moment, `release` compares with other records that keep to it.",
-    "Reports of rehearsals on this data tell about the people in it, and no guarantee covers them.",
-    "The canary test shows faults of what ran, not fraud: whoever signs could have made up what its lanes showed.",
-    "Accuracy measured on an evaluation dataset tells about the people in it, whom no guarantee covers.",
-    "It is about one model; what all models together tell about the person is the joint number of the request, in"
-    " which mu^2 of the models add up.",
-    "Where a dataset has no budget set in advance, the adaptive number was summed afterwards, over what had been"
-    " published, so it holds for a schedule of runs that nobody chose by reading versions.",
-    "Settings that were tuned on this data (l2, noise, step size, which models were made and kept) tell about it, and"
-    " no guarantee covers that.",
+    "If the mechanism states a second moment, `release` compares only with other records that keep to it.",
+    "The canary test detects faults in the code that ran, not fraud: the signer could have invented its results.",
+    *COMMON_LIMITS,
 ]
 
 _FIELDS: dict[str, wellformed.Fields] = {

@@ -119,9 +119,9 @@ class PublicNetwork:
         """Sentence about this network among the limits of every certificate of a model that uses it."""
         if self.dp_ledger is None:
             return (
-                f"It rests on the public network of SHA-256 {self.sha256} (licence {self.licence}) never having learned"
-                " from this person: nobody can check that from the certificate, and what the network learned of anybody"
-                " stays in it."
+                f"The certificate assumes that the public network of SHA-256 {self.sha256} (licence {self.licence})"
+                " never learned from this person: this cannot be checked from the certificate, and whatever the network"
+                " learned from anyone stays in it."
             )
         return (
             f"What the public network of SHA-256 {self.sha256} (licence {self.licence}) learned of this person stays in"

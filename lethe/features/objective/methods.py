@@ -10,7 +10,7 @@ from lethe.features.objective.accountant import Releases
 from lethe.features.objective.mechanism import ObjectivePerturbation, require_proved
 from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.calibration import ModelSettings
-from lethe.proof.certificate import INVARIANTS, LIMITS
+from lethe.proof.certificate import COMMON_LIMITS, INVARIANTS
 from lethe.proof.errors import PreconditionError
 from lethe.proof.guarantees import Notion
 from lethe.proof.lookback import NOTHING, Lookback
@@ -197,8 +197,6 @@ _SHARED_INVARIANTS = (
     "records_counted",
     "one_run_per_dataset",
 )
-_OF_THE_CHAIN = ("float32", "second moment", "canary test", "keep to it")
-"""Words of the limits that are about gradient steps alone."""
 
 METHOD = Method(
     name=NAME,
@@ -211,15 +209,16 @@ METHOD = Method(
         " perturbation and a new output noise",
         "gradient_within_tolerance": "the norm of the gradient at the end, with a bound of its rounding, was computed"
         " by other code than the solver's and was within the tolerance of the mechanism",
-        "iterations_not_told": "neither the number of iterations nor the perturbation nor the minimiser without noise"
-        " left the process of the run; the number of steps on record is the cap",
-        "noisy_minimiser_only": "only the minimiser with its output noise left the worker; runs that died were thrown"
-        " away with their state",
+        "iterations_not_released": "neither the number of iterations nor the perturbation nor the minimiser without"
+        " noise left the process of the run; the number of steps on record is the cap",
+        "noisy_minimiser_only": "only the minimiser with its output noise left the worker; the state of runs that"
+        " died was discarded",
     },
     limits=[
         "The time that a run takes depends on the rows through the iterations of its solver, and whether it was refused"
-        " because the solver did not reach its tolerance depends on them too; no guarantee covers what either tells.",
-        *(sentence for sentence in LIMITS if not any(words in sentence for words in _OF_THE_CHAIN)),
+        " because the solver did not reach its tolerance depends on them too; no guarantee covers what either"
+        " reveals.",
+        *COMMON_LIMITS,
     ],
     calibrate=calibrate,
     read=Perturbed.from_json,
