@@ -70,6 +70,7 @@ def _free(process: subprocess.Popen[bytes]) -> None:
     _hear(process, "freed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hardened", [False, True])
 def test_memory_in_use_is_searched(hardened: bool) -> None:
     """The search finds every occurrence and place of what a process holds, hardened or not, and nothing else."""

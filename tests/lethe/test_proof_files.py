@@ -169,6 +169,7 @@ def test_files_without_a_certificate_are_refused(proofs: Proofs, text: str) -> N
         verification.verify_file(text, proofs.keys)
 
 
+@pytest.mark.slow
 def test_limits_hold_for_each_certificate_of_a_file(proofs: Proofs) -> None:
     """A verifier's limits apply to every certificate."""
     proofs.verify(proofs.first, max_epsilon=1.01, max_delta=0.02)

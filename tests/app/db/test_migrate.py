@@ -30,6 +30,7 @@ def tables(database: Database) -> set[str]:
     return set(sa.inspect(database.engine).get_table_names()) - {"alembic_version"}
 
 
+@pytest.mark.slow
 def test_migrations_run_up_down_and_up(database: Database) -> None:
     """Migrations create the whole schema, remove it completely, and create it again; only the newest revision is
     current."""

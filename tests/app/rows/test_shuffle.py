@@ -35,6 +35,7 @@ def test_a_shuffle_returns_every_row_once(
     assert sorted(order) == list(range(sum(pieces)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("parts", "held_bytes"), [(1, 1000), (3, 1000), (3, 10)])
 def test_all_orders_are_equally_likely(tmp_path: Path, parts: int, held_bytes: int) -> None:
     """Each of the 24 orders of four rows that come by two is equally likely, by a chi-square test with a false alarm

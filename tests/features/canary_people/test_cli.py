@@ -31,6 +31,7 @@ def scored(folder: Path, known: list[dict[str, Any]]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_rounds_of_an_external_pipeline_are_judged(lethe: Lethe, people: Path, tmp_path: Path) -> None:
     """Canaries are planted and then forgotten in each round: an honest model is clean, one that keeps them raises an
     alarm, one that knows none has no power, and the exit status differs for each."""

@@ -34,6 +34,7 @@ def test_far_tail_has_full_precision() -> None:
     assert judging.mann_whitney_cdf(31572, 100, 1000) == pytest.approx(2.894997429175434e-10, rel=1e-10)
 
 
+@pytest.mark.slow
 def test_p_values_are_uniform_whatever_the_ties() -> None:
     """With exchangeable groups the p-value is at most u in a share u of tests, even if most losses are equal: in 2,000
     tests at five levels a valid test misses this band once in ten thousand."""

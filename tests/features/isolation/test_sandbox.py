@@ -209,6 +209,7 @@ print("went on")
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_processor_time_is_limited(tmp_path: Path) -> None:
     """A process that computes for longer than permitted is ended by the kernel."""
     program = (

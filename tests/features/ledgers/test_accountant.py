@@ -136,6 +136,7 @@ def test_epsilon_is_between_published_numbers() -> None:
     assert 2.2 < found < 3.0
 
 
+@pytest.mark.slow
 def test_parts_of_a_history_compose() -> None:
     """A history in two entries of the same step equals one entry; the order does not matter; more steps, more rows, a
     higher rate or less noise never give less."""
@@ -151,6 +152,7 @@ def test_parts_of_a_history_compose() -> None:
     assert all((bound(opacus(history), rows=rows, delta=1e-5) or math.inf) > least for history, rows in worse)
 
 
+@pytest.mark.slow
 def test_the_curve_finds_the_rows_of_a_budget() -> None:
     """The largest number of rows within a budget is within it, and one more is not; each point is the epsilon of its
     rows; a budget that is never exceeded ends at the maximum number of computed rows."""

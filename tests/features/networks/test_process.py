@@ -173,6 +173,7 @@ def test_declared_sizes_are_checked_before_running(content: bytes, said: str) ->
         process.examine(content, LIMITS)
 
 
+@pytest.mark.slow
 def test_a_small_file_gets_little_memory_and_time() -> None:
     """A network whose sizes depend on its rows gets memory by the size of its file, not by the maximum, and its
     examination gets the time of one batch."""

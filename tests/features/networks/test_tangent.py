@@ -261,6 +261,7 @@ def test_two_classes_have_one_score(replayable_noise: Any) -> None:
     assert float(((found[:, 0] > 0) == labels).mean()) > 0.9
 
 
+@pytest.mark.slow
 def test_a_row_does_not_depend_on_another() -> None:
     """The scale, scores and gradient of a row do not depend on other rows, even in a network that adds the batch's mean
     output."""

@@ -155,6 +155,7 @@ def test_an_invalid_provider_is_refused(settings: Settings, provider: Provider) 
             assert 'data-code="identity_' in answer.text
 
 
+@pytest.mark.slow
 def test_provider_metadata_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     """The addresses that a provider publishes are cached for five minutes, even if it is away; then they are fetched
     again."""

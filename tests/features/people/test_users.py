@@ -76,6 +76,7 @@ def is_open(installation: Installation, token: str) -> bool:
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("costly_passwords")
 def test_passwords_are_hashed() -> None:
     """A password is kept as an argon2id hash, which matches only it; without a hash no password matches."""

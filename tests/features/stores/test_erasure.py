@@ -61,6 +61,7 @@ def assert_no_false_clean(kind: str, folder: Path, url: str, seed: int) -> None:
     assert measured.grade == "searched"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_plain_deletion_leaves_ghosts_and_rebuilding_none(kind: str, url: str, tmp_path: Path) -> None:
     """Each store keeps the vectors of a person with 5 % of the records after its own deletion and clean-up; after
@@ -80,6 +81,7 @@ def test_twenty_runs_have_no_false_clean(kind: str, url: str, tmp_path: Path) ->
         assert_no_false_clean(kind, folder, url, seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["chroma", "lancedb", POSTGRES])
 def test_a_repeated_call_searches_for_the_same_samples(kind: str, url: str, tmp_path: Path) -> None:
     """A call that is repeated before its finding was reported searches for what the store returned the first time, and
@@ -99,6 +101,7 @@ def test_a_repeated_call_searches_for_the_same_samples(kind: str, url: str, tmp_
     assert not any(text == name for record in left for text in record.texts)
 
 
+@pytest.mark.slow
 def test_people_are_erased_together(tmp_path: Path) -> None:
     """Several people are erased by one rebuild, each with their own finding; a person of whom nothing is held has a
     finding with only the control."""

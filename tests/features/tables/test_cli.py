@@ -53,6 +53,7 @@ def test_bars_show_the_lowest_and_the_highest(values: list[float]) -> None:
     assert 1 <= len(plans.bar_of(min(values), low, high)) <= 2
 
 
+@pytest.mark.slow
 def test_a_schema_follows_the_stated_columns(lethe: Lethe, tmp_path: Path) -> None:
     """No column needs to be public if ranges or values of all are stated; a missing column or an invalid range is
     refused by name, and ignored columns are reported."""

@@ -240,6 +240,7 @@ def test_every_version_reveals_no_less_than_one(made, steps, records):
 # --- a shorter history -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     made=mechanisms().filter(lambda made: made.contraction < 0.999),

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Chain, Run
 
@@ -9,6 +11,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "mathematics" / "reset.md"
 MOST = 10**6
 
 
+@pytest.mark.slow
 def test_the_table_matches_the_accountant() -> None:
     """Each row of the table is recomputed: learning, reset, and the fewest steps as good as learning."""
     section = PAGE.read_text().split("## What a start would save")[1].split("## ")[0]

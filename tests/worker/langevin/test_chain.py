@@ -16,6 +16,7 @@ from worker.langevin.step import State, projected_noisy_step
 Rows = Callable[..., tuple[Any, Any]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("l2", "steps"), [(0.05, 1), (0.05, 200), (1e-9, 30)])
 def test_the_law_without_data_is_stationary(l2: float, steps: int) -> None:
     """On null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)), c = 1 - eta * l2: chi-squared of the

@@ -205,6 +205,7 @@ def test_equal_targets_have_no_r_squared(random_rows: Rows) -> None:
     }
 
 
+@pytest.mark.slow
 def test_evaluation_does_not_import_torch() -> None:
     """The gateway's part of evaluation, `app.catalogue.evaluation`, is imported without torch."""
     script = "import sys, app.catalogue.evaluation; sys.exit('torch' in sys.modules)"

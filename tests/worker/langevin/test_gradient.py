@@ -205,6 +205,7 @@ def test_threads_do_not_change_a_bit(num_classes: int, num_rows: int, width: int
     assert torch.equal(gradient_of(parameters, features, labels), alone)
 
 
+@pytest.mark.slow
 @classes
 def test_a_gradient_is_a_new_tensor(num_classes: int, random_rows: RandomRows) -> None:
     """Each call returns a new tensor; between calls neither the iterate nor its gradient is kept."""

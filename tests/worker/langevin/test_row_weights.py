@@ -57,6 +57,7 @@ def gradient(loss: Loss, classes: int, parameters: Any, features: Any, labels: A
         return rows.gradient(parameters)
 
 
+@pytest.mark.slow
 @every_loss
 def test_gradients_are_scaled_by_row_weights(loss: Loss, classes: int) -> None:
     """Over several blocks the gradient is the sum of each row's own times its weight, in the kernel, on the device and
@@ -182,6 +183,7 @@ def test_classes_match_scikit_learn(classes: int) -> None:
     np.testing.assert_allclose(found, rival.coef_, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_counts_match_scikit_learn() -> None:
     """Counts end at scikit-learn's minimiser, whose penalty is divided by the sum of all weights."""
     bound, l2 = 30.0, 2e-3

@@ -59,6 +59,7 @@ def test_steps_without_data_are_decay_plus_noise(random_rows: Rows, replayable_n
     np.testing.assert_allclose(after.parameters.numpy(), expected, rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grid", [0.0, 2.0**-34])
 def test_steps_add_gaussian_noise_of_the_stated_variance(grid: float, silent_noise: Any) -> None:
     """A step with production noise, rounded to a grid or not, differs from the noiseless one by N(0, 2 eta sigma^2), by

@@ -96,6 +96,7 @@ def test_a_canary_test_costs_little_of_a_run():
     assert RESULTS["run"]["audited"] < 1.1 * RESULTS["run"]["without"]
 
 
+@pytest.mark.slow
 def test_canary_tests_match_the_results():
     """A few canary tests today, of the law and of the chain, find what the page states."""
     mechanism, plans = planned(*SHAPES["small"])

@@ -31,6 +31,7 @@ def test_errors_match_theory(results: dict[str, Any]) -> None:
     assert results["farthest"] >= farthest
 
 
+@pytest.mark.slow
 def test_the_best_mechanism_depends_on_epsilon(results: dict[str, Any]) -> None:
     """The central model has the smallest error; one bit beats Laplace noise at small epsilon and not at large; Gaussian
     noise loses in one dimension."""

@@ -22,6 +22,7 @@ def test_adult_is_as_accurate_as_stated() -> None:
     assert row["targets"][0]["accuracy"][0] >= max(0.851, row["chain"])
 
 
+@pytest.mark.slow
 def test_stored_mechanisms_match_the_rule() -> None:
     """The stored noise and Lambda follow from the present defaults, and meet the target."""
     [row] = [row for row in RESULTS["tables"] if row["name"] == "Adult"]

@@ -72,6 +72,7 @@ def replaced(pulls: Sequence[float], *, largest: bool = False) -> tuple[Array, A
     return np.array([mine, *pulls[1:]]), np.array([-mine, *pulls[1:]])
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(gradients, st.lists(st.floats(0.1, 1.5), min_size=2, max_size=2))
 def test_secret_slots_amplify(pulls: list[float], sizes: list[float]) -> None:

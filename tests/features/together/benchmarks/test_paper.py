@@ -64,6 +64,7 @@ def test_the_stored_totals_of_figure_3b_have_the_measured_smoothness(recomputed)
     assert all(row["ours_total"] < row["paper_total"] / 100 for row in recomputed["figure_3b"] if row["batch"] > 1)
 
 
+@pytest.mark.slow
 def test_our_bound_takes_fewer_steps_in_figures_3c_4_and_5(recomputed):
     """Our bound never takes more steps, at any noise, target or number of records; the epsilon before is 28, not about
     100."""

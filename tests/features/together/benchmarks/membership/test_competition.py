@@ -61,6 +61,7 @@ def test_laws_that_never_meet_reach_the_cap() -> None:
     assert epsilon_hat(0.001 * unlearned, retrained) == CAP
 
 
+@pytest.mark.slow
 def test_identical_laws_have_a_biased_estimate() -> None:
     """512 and 512 models of one distribution have a mean epsilon-hat of about 1.1 with one threshold and 1.5 with both
     rules, where the truth and the bound are 0."""

@@ -1,6 +1,7 @@
 """Plain fits, and SISA."""
 
 import numpy as np
+import pytest
 
 from benchmarks.rivals import problems, refits
 
@@ -15,6 +16,7 @@ def test_a_refit_does_not_depend_on_the_removed_record() -> None:
     assert np.array_equal(after.weights, rival.learn(rows).weights)
 
 
+@pytest.mark.slow
 def test_a_warm_start_reaches_the_refit_in_fewer_passes() -> None:
     """A warm start ends at the refit from scratch, up to the solver's tolerance, in fewer passes, and has no
     certificate."""
