@@ -11,9 +11,24 @@ from app.db.tables import CUT_OFF, Addition, Dataset, Model, RequestModel, Run, 
 from app.unlearning import kinds
 from lethe.contract.sets import RunOrder, RunStatus, VersionStatus
 
+_WITH_OWNERS = (
+    sa.select(Run, Dataset, Model)
+    .join(Dataset, Dataset.id == Run.dataset_id)
+    .outerjoin(Model, Model.id == Run.model_id)
+    .where(Run.id == sa.bindparam("run_id"))
+)
+_LOCKED_WITH_OWNERS = _WITH_OWNERS.with_for_update(of=Run).execution_options(populate_existing=True)
+
 
 def run(session: Session, run_id: str) -> Run | None:
     return session.get(Run, run_id)
+
+
+def run_with_owners(session: Session, run_id: str, *, lock: bool) -> tuple[Run, Dataset, Model | None] | None:
+    """Return a run, locked if asked, with its dataset and model."""
+    query = _LOCKED_WITH_OWNERS if lock else _WITH_OWNERS
+    row = session.execute(query, {"run_id": run_id}).one_or_none()
+    return None if row is None else (row[0], row[1], row[2])
 
 
 def runs(
