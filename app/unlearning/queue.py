@@ -96,10 +96,7 @@ def claim(
 
 def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
     """Return True if `claim` would have work. A reading session suffices, so that idle workers take no write lock."""
-    at = now(session)
-    return bool(repository.expired_runs(session, at=at)) or due_repository.anything_due(
-        session, at=at, deletions_only=deletions_only
-    )
+    return due_repository.anything_due(session, at=now(session), deletions_only=deletions_only)
 
 
 def _claim(
