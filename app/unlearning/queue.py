@@ -246,10 +246,7 @@ def plan_next(session: Session, model: Model, *, records: int) -> planner.Plan:
         case RunKind.RELEARN:
             return planner.learn(mechanism, kind=RunKind.RELEARN)
         case _:
-            began = accounting_repository.chain_began_at(session, model_id=model.id)
-            if began is not None and accounting_repository.is_anything_added_since(
-                session, dataset_id=model.dataset_id, revision=began
-            ):
+            if accounting_repository.records_added_to_chain(session, model, waiting=True):
                 return planner.learn(mechanism, kind=RunKind.RELEARN, reason=planner.PlanReason.ROWS_ADDED)
             chain = ledger.history_of(session, model_id=model.id, mechanism=mechanism).chain
             return planner.forget(chain, records=records, epsilon=model.epsilon, delta=model.delta)

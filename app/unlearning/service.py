@@ -160,8 +160,7 @@ def publish(
     # The accountant reads the version just published.
     session.flush()
     budgets.require_kept(session, dataset)
-    began = accounting_repository.chain_began_at(session, model_id=model.id)
-    if began is None or accounting_repository.records_added_since(session, dataset_id=dataset.id, revision=began):
+    if accounting_repository.records_added_to_chain(session, model) != 0:
         raise RunDiffersFromPlan(f"Run {run.id} continued a chain that began before rows were added to its data.")
     pending_models = deletion_repository.awaiting_model(session, model_id=model.id, revision=run.revision)
     history = ledger.history_of(session, model_id=model.id, mechanism=mechanism)
