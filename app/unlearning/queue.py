@@ -10,10 +10,11 @@ from app import telemetry
 from app.accounting import budgets, ledger
 from app.accounting import repository as accounting_repository
 from app.catalogue import additions
+from app.catalogue import repository as catalogue_repository
 from app.catalogue import service as catalogue
 from app.catalogue.additions import AdditionTask
 from app.db import now
-from app.db.tables import Dataset, Model, Run, Version, new_id
+from app.db.tables import Addition, Dataset, Model, Run, Version, new_id
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.rows import records
@@ -103,7 +104,7 @@ def _claim(
     session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool
 ) -> ClaimedRun | None:
     """Claim the run of a dataset; return None if no due model has budget left and no row waits."""
-    additions.take(session, dataset=dataset)
+    staged = additions.take(session, dataset=dataset)
     claims.claim_erasures(session, dataset=dataset, limit=max_requests)
     model, live, records = None, None, 0
     for due_model, version in due_repository.models_due(
@@ -116,7 +117,7 @@ def _claim(
             break
     else:
         erases = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
-        if not erases and not additions.taken(session, dataset_id=dataset.id):
+        if not erases and not staged:
             return None
         records = 0
         kind = RunKind.ERASE if erases else RunKind.ADD
@@ -124,7 +125,7 @@ def _claim(
     run = _begin(session, dataset, model, plan, live=live, records=records, worker=worker, lease_seconds=lease_seconds)
     if model:
         claims.start_models(session, model_id=model.id, revision=run.revision, run_id=run.id)
-    return _claimed(session, run, dataset, model)
+    return _claimed(session, run, dataset, model, staged)
 
 
 def _has_room(session: Session, dataset: Dataset, model: Model, plan: planner.Plan) -> bool:
@@ -156,7 +157,8 @@ def _claim_test(session: Session, dataset: Dataset, *, worker: str, lease_second
         lease_seconds=lease_seconds,
     )
     test.start(session, run)
-    return _claimed(session, run, dataset, planned.model)
+    staged = catalogue_repository.staged_additions(session, dataset_id=dataset.id)
+    return _claimed(session, run, dataset, planned.model, staged)
 
 
 def _begin(
@@ -197,7 +199,9 @@ def _begin(
     return run
 
 
-def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) -> ClaimedRun:
+def _claimed(
+    session: Session, run: Run, dataset: Dataset, model: Model | None, staged: Iterable[Addition]
+) -> ClaimedRun:
     learns = run.kind in (RunKind.LEARN, RunKind.RELEARN, *kinds.asked_kinds())
     erasures = deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id)
     to_null = deletion_repository.claimed_records(session, erasures)
@@ -205,7 +209,7 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) 
         run_id=run.id,
         kind=run.kind,
         dataset_id=dataset.id,
-        additions=tuple(additions.taken(session, dataset_id=dataset.id)),
+        additions=tuple(additions.tasks(session, staged)),
         erases=bool(erasures),
         slots_to_null=records.verified_slots(session, dataset.id, to_null),
         root=dataset.digest,
