@@ -65,15 +65,6 @@ def chain_steps(session: Session, *, model_id: str) -> int:
     return session.scalars(last.limit(1)).first() or 0
 
 
-def chain_steps_before(session: Session, *, model_id: str, revision: int) -> int:
-    """Return the number of steps of the model's current chain before dataset revision `revision`; 0 if the chain began
-    later."""
-    for run in chain_backwards(session, model_id=model_id):
-        if run.revision < revision:
-            return run.first_step + run.steps
-    return 0
-
-
 def records_added_to_chain(session: Session, model: Model, *, waiting: bool = False) -> int | None:
     """Return the number of rows added to a model's dataset after the revision from which its current chain learned
     first, with `waiting` including rows to be added; None if the model never learned."""

@@ -76,6 +76,13 @@ def live_version(session: Session, model: Model) -> Version | None:
     return version(session, model_id=model.id, number=model.live_version)
 
 
+def live_version_with_steps(session: Session, model: Model) -> tuple[Version | None, int]:
+    """Return the live version of a model, if any, and the number of steps of its chain."""
+    query = sa.select(Version, Run.first_step + Run.steps_total).join(Run, Run.id == Version.run_id)
+    row = session.execute(query.where(Version.model_id == model.id, Version.number == model.live_version)).one_or_none()
+    return (row[0], row[1]) if row else (None, 0)
+
+
 def degraded_versions(session: Session) -> dict[str, bool]:
     """Map each model in service whose live version misses its quality gate to whether the version is held back."""
     query = sa.select(Version.model_id, Version.held).join(Model, Model.id == Version.model_id)

@@ -141,11 +141,10 @@ def publish(
     run, dataset, model = _held(session, run_id)
     assert model is not None
     mechanism = catalogue.mechanism_of(model)
-    live = catalogue_repository.live_version(session, model)
+    live, live_steps = catalogue_repository.live_version_with_steps(session, model)
     if (mechanism_ran, first_step_ran, steps_ran) != (mechanism, run.first_step, run.steps_total):
         raise RunDiffersFromPlan(f"Run {run.id} did not take the steps of the model's mechanism that it was to take.")
-    goes_on_after = accounting_repository.chain_steps(session, model_id=model.id) if run.kind == RunKind.UNLEARN else 0
-    if run.first_step != goes_on_after:
+    if run.first_step != (live_steps if run.kind == RunKind.UNLEARN else 0):
         raise RunDiffersFromPlan(f"Run {run.id} did not go on where the chain of its model stands.")
     if run.kind == RunKind.UNLEARN and (live is None or live.id != run.parent_version_id):
         raise RunDiffersFromPlan(f"Run {run.id} continued a version that is not the live one.")
@@ -156,7 +155,9 @@ def publish(
     ):
         # The metrics were measured on rows that have been erased since.
         metrics = {}
-    version = catalogue.publish_version(session, run=run, model=model, weights_sha256=weights_sha256, metrics=metrics)
+    version = catalogue.publish_version(
+        session, run=run, model=model, previous=live, weights_sha256=weights_sha256, metrics=metrics
+    )
     # The accountant reads the version just published.
     session.flush()
     budgets.require_kept(session, dataset)
