@@ -119,9 +119,8 @@ def mark_destroyed(session: Session, *, version_ids: Collection[str], at: dateti
 def needed_version_ids(session: Session) -> set[str]:
     """Return the ids of versions whose weights must be retained: live versions, and those that a run under way may
     publish."""
-    # Read the running runs first, because a run may publish between the two queries.
-    running = set(session.scalars(sa.select(Run.version_id).where(Run.status == RunStatus.RUNNING)))
-    return running | set(session.scalars(sa.select(Version.id).where(Version.status == VersionStatus.LIVE)))
+    running = sa.select(Run.version_id).where(Run.status == RunStatus.RUNNING)
+    return set(session.scalars(sa.union(running, sa.select(Version.id).where(Version.status == VersionStatus.LIVE))))
 
 
 def running_run(session: Session, *, model_id: str) -> Run | None:
