@@ -61,18 +61,21 @@ def was_any_run_cut_off(session: Session, *, dataset_id: str) -> bool:
     return repository.is_any_cut_off(session, dataset_id=dataset_id, since=now(session) - _CLEARED_UP_WITHIN)
 
 
-def commit_rows(session: Session, *, run_id: str, root: str) -> None:
-    """Record `root`, the run's edited rows, as the rows of its dataset: batches are in their slots, rows to be erased
-    are null. The previous rows remain readable until their keys are destroyed. Raises `LeaseLost`."""
+def commit_rows(session: Session, *, run_id: str, root: str, has_batches: bool = True) -> None:
+    """Record `root`, the run's edited rows, as the rows of its dataset: batches, if any, are in their slots, rows to be
+    erased are null. The previous rows remain readable until their keys are destroyed. Raises `LeaseLost`."""
     _, dataset, _ = _held(session, run_id)
-    additions.confirm(session, dataset=dataset)
+    if has_batches:
+        additions.confirm(session, dataset=dataset)
     dataset.digest = root
 
 
-def confirm_edited(session: Session, *, run_id: str) -> None:
-    """Record that the previous rows and batches are unreadable, which completes the erasures. Raises `LeaseLost`."""
+def confirm_edited(session: Session, *, run_id: str, has_batches: bool = True) -> None:
+    """Record that the previous rows, and batches if any, are unreadable, which completes the erasures. Raises
+    `LeaseLost`."""
     _, dataset, _ = _held(session, run_id)
-    additions.confirm_destroyed(session, dataset_id=dataset.id)
+    if has_batches:
+        additions.confirm_destroyed(session, dataset_id=dataset.id)
     if claims.confirm_erasures(session, dataset=dataset):
         catalogue_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
         for test in kinds.asked_kinds().values():
