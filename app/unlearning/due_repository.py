@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.db import now
 from app.db.functions import usually
 from app.db.tables import OWED, Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
 from app.unlearning import kinds, turns
@@ -41,8 +42,10 @@ def ordered(session: Session, dues: Iterable[turns.DueDataset], *, at: datetime.
     return turns.in_turn(by_id.values(), standings, at=at)
 
 
-def anything_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> bool:
-    """Return True if a lease has expired, or if `datasets_due` would return any dataset."""
+def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
+    """Return True if `queue.claim` would have work. A reading session suffices, so that idle workers take no write
+    lock."""
+    at = now(session)
     is_any_expired, is_any_batching, *applies = session.execute(_any_dataset(deletions_only), {"at": at}).one()
     if is_any_expired or not is_any_batching or not any(applies):
         return is_any_expired or any(applies)
@@ -284,7 +287,6 @@ def models_due(
     if deletions_only:
         query = query.where(_FORGETS)
     models: list[tuple[Model, Version | None]] = [(model, live) for model, live in session.execute(query, {"at": at})]
-    if not any(model.max_wait_seconds for model, _ in models):
-        return models
-    patient = patient_models(session, at=at, dataset_id=dataset.id)
+    is_any_batching = any(model.max_wait_seconds for model, _ in models)
+    patient = patient_models(session, at=at, dataset_id=dataset.id) if is_any_batching else {}
     return [(model, version) for model, version in models if model.id not in patient]

@@ -95,11 +95,6 @@ def claim(
     return None
 
 
-def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
-    """Return True if `claim` would have work. A reading session suffices, so that idle workers take no write lock."""
-    return due_repository.anything_due(session, at=now(session), deletions_only=deletions_only)
-
-
 def _claim(
     session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool
 ) -> ClaimedRun | None:
@@ -146,19 +141,13 @@ def _claim_test(session: Session, dataset: Dataset, *, worker: str, lease_second
     tests = (test for test in kinds.asked_kinds().values() if test.model_due(session, dataset_id=dataset.id))
     test = next(tests)
     planned = test.plan(session, dataset)
+    model, live = planned.model, planned.live
     run = _begin(
-        session,
-        dataset,
-        planned.model,
-        planned.plan,
-        live=planned.live,
-        records=0,
-        worker=worker,
-        lease_seconds=lease_seconds,
+        session, dataset, model, planned.plan, live=live, records=0, worker=worker, lease_seconds=lease_seconds
     )
     test.start(session, run)
     staged = catalogue_repository.staged_additions(session, dataset_id=dataset.id)
-    return _claimed(session, run, dataset, planned.model, staged)
+    return _claimed(session, run, dataset, model, staged)
 
 
 def _begin(
@@ -199,9 +188,7 @@ def _begin(
     return run
 
 
-def _claimed(
-    session: Session, run: Run, dataset: Dataset, model: Model | None, staged: Iterable[Addition]
-) -> ClaimedRun:
+def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None, staged: list[Addition]) -> ClaimedRun:
     learns = run.kind in (RunKind.LEARN, RunKind.RELEARN, *kinds.asked_kinds())
     erasures = deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id)
     to_null = deletion_repository.claimed_records(session, erasures)
