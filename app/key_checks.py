@@ -258,7 +258,7 @@ class Guard:
     def _known(self) -> DatabaseIdentity:
         try:
             with self._database.looking() as connection:
-                identity, is_usable = _read(connection), migrate.is_usable_there(connection)
+                identity, is_usable = _read(connection), migrate.is_usable_there(connection, is_set_up=True)
         except (sa.exc.ProgrammingError, sa.exc.OperationalError) as error:
             with self._database.looking() as connection:
                 is_there = sa.inspect(connection).has_table(_table.name)

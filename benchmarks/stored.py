@@ -24,7 +24,7 @@ from app.deletion import repository as deletion
 from app.features.archives import restoring
 from app.installations import Installation
 from app.operations import repository as operations
-from app.unlearning import due_repository, queue
+from app.unlearning import due_repository
 from app.unlearning import repository as unlearning
 from benchmarks.installed import bearer, served
 from lethe.proof import calibration
@@ -70,7 +70,7 @@ def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:
     with installations.opened(settings) as installation:
         asked: dict[str, Callable[[Session], object]] = {
             "datasets_due": lambda session: due_repository.datasets_due(session, at=now(session)),
-            "anything_to_do": queue.anything_to_do,
+            "anything_to_do": due_repository.anything_to_do,
             "pending_erasures": lambda s: deletion.pending_erasures(s, dataset_id="ds_bench_0", limit=500),
             "expired_runs": lambda session: unlearning.expired_runs(session, at=now(session)),
             "count_waiting": lambda s: deletion.count_waiting(s, dataset_id="ds_bench_0", at_most=500),
@@ -80,7 +80,7 @@ def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:
             found["worker"][name] = timed(lambda ask=ask: in_session(installation, ask), times=15)  # type: ignore[misc]
         with installation.database.writing() as session:
             session.execute(sa.update(Model).values(max_wait_seconds=30 * 86400, max_requests=number))
-        idle = timed(lambda: in_session(installation, queue.anything_to_do), times=15)
+        idle = timed(lambda: in_session(installation, due_repository.anything_to_do), times=15)
         found["worker"]["anything_to_do, where all wait for each other"] = idle
         with installation.database.writing() as session:
             held_until = now(session) + datetime.timedelta(days=1)
@@ -88,7 +88,7 @@ def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:
                 sa.update(DeletionRequest).where(DeletionRequest.status == "accepted").values(held_until=held_until)
             )
         found["worker"]["anything_to_do, where all are held"] = timed(
-            lambda: in_session(installation, queue.anything_to_do), times=15
+            lambda: in_session(installation, due_repository.anything_to_do), times=15
         )
     return found
 

@@ -31,13 +31,13 @@ def edited(installation: installations.Installation, run: ClaimedRun) -> str:
     with tracing.span("edit"):
         root = _edit(installation, run)
     with installation.database.writing() as session:
-        unlearning.commit_rows(session, run_id=run.run_id, root=root)
+        unlearning.commit_rows(session, run_id=run.run_id, root=root, has_batches=bool(run.additions))
     with tracing.span("erase"):
         installation.rows.destroy_replaced(run.dataset_id, before=run.root, after=root)
         for addition in run.additions:
             installation.rows.delete(addition.addition_id)
     with installation.database.writing() as session:
-        unlearning.confirm_edited(session, run_id=run.run_id)
+        unlearning.confirm_edited(session, run_id=run.run_id, has_batches=bool(run.additions))
     return root
 
 

@@ -9,7 +9,7 @@ from app import errors, telemetry, tracing
 from app.installations import Installation
 from app.journal import tombstones, verification
 from app.operations import periodic_jobs
-from app.unlearning import queue, repository
+from app.unlearning import due_repository, queue, repository
 from app.unlearning import service as unlearning
 from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
 from lethe.contract.sets import RunKind
@@ -36,7 +36,7 @@ def run_next(installation: Installation, *, worker: str, deletions_only: bool = 
 
 def _run_next(installation: Installation, *, worker: str, deletions_only: bool) -> bool:
     with installation.database.reading() as session:
-        if not queue.anything_to_do(session, deletions_only=deletions_only):
+        if not due_repository.anything_to_do(session, deletions_only=deletions_only):
             return False
     lease_seconds, max_requests = installation.settings.lease_seconds, installation.settings.max_requests_per_run
     with tracing.span("run") as span:

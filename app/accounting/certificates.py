@@ -2,6 +2,7 @@
 
 import datetime
 import hashlib
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -107,9 +108,12 @@ class Evidences:
         )
 
     def _steps_before(self, revision: int) -> int:
+        """Return the number of steps of the model's chain before dataset revision `revision`; 0 if it began later."""
         if revision not in self._steps_present:
-            steps = repository.chain_steps_before(self._session, model_id=self._model.id, revision=revision)
-            self._steps_present[revision] = steps
+            backwards = repository.chain_backwards(self._session, model_id=self._model.id)
+            runs = itertools.chain(self._history.published, backwards)
+            steps = (run.first_step + run.steps for run in runs if run.revision < revision)
+            self._steps_present[revision] = next(steps, 0)
         return self._steps_present[revision]
 
     def _exposures(self, request_id: str) -> tuple[dict[str, accountant.Exposure], dict[str, Budgeted]]:

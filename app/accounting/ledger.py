@@ -100,11 +100,12 @@ def epsilon_of(entry: LedgerEntry) -> float:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """Published runs of a model's current chain, oldest first, without its first `steps_before` steps, which are too
-    old to affect the guarantees (`accountant.compact`)."""
+    old to affect the guarantees (`accountant.compact`). `published` are the latest published runs, newest first."""
 
     mechanism: Mechanism
     steps_before: int
     runs: tuple[accountant.Run, ...]
+    published: tuple[repository.PublishedRun, ...]
 
     @property
     def chain(self) -> accountant.Chain:
@@ -123,7 +124,7 @@ def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Hist
 
     runs = tuple(methods.of(mechanism).recent(mechanism, newest_first()))
     steps_before = read[len(runs) - 1].first_step if runs else 0
-    return History(mechanism=mechanism, steps_before=steps_before, runs=runs)
+    return History(mechanism=mechanism, steps_before=steps_before, runs=runs, published=tuple(read))
 
 
 def verify_tenant(

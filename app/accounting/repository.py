@@ -65,20 +65,18 @@ def chain_steps(session: Session, *, model_id: str) -> int:
     return session.scalars(last.limit(1)).first() or 0
 
 
-def chain_steps_before(session: Session, *, model_id: str, revision: int) -> int:
-    """Return the number of steps of the model's current chain before dataset revision `revision`; 0 if the chain began
-    later."""
-    for run in chain_backwards(session, model_id=model_id):
-        if run.revision < revision:
-            return run.first_step + run.steps
-    return 0
-
-
-def chain_began_at(session: Session, *, model_id: str) -> int | None:
-    """Return the dataset revision from which the model's current chain learned first; None if it never learned."""
+def records_added_to_chain(session: Session, model: Model, *, waiting: bool = False) -> int | None:
+    """Return the number of rows added to a model's dataset after the revision from which its current chain learned
+    first, with `waiting` including rows to be added; None if the model never learned."""
     learned = sa.select(Version.revision).join(Run, Run.id == Version.run_id)
-    learned = learned.where(Version.model_id == model_id, Run.kind != RunKind.UNLEARN)
-    return session.scalars(learned.order_by(Version.number.desc()).limit(1)).first()
+    learned = learned.where(Version.model_id == model.id, Run.kind != RunKind.UNLEARN)
+    began = learned.order_by(Version.number.desc()).limit(1).scalar_subquery()
+    is_later = Addition.revision > began
+    is_later = sa.or_(is_later, Addition.revision.is_(None)) if waiting else is_later
+    added = sa.select(sa.func.coalesce(sa.func.sum(Addition.num_records), 0))
+    added = added.where(Addition.dataset_id == model.dataset_id, is_later)
+    began_at, records = session.execute(sa.select(began, added.scalar_subquery())).one()
+    return None if began_at is None else records
 
 
 def releases_before(session: Session, *, model_id: str, revision: int) -> Counter[int]:
@@ -131,32 +129,11 @@ def erasures_with_rows(session: Session, *, request_ids: Iterable[str]) -> Itera
         yield from session.execute(query.where(Erasure.request_id.in_(batch)))
 
 
-def records_erased_since(session: Session, *, dataset_id: str, revision: int) -> int:
-    """Return the number of rows of a dataset that became null after `revision`."""
-    later = sa.and_(Erasure.dataset_id == dataset_id, Erasure.revision > revision)
-    return session.scalars(sa.select(sa.func.coalesce(sa.func.sum(Erasure.num_claimed), 0)).where(later)).one()
-
-
-def records_added_since(session: Session, *, dataset_id: str, revision: int) -> int:
-    """Return the number of rows added to a dataset after `revision`."""
-    later = sa.and_(Addition.dataset_id == dataset_id, Addition.revision > revision)
-    return session.scalars(sa.select(sa.func.coalesce(sa.func.sum(Addition.num_records), 0)).where(later)).one()
-
-
-def is_anything_added_since(session: Session, *, dataset_id: str, revision: int) -> bool:
-    """Return True if rows were added to a dataset after `revision`, or wait to be written into it."""
-    later = sa.or_(Addition.revision.is_(None), Addition.revision > revision)
-    query = sa.select(Addition.id).where(Addition.dataset_id == dataset_id, later)
-    return session.scalars(query.limit(1)).first() is not None
-
-
 def records_waiting_for(session: Session, model: Model) -> int:
     """Return the number of rows that became null after the revision of a model's live version; 0 without a version."""
     live = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
-    revision = session.scalars(live).one_or_none()
-    if revision is None:
-        return 0
-    return records_erased_since(session, dataset_id=model.dataset_id, revision=revision)
+    later = sa.and_(Erasure.dataset_id == model.dataset_id, Erasure.revision > live.scalar_subquery())
+    return session.scalars(sa.select(sa.func.coalesce(sa.func.sum(Erasure.num_claimed), 0)).where(later)).one()
 
 
 def last_entry(session: Session, *, model_id: str) -> LedgerEntry | None:

@@ -23,9 +23,8 @@ class LiveAccount:
 def standing(session: Session, model: Model) -> LiveAccount:
     """Return the account of a model's live version, or raise `ModelNotLive`."""
     history = ledger.history_of(session, model_id=model.id, mechanism=stored_mechanism(model.mechanism))
-    chain_began = repository.chain_began_at(session, model_id=model.id)
-    began = ModelNotLive.if_none(chain_began, model_id=model.id, status=model.status)
-    edited = repository.records_added_since(session, dataset_id=model.dataset_id, revision=began)
+    added = repository.records_added_to_chain(session, model)
+    edited = ModelNotLive.if_none(added, model_id=model.id, status=model.status)
     edited += repository.records_waiting_for(session, model)
     chain = accountant.erased(history.chain, records=edited)
     return LiveAccount(chain=chain, guarantees=guarantees.of_chain(chain, last_run=history.runs[-1], delta=model.delta))

@@ -4,6 +4,7 @@ The number of slots is fixed. A slot is free if no row of `records` names it: th
 to be null, and added again at the registration of a batch, so that a deletion request meanwhile finds the person.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -27,29 +28,29 @@ class AdditionTask:
     slots: tuple[int, ...] | None
 
 
-def take(session: Session, *, dataset: Dataset) -> None:
+def take(session: Session, *, dataset: Dataset) -> list[Addition]:
     """Assign all waiting batches to the next revision of `dataset`; without any, keep the revision. A chain of an
-    earlier revision cannot continue afterwards, because the rows may have been written."""
+    earlier revision cannot continue afterwards, because the rows may have been written. Return all stored batches."""
     staged = repository.staged_additions(session, dataset_id=dataset.id)
     waiting = [addition for addition in staged if addition.revision is None]
     if waiting:
         dataset.revision += 1
     for addition in waiting:
         addition.revision = dataset.revision
+    return staged
 
 
-def taken(session: Session, *, dataset_id: str) -> list[AdditionTask]:
-    """Return the tasks for the batches that were assigned a revision and are still stored next to the dataset. Raises
-    `DatasetDamaged`."""
-    return [
+def tasks(session: Session, staged: Iterable[Addition]) -> Iterator[AdditionTask]:
+    """Yield the task for each of the stored batches that were assigned a revision. Raises `DatasetDamaged`."""
+    return (
         AdditionTask(
             addition_id=addition.id,
             root=addition.digest,
             slots=_slots(session, addition) if _is_applying(addition) else None,
         )
-        for addition in repository.staged_additions(session, dataset_id=dataset_id)
+        for addition in staged
         if addition.revision is not None
-    ]
+    )
 
 
 def _slots(session: Session, addition: Addition) -> tuple[int, ...]:

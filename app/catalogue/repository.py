@@ -76,6 +76,13 @@ def live_version(session: Session, model: Model) -> Version | None:
     return version(session, model_id=model.id, number=model.live_version)
 
 
+def live_version_with_steps(session: Session, model: Model) -> tuple[Version | None, int]:
+    """Return the live version of a model, if any, and the number of steps of its chain."""
+    query = sa.select(Version, Run.first_step + Run.steps_total).join(Run, Run.id == Version.run_id)
+    row = session.execute(query.where(Version.model_id == model.id, Version.number == model.live_version)).one_or_none()
+    return (row[0], row[1]) if row else (None, 0)
+
+
 def degraded_versions(session: Session) -> dict[str, bool]:
     """Map each model in service whose live version misses its quality gate to whether the version is held back."""
     query = sa.select(Version.model_id, Version.held).join(Model, Model.id == Version.model_id)
@@ -112,9 +119,8 @@ def mark_destroyed(session: Session, *, version_ids: Collection[str], at: dateti
 def needed_version_ids(session: Session) -> set[str]:
     """Return the ids of versions whose weights must be retained: live versions, and those that a run under way may
     publish."""
-    # Read the running runs first, because a run may publish between the two queries.
-    running = set(session.scalars(sa.select(Run.version_id).where(Run.status == RunStatus.RUNNING)))
-    return running | set(session.scalars(sa.select(Version.id).where(Version.status == VersionStatus.LIVE)))
+    running = sa.select(Run.version_id).where(Run.status == RunStatus.RUNNING)
+    return set(session.scalars(sa.union(running, sa.select(Version.id).where(Version.status == VersionStatus.LIVE))))
 
 
 def running_run(session: Session, *, model_id: str) -> Run | None:

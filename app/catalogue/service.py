@@ -195,11 +195,10 @@ def langevin_of(model: Model) -> Mechanism:
 
 
 def publish_version(
-    session: Session, *, run: Run, model: Model, weights_sha256: str, metrics: dict[str, Any]
+    session: Session, *, run: Run, model: Model, previous: Version | None, weights_sha256: str, metrics: dict[str, Any]
 ) -> Version:
-    """Publish the version of a run, held back if its gate requires, and retire the previous version, in the caller's
-    transaction."""
-    previous = repository.live_version(session, model)
+    """Publish the version of a run, held back if its gate requires, and retire the `previous` live version, in the
+    caller's transaction."""
     if previous:
         previous.status = VersionStatus.RETIRED
     version = Version(

@@ -112,16 +112,16 @@ def is_current_there(connection: sa.Connection) -> bool:
     return _recorded(connection) == set(heads())
 
 
-def is_usable_there(connection: sa.Connection) -> bool:
-    """Return True if the database of `connection` has the schema that this code expects, or a newer one whose
-    migrations state that this code can go on with it."""
-    return migrations.are_usable(_recorded(connection), expected=heads())
+def is_usable_there(connection: sa.Connection, *, is_set_up: bool = False) -> bool:
+    """Return True if the database of `connection`, which may be empty unless it `is_set_up`, has the schema that this
+    code expects, or a newer one whose migrations state that this code can go on with it."""
+    return migrations.are_usable(_recorded(connection, is_set_up=is_set_up), expected=heads())
 
 
-def _recorded(connection: sa.Connection) -> set[str]:
+def _recorded(connection: sa.Connection, *, is_set_up: bool = False) -> set[str]:
     """Return the revisions that the database records, one of each branch; none for an empty database."""
     versions = sa.table("alembic_version", sa.column("version_num", sa.String))
-    if not sa.inspect(connection).has_table(versions.name):
+    if not is_set_up and not sa.inspect(connection).has_table(versions.name):
         return set()
     return set(connection.scalars(sa.select(versions.c.version_num)))
 

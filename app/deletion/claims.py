@@ -20,7 +20,9 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
     dataset.revision += 1
     for erasure, _ in waiting:
         erasure.revision = dataset.revision
-    repository.claim_records(session, dataset_id=dataset.id, claiming=waiting)
+    # The claimed numbers are stored together with the revision.
+    with session.no_autoflush:
+        repository.claim_records(session, dataset_id=dataset.id, claiming=waiting)
     models = [model.id for model in repository.models_of(session, dataset_id=dataset.id)]
     claimed = [request for erasure, request in waiting if erasure.num_records]
     _demand(session, [(request, models) for request in claimed])
@@ -46,18 +48,17 @@ def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
     """Record that every claimed row of `dataset` is null and its old content unreadable, and delete the row owners.
     Return True if any erasure was pending."""
     at = now(session)
-    erasures = repository.unconfirmed_erasures(session, dataset_id=dataset.id)
-    requests = repository.requests_by_id(session, {erasure.request_id for erasure in erasures})
+    erasures = repository.unconfirmed_with_requests(session, dataset_id=dataset.id)
     changes: list[history.Change] = []
-    for erasure in erasures:
-        erasure.nulled_at, request = at, requests[erasure.request_id]
+    for erasure, request in erasures:
+        erasure.nulled_at = at
         # A request that joined another request's erasure may have been withdrawn in its grace period.
         if request.status in status.OPEN:
             facts = {"num_rows": erasure.num_records, "dataset_id": dataset.id}
             changes.append(history.changed(session, request, EventKind.ROWS_ERASED, at=at, facts=facts))
     history.record(session, changes)
-    dataset.num_rows -= repository.drop_records(session, erasure_ids=[erasure.id for erasure in erasures])
-    completion.complete_done(session, requests.values())
+    dataset.num_rows -= repository.drop_records(session, erasure_ids=[erasure.id for erasure, _ in erasures])
+    completion.complete_done(session, [request for _, request in erasures])
     return bool(erasures)
 
 

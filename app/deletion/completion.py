@@ -170,15 +170,12 @@ def complete_done(session: Session, requests: Collection[DeletionRequest]) -> No
     in_question = [
         request for request in requests if request.status in in_hand and not deadlines.is_held(request, at=at)
     ]
-    request_ids = [request.id for request in in_question]
-    erasures = repository.by_request(session, Erasure, request_ids)
-    demands = repository.by_request(session, RequestModel, request_ids)
-    done = [
-        request
-        for request in in_question
-        if all(erasure.nulled_at for erasure in erasures.get(request.id, ()))
-        and not any(demand.status in OWED for demand in demands.get(request.id, ()))
+    demands = repository.by_request(session, RequestModel, [request.id for request in in_question])
+    forgotten = [
+        request for request in in_question if not any(demand.status in OWED for demand in demands.get(request.id, ()))
     ]
+    erasures = repository.by_request(session, Erasure, [request.id for request in forgotten])
+    done = [request for request in forgotten if all(erasure.nulled_at for erasure in erasures.get(request.id, ()))]
     if not done:
         return
     doubtful = rows_repository.doubtful(session)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -234,6 +234,9 @@ def line_up(request: DeletionRequest, erasures: Iterable[Erasure]) -> None:
 _UNCLAIMED = sa.and_(
     Erasure.dataset_id == sa.bindparam("dataset_id"), Erasure.revision.is_(None), Erasure.ready_at.is_not(None)
 )
+_UNCONFIRMED = sa.and_(
+    Erasure.dataset_id == sa.bindparam("dataset_id"), Erasure.num_records.is_not(None), Erasure.nulled_at.is_(None)
+)
 _MINE = sa.join(Erasure, DeletionRequest, DeletionRequest.id == Erasure.request_id)
 _READY = sa.and_(_UNCLAIMED, functions.usually(Erasure.ready_at <= sa.bindparam("at", type_=Erasure.ready_at.type)))
 _FIRST = (
@@ -366,10 +369,14 @@ def claimed_records(session: Session, erasures: Iterable[Erasure]) -> list[rows_
 
 def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:
     """Return the erasures whose rows are not yet confirmed to be null on disk."""
-    query = sa.select(Erasure).where(
-        Erasure.dataset_id == dataset_id, Erasure.num_records.is_not(None), Erasure.nulled_at.is_(None)
-    )
-    return list(session.scalars(query))
+    return list(session.scalars(sa.select(Erasure).where(_UNCONFIRMED), {"dataset_id": dataset_id}))
+
+
+def unconfirmed_with_requests(session: Session, *, dataset_id: str) -> list[tuple[Erasure, DeletionRequest]]:
+    """Return the erasures that `unconfirmed_erasures` returns, each with its request."""
+    query = sa.select(Erasure, DeletionRequest).select_from(_MINE).where(_UNCONFIRMED)
+    with sealed.opening(session):
+        return [(erasure, request) for erasure, request in session.execute(query, {"dataset_id": dataset_id})]
 
 
 def is_anybody_erased_since(session: Session, *, dataset_id: str, at: datetime.datetime) -> bool:
@@ -380,10 +387,8 @@ def is_anybody_erased_since(session: Session, *, dataset_id: str, at: datetime.d
 
 def drop_records(session: Session, *, erasure_ids: list[str]) -> int:
     """Delete the records of rows that are null on disk, and return their number."""
-    erased = sa.select(sa.func.count()).where(Record.erasure_id.in_(erasure_ids))
-    count = session.scalars(erased).one()
-    session.execute(sa.delete(Record).where(Record.erasure_id.in_(erasure_ids)))
-    return count
+    dropped = session.execute(sa.delete(Record).where(Record.erasure_id.in_(erasure_ids)))
+    return cast("sa.CursorResult[tuple[()]]", dropped).rowcount
 
 
 def awaiting_model(

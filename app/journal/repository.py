@@ -39,6 +39,16 @@ TELLING = sa.or_(
 """Condition on events that change the scope or the deadline of a request; the journal records only these."""
 
 
+def progress(session: Session, *, event: int, of: str | None, signed: int) -> tuple[bool, bool]:
+    """Return whether the database has this event of request `of` and this checkpoint, where 0 stands for none, and
+    whether it has later ones for the journal."""
+    has_event = sa.exists().where(RequestEvent.id == event, RequestEvent.request_id == of)
+    has_signed = sa.exists().where(Checkpoint.number == signed)
+    later = sa.exists().where(RequestEvent.id > event, TELLING), sa.exists().where(Checkpoint.number > signed)
+    row = session.execute(sa.select(has_event, has_signed, *later)).one()
+    return (row[0] or event == 0) and (row[1] or signed == 0), row[2] or row[3]
+
+
 def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[int, datetime.datetime, Remembered]]:
     """Return up to `limit` events for the journal after event `after`: number, time and the current request."""
     # The columns contain no texts of callers or officers.

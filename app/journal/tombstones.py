@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from app.audit import repository as audit_repository
 from app.config import Settings
 from app.db import now
-from app.db.tables import Checkpoint, RequestEvent
+from app.db.tables import Checkpoint
 from app.installations import Installation
 from app.journal import repository
 from app.journal.journal import HeadSignature, Journal, JournalLine, Release
@@ -49,8 +49,9 @@ def record(installation: Installation, release: Release | None = None) -> None:
         if last is None:
             return []
         with installation.database.reading() as session:
-            _check(session, last)
-            batch = [*_requests(session, after=last.number, limit=_AT_ONCE), *_heads_after(session, last.signed)]
+            batch: list[JournalLine] = []
+            if _check(session, last):
+                batch += [*_requests(session, after=last.number, limit=_AT_ONCE), *_heads_after(session, last.signed)]
             is_done = len(batch) < _AT_ONCE
             if is_done and release is not None:
                 batch.append(JournalLine(kind="published", number=0, at=now(session), release=release))
@@ -155,16 +156,16 @@ def drop_old(installation: Installation) -> None:
         journal(installation).drop(before=before)
 
 
-def _check(session: Session, last: JournalLine | None) -> None:
-    """Raise `DatabasePutBack` unless the database has the events of the last line, which an earlier state lacks."""
+def _check(session: Session, last: JournalLine | None) -> bool:
+    """Return True if the database may have anything after the last line. Raise `DatabasePutBack` unless it has the
+    events of the last line, which an earlier state lacks."""
     if last is None:
-        return
-    event = session.get(RequestEvent, last.number) if last.number else None
-    knows_event = last.number == 0 or (event is not None and event.request_id == last.of)
-    knows_signed = last.signed == 0 or session.get(Checkpoint, last.signed) is not None
-    if not (knows_event and knows_signed):
+        return True
+    knows, is_anything_later = repository.progress(session, event=last.number, of=last.of, signed=last.signed)
+    if not knows:
         raise DatabasePutBack(
             "The tombstones tell of requests, or of signed heads, that the database does not know: somebody removed "
             "them, or it was put back by something else than `lethe restore`, with people in it who were forgotten. "
             "Back it up, and restore that with the tombstones."
         )
+    return is_anything_later

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.db import now
 from app.db.functions import usually
 from app.db.tables import OWED, Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
 from app.unlearning import kinds, turns
@@ -41,8 +42,13 @@ def ordered(session: Session, dues: Iterable[turns.DueDataset], *, at: datetime.
     return turns.in_turn(by_id.values(), standings, at=at)
 
 
-def anything_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> bool:
-    """Return True if `datasets_due` would return any dataset."""
+def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
+    """Return True if `queue.claim` would have work. A reading session suffices, so that idle workers take no write
+    lock."""
+    at = now(session)
+    is_any_expired, is_any_batching, *applies = session.execute(_any_dataset(deletions_only), {"at": at}).one()
+    if is_any_expired or not is_any_batching or not any(applies):
+        return is_any_expired or any(applies)
     return next(due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
 
 
@@ -61,9 +67,10 @@ def due(
     """Yield the due datasets, once per rule, optionally of one tenant and at most `limit` per rule. Queries run lazily,
     as the iterator advances; one statement finds the rules by which any dataset is due."""
     rules = _rules(deletions_only)
-    applies = session.execute(_any_dataset(deletions_only), {"at": at}).one()
+    _, is_any_batching, *applies = session.execute(_any_dataset(deletions_only), {"at": at}).one()
     queries = {rule: query for (rule, query), any_dataset in zip(rules, applies, strict=True) if any_dataset}
-    waiting = patient_models(session, at=at) if queries.keys() & {QueueRule.REQUESTED, QueueRule.BEHIND} else {}
+    may_wait = is_any_batching and queries.keys() & {QueueRule.REQUESTED, QueueRule.BEHIND}
+    waiting = patient_models(session, at=at) if may_wait else {}
     if waiting and QueueRule.REQUESTED in queries:
         queries[QueueRule.REQUESTED] = _REQUESTED.where(Dataset.id.not_in(patient_datasets(session, waiting)))
     if waiting and QueueRule.BEHIND in queries:
@@ -198,8 +205,11 @@ def _rules(deletions_only: bool) -> tuple[tuple[QueueRule, sa.Select[str, str, d
 
 @functools.cache
 def _any_dataset(deletions_only: bool) -> sa.Select[*tuple[bool, ...]]:
-    """Return the query whether any dataset is due, with a column for each rule."""
-    return sa.select(*[query.exists() for _, query in _rules(deletions_only)])
+    """Return the query whether any lease has expired, whether any model batches requests, and, with a column for each
+    rule, whether any dataset is due."""
+    expired = sa.exists().where(Run.status == RunStatus.RUNNING, Run.lease_expires_at < _AT)
+    batching = sa.exists().where(Model.max_wait_seconds > 0, Model.live_version.is_not(None))
+    return sa.select(expired, batching, *[query.exists() for _, query in _rules(deletions_only)])
 
 
 def patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
@@ -270,11 +280,13 @@ def models_due(
         .where(
             Model.dataset_id == dataset.id,
             MAY_RUN,
-            Model.id.not_in(patient_models(session, at=at, dataset_id=dataset.id)),
             sa.or_(Model.wanted.is_not(None), Version.revision < dataset.revision),
         )
         .order_by(_FORGETS.desc(), sa.func.coalesce(Version.revision, -1), Model.created_at, Model.id)
     )
     if deletions_only:
         query = query.where(_FORGETS)
-    return [(model, version) for model, version in session.execute(query, {"at": at})]
+    models: list[tuple[Model, Version | None]] = [(model, live) for model, live in session.execute(query, {"at": at})]
+    is_any_batching = any(model.max_wait_seconds for model, _ in models)
+    patient = patient_models(session, at=at, dataset_id=dataset.id) if is_any_batching else {}
+    return [(model, version) for model, version in models if model.id not in patient]

@@ -10,10 +10,11 @@ from app import telemetry
 from app.accounting import budgets, ledger
 from app.accounting import repository as accounting_repository
 from app.catalogue import additions
+from app.catalogue import repository as catalogue_repository
 from app.catalogue import service as catalogue
 from app.catalogue.additions import AdditionTask
 from app.db import now
-from app.db.tables import Dataset, Model, Run, Version, new_id
+from app.db.tables import Addition, Dataset, Model, Run, Version, new_id
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.rows import records
@@ -94,19 +95,11 @@ def claim(
     return None
 
 
-def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
-    """Return True if `claim` would have work. A reading session suffices, so that idle workers take no write lock."""
-    at = now(session)
-    return bool(repository.expired_runs(session, at=at)) or due_repository.anything_due(
-        session, at=at, deletions_only=deletions_only
-    )
-
-
 def _claim(
     session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool
 ) -> ClaimedRun | None:
     """Claim the run of a dataset; return None if no due model has budget left and no row waits."""
-    additions.take(session, dataset=dataset)
+    staged = additions.take(session, dataset=dataset)
     claims.claim_erasures(session, dataset=dataset, limit=max_requests)
     model, live, records = None, None, 0
     for due_model, version in due_repository.models_due(
@@ -119,7 +112,7 @@ def _claim(
             break
     else:
         erases = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
-        if not erases and not additions.taken(session, dataset_id=dataset.id):
+        if not erases and not staged:
             return None
         records = 0
         kind = RunKind.ERASE if erases else RunKind.ADD
@@ -127,7 +120,7 @@ def _claim(
     run = _begin(session, dataset, model, plan, live=live, records=records, worker=worker, lease_seconds=lease_seconds)
     if model:
         claims.start_models(session, model_id=model.id, revision=run.revision, run_id=run.id)
-    return _claimed(session, run, dataset, model)
+    return _claimed(session, run, dataset, model, staged)
 
 
 def _has_room(session: Session, dataset: Dataset, model: Model, plan: planner.Plan) -> bool:
@@ -148,18 +141,13 @@ def _claim_test(session: Session, dataset: Dataset, *, worker: str, lease_second
     tests = (test for test in kinds.asked_kinds().values() if test.model_due(session, dataset_id=dataset.id))
     test = next(tests)
     planned = test.plan(session, dataset)
+    model, live = planned.model, planned.live
     run = _begin(
-        session,
-        dataset,
-        planned.model,
-        planned.plan,
-        live=planned.live,
-        records=0,
-        worker=worker,
-        lease_seconds=lease_seconds,
+        session, dataset, model, planned.plan, live=live, records=0, worker=worker, lease_seconds=lease_seconds
     )
     test.start(session, run)
-    return _claimed(session, run, dataset, planned.model)
+    staged = catalogue_repository.staged_additions(session, dataset_id=dataset.id)
+    return _claimed(session, run, dataset, model, staged)
 
 
 def _begin(
@@ -200,7 +188,7 @@ def _begin(
     return run
 
 
-def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) -> ClaimedRun:
+def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None, staged: list[Addition]) -> ClaimedRun:
     learns = run.kind in (RunKind.LEARN, RunKind.RELEARN, *kinds.asked_kinds())
     erasures = deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id)
     to_null = deletion_repository.claimed_records(session, erasures)
@@ -208,7 +196,7 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) 
         run_id=run.id,
         kind=run.kind,
         dataset_id=dataset.id,
-        additions=tuple(additions.taken(session, dataset_id=dataset.id)),
+        additions=tuple(additions.tasks(session, staged)),
         erases=bool(erasures),
         slots_to_null=records.verified_slots(session, dataset.id, to_null),
         root=dataset.digest,
@@ -249,10 +237,7 @@ def plan_next(session: Session, model: Model, *, records: int) -> planner.Plan:
         case RunKind.RELEARN:
             return planner.learn(mechanism, kind=RunKind.RELEARN)
         case _:
-            began = accounting_repository.chain_began_at(session, model_id=model.id)
-            if began is not None and accounting_repository.is_anything_added_since(
-                session, dataset_id=model.dataset_id, revision=began
-            ):
+            if accounting_repository.records_added_to_chain(session, model, waiting=True):
                 return planner.learn(mechanism, kind=RunKind.RELEARN, reason=planner.PlanReason.ROWS_ADDED)
             chain = ledger.history_of(session, model_id=model.id, mechanism=mechanism).chain
             return planner.forget(chain, records=records, epsilon=model.epsilon, delta=model.delta)

@@ -2,6 +2,7 @@
 
 import datetime
 from dataclasses import dataclass
+from typing import cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
@@ -11,9 +12,31 @@ from app.db.tables import CUT_OFF, Addition, Dataset, Model, RequestModel, Run, 
 from app.unlearning import kinds
 from lethe.contract.sets import RunOrder, RunStatus, VersionStatus
 
+_WITH_OWNERS = (
+    sa.select(Run, Dataset, Model)
+    .join(Dataset, Dataset.id == Run.dataset_id)
+    .outerjoin(Model, Model.id == Run.model_id)
+    .where(Run.id == sa.bindparam("run_id"))
+)
+_LOCKED_WITH_OWNERS = _WITH_OWNERS.with_for_update(of=Run).execution_options(populate_existing=True)
+
 
 def run(session: Session, run_id: str) -> Run | None:
     return session.get(Run, run_id)
+
+
+def run_with_owners(session: Session, run_id: str, *, lock: bool) -> tuple[Run, Dataset, Model | None] | None:
+    """Return a run, locked if asked, with its dataset and model."""
+    query = _LOCKED_WITH_OWNERS if lock else _WITH_OWNERS
+    row = session.execute(query, {"run_id": run_id}).one_or_none()
+    return None if row is None else (row[0], row[1], row[2])
+
+
+def renew(session: Session, run_id: str, *, steps_done: int, lease_expires_at: datetime.datetime) -> bool:
+    """Store the progress and the lease of a run; return False if it is not under way."""
+    renewed = sa.update(Run).where(Run.id == run_id, Run.status == RunStatus.RUNNING)
+    result = session.execute(renewed.values(steps_done=steps_done, lease_expires_at=lease_expires_at))
+    return cast("sa.CursorResult[tuple[()]]", result).rowcount == 1
 
 
 def runs(

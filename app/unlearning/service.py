@@ -45,9 +45,9 @@ def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: floa
 
     Only the row of the run changes, so the write lock is not needed.
     """
-    run = _held(session, run_id)
-    run.steps_done = steps_done
-    run.lease_expires_at = now(session) + datetime.timedelta(seconds=lease_seconds)
+    lease_expires_at = now(session) + datetime.timedelta(seconds=lease_seconds)
+    if not repository.renew(session, run_id, steps_done=steps_done, lease_expires_at=lease_expires_at):
+        raise LeaseLost(f"Run {run_id} was taken from this worker.")
 
 
 def check_held(session: Session, *, run_id: str) -> None:
@@ -61,19 +61,21 @@ def was_any_run_cut_off(session: Session, *, dataset_id: str) -> bool:
     return repository.is_any_cut_off(session, dataset_id=dataset_id, since=now(session) - _CLEARED_UP_WITHIN)
 
 
-def commit_rows(session: Session, *, run_id: str, root: str) -> None:
-    """Record `root`, the run's edited rows, as the rows of its dataset: batches are in their slots, rows to be erased
-    are null. The previous rows remain readable until their keys are destroyed. Raises `LeaseLost`."""
-    dataset = session.get_one(Dataset, _held(session, run_id).dataset_id)
-    additions.confirm(session, dataset=dataset)
+def commit_rows(session: Session, *, run_id: str, root: str, has_batches: bool = True) -> None:
+    """Record `root`, the run's edited rows, as the rows of its dataset: batches, if any, are in their slots, rows to be
+    erased are null. The previous rows remain readable until their keys are destroyed. Raises `LeaseLost`."""
+    _, dataset, _ = _held(session, run_id)
+    if has_batches:
+        additions.confirm(session, dataset=dataset)
     dataset.digest = root
 
 
-def confirm_edited(session: Session, *, run_id: str) -> None:
-    """Record that the previous rows and batches are unreadable, which completes the erasures. Raises `LeaseLost`."""
-    run = _held(session, run_id)
-    dataset = session.get_one(Dataset, run.dataset_id)
-    additions.confirm_destroyed(session, dataset_id=dataset.id)
+def confirm_edited(session: Session, *, run_id: str, has_batches: bool = True) -> None:
+    """Record that the previous rows, and batches if any, are unreadable, which completes the erasures. Raises
+    `LeaseLost`."""
+    _, dataset, _ = _held(session, run_id)
+    if has_batches:
+        additions.confirm_destroyed(session, dataset_id=dataset.id)
     if claims.confirm_erasures(session, dataset=dataset):
         catalogue_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
         for test in kinds.asked_kinds().values():
@@ -92,8 +94,8 @@ def note_damage(session: Session, *, run_id: str, error: DatasetDamaged) -> None
 def finish(session: Session, *, run_id: str, observed: Observed | None = None, error_code: str | None = None) -> Run:
     """End a run that took all its steps and publishes no version, and return it. It failed if there is an `error_code`.
     Raises `LeaseLost`."""
-    run = _held(session, run_id)
-    _note(session, run, observed)
+    run, _, model = _held(session, run_id)
+    _note(run, model, observed)
     run.steps_done = run.steps_total
     _end(session, run, status=RunStatus.FAILED if error_code else RunStatus.PUBLISHED, error_code=error_code)
     return run
@@ -106,16 +108,16 @@ def examine(session: Session, *, run_id: str, records: int, observed: Observed |
     Raises `LeaseLost` if the run was lost, and `RunDiffersFromPlan` if the number of rows on record differs or the run
     was not tested as planned.
     """
-    run = _held(session, run_id, lock=False)
-    if run.kind != RunKind.AUDIT and records != session.get_one(Dataset, run.dataset_id).num_rows:
+    run, dataset, model = _held(session, run_id, lock=False)
+    assert model is not None
+    if run.kind != RunKind.AUDIT and records != dataset.num_rows:
         raise RunDiffersFromPlan(f"Run {run_id} read another number of records than are on record.")
-    return kinds.findings(run, session.get_one(Model, run.model_id), observed)
+    return kinds.findings(run, model, observed)
 
 
-def _note(session: Session, run: Run, observed: Observed | None) -> None:
+def _note(run: Run, model: Model | None, observed: Observed | None) -> None:
     """Store the observations of a run's lanes with the run."""
-    if observed:
-        model = session.get_one(Model, run.model_id)
+    if observed and model:
         run.audit = observed.to_json(catalogue.mechanism_of(model), delta=model.delta)
 
 
@@ -139,15 +141,13 @@ def publish(
     `AuditFailed` if the run's canary test refutes what would be certified, and `AdaptiveBudgetSpent` if the budget of
     the dataset no longer has room for the version.
     """
-    run = _held(session, run_id)
-    model = session.get_one(Model, run.model_id)
-    dataset = session.get_one(Dataset, run.dataset_id)
+    run, dataset, model = _held(session, run_id)
+    assert model is not None
     mechanism = catalogue.mechanism_of(model)
-    live = catalogue_repository.live_version(session, model)
+    live, live_steps = catalogue_repository.live_version_with_steps(session, model)
     if (mechanism_ran, first_step_ran, steps_ran) != (mechanism, run.first_step, run.steps_total):
         raise RunDiffersFromPlan(f"Run {run.id} did not take the steps of the model's mechanism that it was to take.")
-    goes_on_after = accounting_repository.chain_steps(session, model_id=model.id) if run.kind == RunKind.UNLEARN else 0
-    if run.first_step != goes_on_after:
+    if run.first_step != (live_steps if run.kind == RunKind.UNLEARN else 0):
         raise RunDiffersFromPlan(f"Run {run.id} did not go on where the chain of its model stands.")
     if run.kind == RunKind.UNLEARN and (live is None or live.id != run.parent_version_id):
         raise RunDiffersFromPlan(f"Run {run.id} continued a version that is not the live one.")
@@ -158,12 +158,13 @@ def publish(
     ):
         # The metrics were measured on rows that have been erased since.
         metrics = {}
-    version = catalogue.publish_version(session, run=run, model=model, weights_sha256=weights_sha256, metrics=metrics)
+    version = catalogue.publish_version(
+        session, run=run, model=model, previous=live, weights_sha256=weights_sha256, metrics=metrics
+    )
     # The accountant reads the version just published.
     session.flush()
     budgets.require_kept(session, dataset)
-    began = accounting_repository.chain_began_at(session, model_id=model.id)
-    if began is None or accounting_repository.records_added_since(session, dataset_id=dataset.id, revision=began):
+    if accounting_repository.records_added_to_chain(session, model) != 0:
         raise RunDiffersFromPlan(f"Run {run.id} continued a chain that began before rows were added to its data.")
     pending_models = deletion_repository.awaiting_model(session, model_id=model.id, revision=run.revision)
     history = ledger.history_of(session, model_id=model.id, mechanism=mechanism)
@@ -203,7 +204,7 @@ def publish(
     served = [(demand, request, signed[request.id].id) for demand, _, request in pending_models]
     claims.complete_model(session, served, version=version.number)
     run.steps_done = steps_ran
-    _note(session, run, observed)
+    _note(run, model, observed)
     _end(session, run, status=RunStatus.PUBLISHED)
     return version
 
@@ -220,13 +221,13 @@ def fail(session: Session, *, run_id: str, error_code: str, observed: Observed |
     if test := kinds.asked_kind_of(run):
         test.lose(session, run, max_runs=_PATIENCE)
         return True
-    _note(session, run, observed)
-    claims.hand_back(session, run)
     dataset = session.get_one(Dataset, run.dataset_id)
-    if run.model_id is None:
+    model = session.get_one(Model, run.model_id) if run.model_id else None
+    _note(run, model, observed)
+    claims.hand_back(session, run)
+    if model is None:
         dataset.attempts, dataset.not_before = back_off(session, dataset.attempts)
         return True
-    model = session.get_one(Model, run.model_id)
     model.attempts, model.not_before = back_off(session, model.attempts)
     model.error_code = error_code
     if error_code in (WeightsDestroyed.code, WeightsUnreadable.code):
@@ -299,13 +300,13 @@ def get(session: Session, run_id: str) -> Run:
     return RunUnknown.if_none(repository.run(session, run_id), run_id=run_id)
 
 
-def _held(session: Session, run_id: str, *, lock: bool = True) -> Run:
-    """Return a run that is still held, or raise `LeaseLost`. Readers pass `lock=False`: on a snapshot PostgreSQL
-    refuses to lock a row that a heartbeat has changed since."""
-    run = session.get(Run, run_id, with_for_update=True if lock else None)
-    if run is None or run.status != RunStatus.RUNNING:
-        raise LeaseLost(f"Run {run_id} is {run.status if run else 'over'}: it was taken from this worker.")
-    return run
+def _held(session: Session, run_id: str, *, lock: bool = True) -> tuple[Run, Dataset, Model | None]:
+    """Return a run that is still held, with its dataset and model, or raise `LeaseLost`. Readers pass `lock=False`: on
+    a snapshot PostgreSQL refuses to lock a row that a heartbeat has changed since."""
+    held = repository.run_with_owners(session, run_id, lock=lock)
+    if held is None or held[0].status != RunStatus.RUNNING:
+        raise LeaseLost(f"Run {run_id} is {held[0].status if held else 'over'}: it was taken from this worker.")
+    return held
 
 
 def abandon(session: Session, run: Run, *, error_code: str) -> None:

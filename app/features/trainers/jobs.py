@@ -14,12 +14,15 @@ _trainers: dict[int, Periodic] = {}
 
 def erase_from_tables(installation: Installation) -> None:
     """Erase rows of people from training tables, also while a training runs."""
-    training.settle_tables(installation)
-    training.destroy_retired_keys(installation)
+    if training.is_anything_kept(installation):
+        training.settle_tables(installation)
+        training.destroy_retired_keys(installation)
 
 
 def train(installation: Installation) -> None:
     """Wake the thread of this process that trains what is due, one training at a time."""
+    if not training.is_anything_kept(installation):
+        return
     with _lock:
         trainer = _trainers.get(id(installation))
         if trainer is None:

@@ -74,6 +74,13 @@ def run_next(installation: Installation) -> bool:
     return True
 
 
+def is_anything_kept(installation: Installation) -> bool:
+    """Return True if there is a training table, or the key of a former block or artefact. An idle worker checks this
+    every second, and most installations have neither."""
+    with installation.database.reading() as session:
+        return bool(session.scalar(sa.select(sa.exists(TrainingTable.id) | sa.exists(RetiredKey.key))))
+
+
 def settle_tables(installation: Installation) -> None:
     """Rewrite the blocks of tables from which people were erased, destroy the keys of the former blocks, and record the
     revision up to which this is done."""

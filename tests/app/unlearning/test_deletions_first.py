@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.installations import Installation
-from app.unlearning import queue
+from app.unlearning import due_repository, queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from worker import runner
@@ -31,8 +31,8 @@ def test_a_deletion_worker_does_not_learn(
     """A worker for deletions only finds no work while models wait to learn, but serves a request."""
     new_model(new_dataset("waits")["id"])
     with installation.database.reading() as session:
-        assert queue.anything_to_do(session)
-        assert not queue.anything_to_do(session, deletions_only=True)
+        assert due_repository.anything_to_do(session)
+        assert not due_repository.anything_to_do(session, deletions_only=True)
     assert claim(deletions_only=True) is None
     asked = new_dataset("asked")
     forget("p1", dataset_ids=[asked["id"]])

@@ -74,7 +74,7 @@ def due(installation: Installation) -> list[str]:
     """Return the datasets that are due, and check that the queue reports work if and only if there are any."""
     with installation.database.reading() as session:
         found = [one.dataset_id for one in due_repository.datasets_due(session, at=now(session))]
-        assert queue.anything_to_do(session) == bool(found)
+        assert due_repository.anything_to_do(session) == bool(found)
         return found
 
 
