@@ -16,6 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from app.db import driver
+
 PATIENCE_SECONDS = 30.0
 """Maximum time for which a writer waits for the write lock."""
 _SCRUB_SECONDS = 0.5
@@ -52,7 +54,7 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         reads = connection.get_execution_options().get("lethe_read_only", False)
-        connection.exec_driver_sql("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
+        driver.run(connection, "BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
 
     return engine
 
