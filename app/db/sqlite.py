@@ -36,7 +36,8 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     """Create an engine with WAL, synced commits, overwritten deletions, enforced foreign keys and no temporary
     files."""
     arguments = {"timeout": PATIENCE_SECONDS, "check_same_thread": False}
-    engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True)
+    # A connection that has missed a commit reads its pages again, so the last one used is the first one taken.
+    engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True, pool_use_lifo=True)
 
     @sa.event.listens_for(engine, "do_connect")
     def _own(_dialect: sa.Dialect, _record: Any, args: list[Any], _named: dict[str, Any]) -> None:
