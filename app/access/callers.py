@@ -4,7 +4,6 @@ Callers are cached for a second and last uses are written once per minute, so th
 """
 
 import datetime
-import math
 import time
 from collections.abc import Callable
 
@@ -32,20 +31,14 @@ class Callers:
         self._used = used
         self._known: dict[str, tuple[float, int, access.Caller]] = {}
 
-    def recall(self, key: str | None) -> access.Caller | None:
-        """Return the cached caller of a key; None if the key has to be read from the database."""
-        return self._cached(key, at=time.monotonic())
-
-    def last_known(self, key: str | None) -> access.Caller | None:
-        """Return the caller as last read, however old, unless this process has changed keys or policies since."""
-        return self._cached(key, at=-math.inf)
-
-    def _cached(self, key: str | None, *, at: float) -> access.Caller | None:
+    def recall(self, key: str | None, *, however_old: bool = False) -> access.Caller | None:
+        """Return the cached caller of a key; None if the key has to be read from the database. With `however_old` the
+        caller was last read at any time, unless this process has changed keys or policies since."""
         entry = self._known.get(access.hash_of(key)) if key else None
         if entry is None:
             return None
         until, changes, caller = entry
-        return caller if at < until and changes == access.changes() else None
+        return caller if (however_old or time.monotonic() < until) and changes == access.changes() else None
 
     def has_known(self, key: str) -> bool:
         """Return True if the key was valid when last read. It is then read again even if its address is rate

@@ -84,6 +84,6 @@ def remember_all(
 def _replayed(once: Once, row: Any) -> StoredResponse | IdempotencyConflict | None:
     if row is None:
         return None
-    if row.fingerprint != once.fingerprint:
-        return IdempotencyConflict()
-    return StoredResponse(status=row.status, location=row.location, body=row.answer)
+    _, fingerprint, status, location, body, _ = row
+    is_repeated = fingerprint == once.fingerprint
+    return StoredResponse(status=status, location=location, body=body) if is_repeated else IdempotencyConflict()

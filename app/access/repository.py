@@ -90,8 +90,8 @@ _ANSWERS = sa.select(*IdempotentAnswer.__table__.columns).where(
 
 
 def answers(session: Session, names: Sequence[str]) -> dict[str, Any]:
-    """Return the stored answers to calls as rows of `IdempotentAnswer`, by name."""
-    return {row.name: row for row in session.connection().execute(_ANSWERS, {"names": names})}
+    """Return the stored answers to calls by name: name, fingerprint, status, location, body and time of each."""
+    return {row[0]: row for row in rows(session, _ANSWERS, {"names": names})}
 
 
 def is_any_answer_older(session: Session, *, than: datetime.datetime) -> bool:

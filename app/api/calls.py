@@ -135,7 +135,7 @@ async def let_in(state: Known, scope: HTTPScope, scopes: Iterable[Scope]) -> acc
         caller = await identified(state, key, address_of(scope))
     # Metrics report an unreachable database, so a caller as last known may read them.
     except OperationalError:
-        before = state.callers.last_known(key) if set(scopes) == {Scope.METRICS_READ} else None
+        before = state.callers.recall(key, however_old=True) if set(scopes) == {Scope.METRICS_READ} else None
         if before is None:
             raise
         caller = before

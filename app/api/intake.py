@@ -205,14 +205,7 @@ class Intake:
 
     def _store(self) -> None:
         while calls := self._next():
-            try:
-                answers = self._answers(calls)
-            # Storing the calls one by one would fail likewise.
-            except (OperationalError, OSError, Unavailable) as error:
-                answers = [error] * len(calls)
-            # One call is the cause, so the others are stored without it.
-            except Exception as error:  # noqa: BLE001
-                answers = [self._alone(call) for call in calls] if len(calls) > 1 else [error]
+            answers = self._outcomes(calls)
             self._loop.call_soon_threadsafe(_deliver, calls, answers)
             if any(isinstance(answer, StoredResponse) and _is_to_do(answer) for answer in answers):
                 self._ringing.wake()
@@ -238,12 +231,16 @@ class Intake:
             self._waiting = later
             return calls
 
-    def _alone(self, call: _Call) -> StoredResponse | Exception:
+    def _outcomes(self, calls: Sequence[_Call]) -> list[StoredResponse | Exception]:
+        """Return the answer to each call, or the error that `submit` raises."""
         try:
-            return self._answers([call])[0]
-        # `submit` raises the error.
+            return self._answers(calls)
+        # Storing the calls one by one would fail likewise.
+        except (OperationalError, OSError, Unavailable) as error:
+            return [error] * len(calls)
+        # One call is the cause, so the others are stored without it.
         except Exception as error:  # noqa: BLE001
-            return error
+            return [error] if len(calls) == 1 else [outcome for call in calls for outcome in self._outcomes([call])]
 
     def _answers(self, calls: Sequence[_Call]) -> list[StoredResponse | Exception]:
         """Store the requests of calls, their events and answers in one transaction. Return an answer or error each."""

@@ -4,7 +4,7 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -54,8 +54,8 @@ class _CallMiddleware:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (self._serve if scope["type"] == "http" else self._app)(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return (self._serve if scope["type"] == "http" else self._app)(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         raise NotImplementedError
@@ -138,10 +138,9 @@ class BodyLimit(_CallMiddleware):
         body: type[Body] = scope.get(_BODY, _AnyBody)
         max_bytes = self._max_bytes if is_file else min(self._max_bytes, body.MAX_BYTES)
         too_large = UploadTooLarge.file if max_bytes == self._max_bytes else UploadTooLarge.body
-        refusal = too_large(max_bytes=max_bytes)
         declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > max_bytes:
-            await self._answered(Request(scope), refusal)(scope, receive, send)
+            await self._answered(Request(scope), too_large(max_bytes=max_bytes))(scope, receive, send)
             return
         coding = headers.get(b"content-encoding", b"identity").strip().lower()
         if coding != b"identity" and (declared != b"0" or b"transfer-encoding" in headers):
@@ -158,7 +157,7 @@ class BodyLimit(_CallMiddleware):
             content = message.get("body", b"")
             received += len(content)
             if received > max_bytes:
-                refused = refusal
+                refused = too_large(max_bytes=max_bytes)
             elif not is_file and body is not _AnyBody:
                 members += sum(map(content.count, (b",", b"[", b"{")))
                 text.extend(content)
@@ -221,13 +220,7 @@ class CallLog(_CallMiddleware):
     """
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with tracing.span(
-            "(none)", parent=_traceparent(scope), **{"http.request.method": telemetry.known_method(scope["method"])}
-        ) as span:
-            await self._measured(scope, receive, send, span)
-
-    async def _measured(self, scope: Scope, receive: Receive, send: Send, span: tracing.TraceSpan) -> None:
-        started, status = time.perf_counter(), None
+        started, status, method = time.perf_counter(), None, telemetry.known_method(scope["method"])
 
         async def watched(message: Message) -> None:
             nonlocal status
@@ -235,37 +228,39 @@ class CallLog(_CallMiddleware):
                 status = message["status"]
             await send(message)
 
-        try:
-            await self._app(scope, receive, watched)
-        # The server would log the text of the error, which may name people.
-        except Exception as error:
-            if status is not None:
-                raise
-            await problems.unexpected(error)(scope, receive, watched)
-        finally:
-            route = getattr(scope.get("route"), "path", None) or scope.get(_ROUTE, "(none)")
-            seconds = time.perf_counter() - started
-            telemetry.call_answered(method=scope["method"], route=route, status=status or 500, seconds=seconds)
-            span.update_name(f"{telemetry.known_method(scope['method'])} {route}")
-            span.set_attribute("http.route", route)
-            span.set_attribute("http.response.status_code", status or 500)
+        parent = Request(scope).headers.get(tracing.TRACEPARENT)
+        with tracing.span("(none)", parent=parent, **{"http.request.method": method}) as span:
+            try:
+                await self._app(scope, receive, watched)
+            # The server would log the text of the error, which may name people.
+            except Exception as error:
+                if status is not None:
+                    raise
+                await problems.unexpected(error)(scope, receive, watched)
+            finally:
+                route = getattr(scope.get("route"), "path", None) or scope.get(_ROUTE, "(none)")
+                seconds = time.perf_counter() - started
+                telemetry.call_answered(method=method, route=route, status=status or 500, seconds=seconds)
+                span.update_name(f"{method} {route}")
+                span.set_attribute("http.route", route)
+                span.set_attribute("http.response.status_code", status or 500)
 
 
 def install(
     app: FastAPI, settings: Settings, *, guarded: Iterable[tuple[str, APIRouter]], answered: Refused | None = None
 ) -> None:
     """Add the middleware of every service to `app`, innermost first. `answered` renders refusals of large bodies."""
-    app.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes, answered=answered or _problem)
+    app.add_middleware(
+        BodyLimit,
+        max_bytes=settings.max_upload_bytes,
+        answered=answered or (lambda _request, error: problems.problem(error)),
+    )
     app.add_middleware(places.Places)
     app.add_middleware(Unhurried)
     app.add_middleware(KeyFirst, guarded=guarded)
     _allow_origins(app, settings.cors_origins)
     app.add_middleware(CallLog)
     app.add_middleware(Headers)
-
-
-def _problem(_request: Request, error: Problem) -> Response:
-    return problems.problem(error)
 
 
 _ALWAYS = (
@@ -318,9 +313,3 @@ def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
         headers.append((b"ratelimit-policy", b'"minute";q=%d;w=60' % window.quota))
         headers.append((b"ratelimit", b'"minute";r=%d;t=%d' % (window.remaining, window.seconds)))
     return headers
-
-
-def _traceparent(scope: Scope) -> str | None:
-    """Return the header `traceparent`, which consists of numbers only; None without one."""
-    header: bytes | None = dict(scope["headers"]).get(b"traceparent")
-    return header.decode("latin-1") if header else None

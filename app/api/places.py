@@ -47,7 +47,8 @@ class Places:
                 raise Busy("Nothing was done. Repeat the call in a second, with its Idempotency-Key if it has one.")
         except Problem as refusal:
             return await problems.problem(refusal)(scope, receive, send)
-        self._taken.update((kind, share))
+        self._taken[kind] += 1
+        self._taken[share] += 1
         try:
             await self._app(scope, received, send)
         finally:

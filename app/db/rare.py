@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.session import rows
+from app.db.driver import rows
 
 _ASKED = "rare.asked"
 _conditions: list["Rare"] = []

@@ -9,7 +9,7 @@ import re
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -207,15 +207,6 @@ def actor(session: Session) -> Actor:
     return by
 
 
-def rows(session: Session, statement: sa.Executable, parameters: Mapping[str, Any]) -> Iterable[Any]:
-    """Return the rows of a statement that selects columns, as `session.execute` does. Sessions without a tenant bypass
-    the ORM, which halves the time."""
-    if session.info.get("actor") is not None:
-        return session.execute(statement, parameters)
-    session.flush()
-    return session.connection().execute(statement, parameters)
-
-
 def _of_its_tenant(execution: ORMExecuteState) -> None:
     """Restrict every query, including its joins, to objects of the session's tenant."""
     by: Actor | None = execution.session.info.get("actor")
@@ -254,7 +245,7 @@ def _refuse_unowned(
 ) -> None:
     """Raise `RuntimeError` if a statement names an `Owned` table without its tenant. Loader criteria cover classes
     only."""
-    if context.execution_options.get("lethe_of_tenant") and not _owned_throughout(sql):
+    if context is not None and context.execution_options.get("lethe_of_tenant") and not _owned_throughout(sql):
         raise RuntimeError(_NOT_ITS_OWN)
 
 

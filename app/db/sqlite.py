@@ -16,6 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from app.db import driver
+
 PATIENCE_SECONDS = 30.0
 """Maximum time for which a writer waits for the write lock."""
 _SCRUB_SECONDS = 0.5
@@ -34,7 +36,8 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     """Create an engine with WAL, synced commits, overwritten deletions, enforced foreign keys and no temporary
     files."""
     arguments = {"timeout": PATIENCE_SECONDS, "check_same_thread": False}
-    engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True)
+    # A connection that has missed a commit reads its pages again, so the last one used is the first one taken.
+    engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True, pool_use_lifo=True)
 
     @sa.event.listens_for(engine, "do_connect")
     def _own(_dialect: sa.Dialect, _record: Any, args: list[Any], _named: dict[str, Any]) -> None:
@@ -52,7 +55,7 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         reads = connection.get_execution_options().get("lethe_read_only", False)
-        connection.exec_driver_sql("BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
+        driver.run(connection, "BEGIN DEFERRED" if reads else "BEGIN IMMEDIATE")
 
     return engine
 

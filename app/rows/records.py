@@ -56,12 +56,11 @@ def add(
     """Add the records of slots. With `addition_id` the rows are still to be written; otherwise they came with the
     dataset and count as its rows."""
     key, slots = sealed.record_key(session, dataset_id), list(slots)
-    checked = (
-        (slot, ref, check_value(key, slot, None if ref is None else ref.encode()))
+    rows = (
+        (dataset_id, slot, ref, addition_id, check_value(key, slot, None if ref is None else ref.encode()))
         for slot, ref in zip(slots, subject_refs, strict=True)
     )
-    rows = ((dataset_id, *record, addition_id) for record in checked)
-    columns = ("dataset_id", "slot", "subject_ref", "check_value", "addition_id")
+    columns = ("dataset_id", "slot", "subject_ref", "addition_id", "check_value")
     bulk.insert(session, Record, columns=columns, rows=rows)
     if addition_id is None:
         session.get_one(Dataset, dataset_id).num_rows += len(slots)

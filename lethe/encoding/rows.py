@@ -301,16 +301,9 @@ class Schema:
         return self.random.of(features) if self.random else features, num_unknown
 
 
-def encode_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> Features:
-    """Return rows (b, d + 1) of norm <= 1, the bias last, for (b, d) vectors without a schema.
-
-    With `first_line` a fault is placed at `line 12, column x[3]` of a file, without it at `records.11.3`.
-    """
-    return unit_rows(checked_vectors(x, first_line=first_line))
-
-
 def checked_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> npt.NDArray[np.float64]:
-    """Return vectors (b, d) of finite numbers; faults are those of `encode_vectors`."""
+    """Return vectors (b, d) of finite numbers. With `first_line` a fault is placed at `line 12, column x[3]` of a file,
+    without it at `records.11.3`."""
     try:
         vectors = np.asarray(x, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -18,6 +18,7 @@ from lethe.encoding import rows as encoding
 from lethe.encoding import rows as weights
 from tests.forensics import forms
 from tests.forensics.forms import Patterns
+from tests.records import encode_vectors
 
 NUM_FEATURES = 5
 NUM_CLASSES = 7
@@ -114,7 +115,7 @@ class Person:
 
     def encoded(self) -> NDArray[np.float32]:
         """Return the person's first rows as they are stored in a dataset with the schema."""
-        return encoding.encode_vectors(self.rows / 100)
+        return encode_vectors(self.rows / 100)
 
 
 def stored_weights(numbers: "NDArray[np.float64] | float") -> NDArray[np.int32]:
@@ -127,7 +128,7 @@ def patterns_of_encoded(name: str, vectors: NDArray[np.float64]) -> Patterns:
     wide = np.hstack([vectors, np.ones((len(vectors), 1))])
     wide /= np.abs(wide).max(axis=1, keepdims=True)
     wide *= encoding.SHRINK / np.sqrt(np.square(wide).sum(axis=1, keepdims=True))
-    for number, (stored, exact) in enumerate(zip(encoding.encode_vectors(vectors), wide, strict=True)):
+    for number, (stored, exact) in enumerate(zip(encode_vectors(vectors), wide, strict=True)):
         found |= forms.of_numbers(f"encoded row {number} {name}", stored)
         found |= forms.of_numbers(f"exact row {number} {name}", exact)
     return found

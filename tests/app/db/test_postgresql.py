@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 import app
 from app.access import service as access
-from app.db import Actor, Database, bulk
+from app.db import Actor, Database, driver
 from app.db.tables import ApiKey
 from app.errors import DatabaseUnreadable
 from app.installations import Installation
@@ -127,7 +127,7 @@ def test_an_aborted_pipeline_raises_the_first_error(url: str) -> None:
     """If the driver finally reports only an aborted pipeline, the error that came first is raised."""
 
     def end() -> None:
-        with opened(url) as database, database.writing() as session, bulk._translated(session.connection(), None):
+        with opened(url) as database, database.writing() as session, driver.translated(session.connection(), None):
             try:
                 raise UniqueViolation
             finally:

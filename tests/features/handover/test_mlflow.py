@@ -18,7 +18,6 @@ from app.db.tables import DeletionRequest
 from app.installations import Installation
 from app.keys import Keys
 from lethe import Client, verification
-from lethe.encoding.rows import encode_vectors
 from lethe.errors import CertificateInvalid
 from lethe.features.handover.mlflow import CopiesLeftBehind, NameTaken, NotServable, Registered, register
 from lethe.features.networks.tangents.graph import Graph
@@ -27,6 +26,7 @@ from lethe.proof.network import Linearisation
 from tests.conftest import npz
 from tests.features.networks import nets
 from tests.features.networks.networks import exported
+from tests.records import encode_vectors
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own
 

@@ -15,7 +15,7 @@ from lethe.encoding import rows as encoding
 from lethe.encoding import schema as schemas
 from lethe.encoding.rows import SHRINK, Schema
 from lethe.encoding.schema import parse_schema
-from tests.records import encode_records
+from tests.records import encode_records, encode_vectors
 from tests.tables import each
 
 ADULT = Path(__file__).parents[3] / "examples" / "adult"
@@ -341,32 +341,32 @@ def test_a_bad_record_is_named_by_its_path(record: object, path: str) -> None:
 )
 def test_every_vector_has_norm_at_most_one(x: list[list[float]]) -> None:
     """Any finite vector, even of the largest floats, becomes a row of norm at most one, independent of other rows."""
-    features = encoding.encode_vectors(x)
+    features = encode_vectors(x)
     assert (norms(features) <= 1).all()
-    np.testing.assert_array_equal(features, np.vstack([encoding.encode_vectors([vector]) for vector in x]))
+    np.testing.assert_array_equal(features, np.vstack([encode_vectors([vector]) for vector in x]))
 
 
 def test_vectors_are_the_same_in_any_memory_order() -> None:
     """Column-major and row-major vectors are encoded bit by bit the same."""
     x = np.random.default_rng(0).normal(size=(50, 37))
-    np.testing.assert_array_equal(encoding.encode_vectors(np.asfortranarray(x)), encoding.encode_vectors(x))
+    np.testing.assert_array_equal(encode_vectors(np.asfortranarray(x)), encode_vectors(x))
 
 
 @pytest.mark.parametrize("x", [[1.0], [[]], [[1], [1, 2]], [["a"]], [[None, 1]], [[10**400]], [[[1]]], "x"])
 def test_ragged_vectors_are_refused(x: Any) -> None:
     """Anything but a list of equally long vectors of finite numbers is refused."""
     with pytest.raises(InputInvalid):
-        encoding.encode_vectors(x)
+        encode_vectors(x)
 
 
 def test_a_vector_with_nan_is_named_by_its_place() -> None:
     """NaN and infinity are reported with the row and position of the value."""
     x = [[1.0, 2.0], [3.0, math.nan], [math.inf, 1.0]]
     with pytest.raises(InputInvalid) as refusal:
-        encoding.encode_vectors(x)
+        encode_vectors(x)
     assert [fault.path for fault in refusal.value.errors] == ["records.1.1", "records.2.0"]
     with pytest.raises(RowInvalid) as refusal:
-        encoding.encode_vectors(x, first_line=10)
+        encode_vectors(x, first_line=10)
     assert [fault.path for fault in refusal.value.errors] == ["line 11, column x[1]", "line 12, column x[0]"]
 
 

@@ -1,0 +1,95 @@
+"""Statements that bypass SQLAlchemy on SQLite."""
+
+import datetime
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from app.access import service as access
+from app.db import Actor, bulk, driver, now, rows
+from app.db.tables import ApiKey, Tenant
+from app.installations import Installation
+from lethe.contract.problems import InputInvalid
+from lethe.contract.sets import Scope
+from tests.counted import statements_to
+
+_NAMED: sa.BindParameter[list[str]] = sa.bindparam("names", expanding=True)
+_SINCE = sa.bindparam("since", type_=ApiKey.created_at.type)
+_KEYS = sa.union_all(
+    sa.select(ApiKey.name, ApiKey.created_at, ApiKey.scopes, ApiKey.created_at.is_(None)).where(
+        ApiKey.name.in_(_NAMED), ApiKey.created_at >= _SINCE, ApiKey.key_hash.not_in(["x", "y"])
+    ),
+    sa.select(ApiKey.name, ApiKey.created_at, ApiKey.scopes, ApiKey.expires_at.is_(None)).where(
+        ApiKey.name.in_(_NAMED), ApiKey.created_at >= _SINCE
+    ),
+)
+
+
+@pytest.mark.parametrize("names", [[], ["a"], ["b", "a", "nobody"], ["a", *map(str, range(500))]], ids=len)
+def test_a_select_gives_the_rows_of_sqlalchemy(installation: Installation, by: Actor, names: list[str]) -> None:
+    """A SELECT with lists of any length, constants and typed columns returns what SQLAlchemy returns, at each use."""
+    with installation.database.writing(by=by) as session:
+        began = now(session)
+        for name in ("a", "b"):
+            access.add_key(session, name=name, key=access.new_key(), scopes=[Scope.ADMIN])
+    with installation.database.reading() as session:
+        connection = session.connection()
+        for since in (began, began + datetime.timedelta(days=1), began):
+            parameters: dict[str, Any] = {"names": names, "since": since}
+            expected = connection.execute(_KEYS, parameters).all()
+            assert [tuple(row) for row in rows(session, _KEYS, parameters)] == [*map(tuple, expected)]
+            assert bool(expected) == (since == began and "a" in names)
+
+
+def test_values_are_checked_as_by_sqlalchemy(installation: Installation) -> None:
+    """A text that no database can store is refused, also in a list."""
+    query = sa.select(ApiKey.id).where(ApiKey.name.in_(_NAMED))
+    with installation.database.reading() as session, pytest.raises(InputInvalid):
+        rows(session, query, {"names": ["a\0b"]})
+
+
+def test_listeners_hear_each_statement(installation: Installation) -> None:
+    """Selects and inserts, and the beginning of their transaction, are announced to listeners of the engine."""
+    engine = installation.database.engine
+    with statements_to(engine) as statements, installation.database.writing() as session:
+        rows(session, sa.select(Tenant.id), {})
+        tenant = bulk.new(Tenant, id="ten_2", name="", policy={}, webhook_generation=0, created_at=now(session))
+        bulk.store(session, Tenant, [tenant])
+    words = [statement.split()[0] for statement in statements]
+    assert words[words.index("BEGIN") :][-2:] == ["SELECT", "INSERT"]
+
+
+def test_errors_are_those_of_sqlalchemy(installation: Installation) -> None:
+    """An error of the driver is raised as SQLAlchemy's, without values, and the transaction can be rolled back."""
+    database = installation.database
+    sql = "INSERT INTO tenants (id, policy, created_at, webhook_generation, name) VALUES (?, '{}', '2026-01-01', 0, ?)"
+
+    def insert_twice() -> None:
+        with database.writing() as session:
+            driver.run(session.connection(), sql, [("ten_2", "somebody")] * 2, many=True)
+
+    with pytest.raises(IntegrityError) as caught:
+        insert_twice()
+    assert "somebody" not in str(caught.value)
+    with pytest.raises(OperationalError), database.reading() as session:
+        driver.run(session.connection(), "SELECT * FROM nowhere")
+    with database.reading() as session:
+        assert session.get(Tenant, "ten_2") is None
+
+
+def test_times_are_written_as_sqlalchemy_writes_them(installation: Installation) -> None:
+    """A time of any zone is stored as UTC with microseconds, and a time without a zone is refused."""
+    dialect = installation.database.engine.dialect
+    process = ApiKey.created_at.type.bind_processor(dialect)
+    assert process is not None
+    written = sa.DateTime().dialect_impl(dialect).bind_processor(dialect)
+    assert written is not None
+    for moment in (datetime.datetime(2026, 2, 3, 4, 5, 6, 7), datetime.datetime(987, 1, 1)):  # noqa: DTZ001
+        aware = moment.replace(tzinfo=datetime.UTC)
+        east = aware.astimezone(datetime.timezone(datetime.timedelta(hours=2, minutes=30)))
+        assert {process(aware), process(east)} == {written(moment)}
+        with pytest.raises(ValueError, match="aware"):
+            process(moment)
+    assert process(None) is None
