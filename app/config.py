@@ -208,10 +208,6 @@ class Settings(BaseSettings):
             raise ValueError("expected LETHE_OIDC_ISSUER and LETHE_OIDC_CLIENT_ID together, or neither")
         return self
 
-    def oidc_client_secret(self) -> str | None:
-        """Return the client secret at the identity provider; None without a file. Raises `OSError`."""
-        return None if self.oidc_client_secret_file is None else trimmed(self.oidc_client_secret_file.read_text())
-
     def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         return _networks(self.webhook_allowed_networks)
 
@@ -230,9 +226,6 @@ class Settings(BaseSettings):
     def in_bucket(self) -> bool:
         """True if weights and rows are stored in a bucket, not in a folder."""
         return self.store_url is not None and self.store_url.startswith("s3://")
-
-    def resolved_opendsr_domain(self) -> str:
-        return self.opendsr_domain or self.host
 
     def store_folder(self) -> Path:
         return self.data_dir if self.store_url is None else Path(self.store_url)

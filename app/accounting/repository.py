@@ -162,13 +162,6 @@ def all_entries(session: Session, *, model_id: str | None = None) -> Iterator[Le
     yield from session.scalars(query.execution_options(yield_per=1000))
 
 
-def all_versions(session: Session, *, model_id: str | None = None) -> Iterator[Version]:
-    query = sa.select(Version).order_by(Version.model_id, Version.number)
-    if model_id is not None:
-        query = query.where(Version.model_id == model_id)
-    yield from session.scalars(query.execution_options(yield_per=1000))
-
-
 def entries_of_tenant(session: Session, *, tenant_id: str) -> Iterator[LedgerEntry]:
     """Yield the entries of a tenant, ordered by model and sequence."""
     query = sa.select(LedgerEntry).join(Model, Model.id == LedgerEntry.model_id).where(Model.tenant_id == tenant_id)

@@ -55,18 +55,6 @@ def new(table: type[_Row], **values: Any) -> _Row:
     return row
 
 
-def count_on(session: Session) -> None:
-    """Set the database's row numbers to continue after explicitly numbered rows, as SQLite does automatically."""
-    if session.get_bind().dialect.name != "postgresql":
-        return
-    for table in Table.metadata.sorted_tables:
-        column = table.autoincrement_column
-        if column is not None:
-            sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
-            last = sa.func.max(column)
-            session.execute(sa.select(sa.func.setval(sequence, sa.func.coalesce(last, 1), last.is_not(None))))
-
-
 def store(
     session: Session,
     table: type[Table],

@@ -139,9 +139,6 @@ _ENDS_WITHIN = 2.0
 WatchUpload = Callable[[Client, str, int, Progress, threading.Event], None]
 """Report progress of the upload with this name and number of bytes until the event is set."""
 Skip = Annotated[bool, typer.Option(help="Leave out rows of people who asked to be forgotten")]
-Repeatable = Annotated[
-    str | None, typer.Option("--idempotency-key", help="With your own, another process may repeat the call")
-]
 
 
 def _parse_range(text: str) -> dict[str, float]:

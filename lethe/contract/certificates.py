@@ -37,7 +37,7 @@ class JointOut(Answer):
     epsilon: float = Field(description="Joint epsilon of `deletion` in nats, which mu implies at delta, rounded up.")
     delta: float = Field(description="Delta at which epsilon is stated: the smallest delta of the models.")
     best_attacker_accuracy: float = Field(
-        description="Phi(mu/2) of the joint `deletion`, rounded up: upper bound on the accuracy of any attacker."
+        description="Phi(mu/2) of the joint `deletion`: bound on any attacker's accuracy."
     )
     guarantees: list[GuaranteeOut] = Field(description="Joint `unlearning`, `deletion` and `adaptive` of these models.")
 

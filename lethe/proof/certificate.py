@@ -20,10 +20,8 @@ INVARIANTS = {
     " first step that read the batch, and no row has been added since",
     "row_weights_in_range": "if the mechanism states a bound on the weights of rows, every weight was checked to be"
     " between 0 and the bound before the first step",
-    "records_counted": "before the first step the rows that are not null were counted, and their number was the"
-    " recorded one",
-    "gradient_repeated": "other code computed the gradient at the published weights again from the same rows, and the"
-    " two agreed within rounding",
+    "records_counted": "before the first step the rows that are not null were as many as are recorded",
+    "gradient_repeated": "other code computed the gradient at the published weights, and agreed within rounding",
     "last_iterate_only": "only the last iterate left the worker; the state of runs that died was discarded",
     "one_run_per_dataset": "no published version was learned from the dataset while its rows were being changed",
 }
@@ -33,8 +31,7 @@ A run that violates one of them is not published.
 """
 
 COMMON_LIMITS = [
-    "Copies of weights that were made before the deletion still carry the person; only the adaptive guarantee covers"
-    " them.",
+    "Copies of weights made before the deletion still carry the person; only the adaptive guarantee covers them.",
     "Rows under another subject id, and rows that copy this person's content, are not covered.",
     "The fact that a deletion was requested is not hidden.",
     "The number of slots of the dataset, including empty ones, is public.",

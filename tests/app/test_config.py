@@ -50,11 +50,8 @@ def test_secret_files_are_trimmed(installation: Installation, tmp_path: Path, su
     opened = Keys(settings.data_dir / "keys")
     assert (KeyEncryptionFile(files[0]).check_values("ins_1"), opened.subject_ref("ten_1", "jane")) == before
 
-    (tmp_path / "oidc").write_text(surroundings.format("a secret"))
     (tmp_path / "admin").write_text(surroundings.format(admin_key))
-    mounted = {"oidc_client_secret_file": tmp_path / "oidc", "admin_key_file": tmp_path / "admin"}
-    settings = settings.model_copy(update=mounted)
-    assert settings.oidc_client_secret() == "a secret"
+    settings = settings.model_copy(update={"admin_key_file": tmp_path / "admin"})
     installations.set_up(settings)
     with installation.database.reading() as session:
         assert access.find(session, admin_key).name == "admin"

@@ -38,7 +38,8 @@ def assert_all_done_once(installation: Installation) -> None:
     remain, ledger and audit logs verify, and people with requests are not added again."""
     with installation.database.reading() as session:
         assert set(session.scalars(sa.select(Run.status))) <= {"published", "abandoned", "failed"}
-        ledgers.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
+        versions = session.scalars(sa.select(Version).order_by(Version.model_id, Version.number))
+        ledgers.verify(accounting_repository.all_entries(session), versions)
         for tenant_id in audit_repository.tenant_ids(session):
             entries = audit_repository.all_entries(session, tenant_id=tenant_id)
             signed_heads = audit_repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id)

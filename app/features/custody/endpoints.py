@@ -87,7 +87,7 @@ def verify_ledger(call: Call, model_id: str) -> contract.LedgerVerdictOut:
         catalogue.get_model(session, model_id)
         entries = accounting_repository.all_entries(session, model_id=model_id)
         try:
-            report = ledgers.verify(entries, accounting_repository.all_versions(session, model_id=model_id))
+            report = ledgers.verify(entries, repository.versions(session, model_id=model_id))
         except LedgerCorrupt as error:
             return contract.LedgerVerdictOut(
                 model_id=model_id, valid=False, fault=error.detail, entries=None, head=None

@@ -1,5 +1,7 @@
 """SQL that reads the audit log, and the parts of an exported ledger."""
 
+from collections.abc import Iterable
+
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
@@ -24,6 +26,11 @@ def audit_entries(
         if wanted is not None:
             query = query.where(column == wanted)
     return list(session.scalars(query.order_by(AuditEntry.sequence.desc()).limit(limit)))
+
+
+def versions(session: Session, *, model_id: str) -> Iterable[Version]:
+    """Return the versions of a model in order."""
+    return session.scalars(sa.select(Version).where(Version.model_id == model_id).order_by(Version.number))
 
 
 def links(session: Session, *, tenant_id: str, since: int, limit: int) -> list[LedgerLink]:

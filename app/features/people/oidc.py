@@ -20,6 +20,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from app.config import Settings
+from lethe.contract.fields import trimmed
 from lethe.features.people.contract import IdentityProviderUnavailable, IdentityRefused, is_email_normal
 
 ALGORITHMS = ["RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519"]
@@ -172,7 +173,8 @@ def _metadata(http: httpx.Client, settings: Settings) -> dict[str, Any]:
 def _exchange(
     http: httpx.Client, settings: Settings, metadata: dict[str, Any], attempt: Attempt, *, code: str, redirect_uri: str
 ) -> dict[str, Any]:
-    secret = settings.oidc_client_secret()
+    file = settings.oidc_client_secret_file
+    secret = None if file is None else trimmed(file.read_text())
     offered = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
     method = "client_secret_basic" if "client_secret_basic" in offered else "client_secret_post"
     body = prepare_token_request(

@@ -279,7 +279,7 @@ def signer(settings: Settings) -> Signer:
     """
     return _signer(
         settings.data_dir / "keys",
-        settings.resolved_opendsr_domain(),
+        settings.opendsr_domain or settings.host,
         settings.opendsr_certificate_file,
         settings.opendsr_key_file,
     )

@@ -17,13 +17,15 @@ from typing import Annotated, Any, Self
 import typer
 from rich.console import Console
 
-from lethe.cli.commands import Repeatable
 from lethe.cli.derived import GROUPS, CommandCall, made
 from lethe.cli.gateway import Key, Url, bar, connect, console, show
 from lethe.contract.problems import FieldError, IdempotencyConflict, InputInvalid
 from lethe.features.lists.client import NewRequest
 from lethe.features.lists.contract import CSV_FIELDS, BatchItemOut
 
+_Repeatable = Annotated[
+    str | None, typer.Option("--idempotency-key", help="With your own, another process may repeat the call")
+]
 _SHA256 = re.compile("[0-9a-f]{64}")
 _SUBJECTS = ("subject_id", "subject_sha256")
 _LISTED = frozenset({"aliases", "dataset_ids"})
@@ -205,7 +207,7 @@ def request_export(call: CommandCall, out: Annotated[Path, typer.Option(help="Wh
 def request_create_from_csv(
     call: CommandCall,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV whose header has fields of a request")],
-    idempotency_key: Repeatable = None,
+    idempotency_key: _Repeatable = None,
 ) -> None:
     """Request deletion of everyone in a CSV file, in one call; `request import` sends lists of any length."""
     show(

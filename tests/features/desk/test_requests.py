@@ -157,7 +157,7 @@ def test_the_certificate_is_explained(officer: Browser, forgotten: dict[str, Any
     assert "has forgotten this person" in page
     assert "What this proves" in page
     assert "What it does not prove" in page
-    assert "Copies of weights that were made before the deletion still carry the person" in page
+    assert "Copies of weights made before the deletion still carry the person" in page
 
 
 def test_a_certificate_is_verified(

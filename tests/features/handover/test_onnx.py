@@ -150,7 +150,7 @@ def test_tables_are_predicted_as_the_gateway_predicts_them(client: Client, work:
         said = {one.key: one.value for one in file.metadata_props}
         assert (said["lethe.model_id"], said["lethe.version"]) == (model_id, "1")
         assert said["lethe.weights_sha256"] == client.models.version(model_id, 1).weights_sha256
-        assert "Copies of weights that were made before" in said["lethe.limits"]
+        assert "Copies of weights made before" in said["lethe.limits"]
         assert exported.inputs == tuple(USED)
         assert [one.version for one in client.models.exports(model_id)] == [1]
         predictions: Any = client.models.predictions(model_id, records=records).predictions
