@@ -20,7 +20,8 @@ from rich.progress import Progress
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks import data, page
-from lethe.encoding.rows import Features, Labels, encode_vectors
+from benchmarks.vectors import encode_vectors
+from lethe.encoding.rows import Features, Labels
 from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 from lethe.proof.mechanism import Mechanism

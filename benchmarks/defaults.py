@@ -21,7 +21,8 @@ from rich.progress import track
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks import data, page
-from lethe.encoding.rows import Features, Labels, encode_vectors
+from benchmarks.vectors import encode_vectors
+from lethe.encoding.rows import Features, Labels
 from lethe.proof import accountant, calibration, conversion
 from lethe.proof.accountant import Run
 from lethe.proof.mechanism import MAX_COOL_DOWN, Adjacency, Mechanism

@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks import page
-from lethe.encoding.rows import encode_vectors
+from benchmarks.vectors import encode_vectors
 from lethe.proof import calibration
 from worker.langevin import chain, init
 from worker.langevin.evaluate import of_classes

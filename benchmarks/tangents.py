@@ -27,7 +27,8 @@ import torch.nn.functional as nn
 from numpy.typing import NDArray
 
 from benchmarks import data, page
-from lethe.encoding.rows import Features, Labels, encode_vectors
+from benchmarks.vectors import encode_vectors
+from lethe.encoding.rows import Features, Labels
 from lethe.features.insight import margins
 from lethe.features.networks.tangents.graph import Graph
 from lethe.features.networks.tangents.model import Tangent, network_inputs

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
 from app.access.service import DEFAULT_TENANT
-from app.db.tables import Record
+from app.db.tables import Record, Version
 from app.installations import Installation
 from app.rows import repository
 from app.rows.blocks import BLOCK_ROWS, Block, Features, Labels, Shape
@@ -29,6 +30,11 @@ def root_of(installation: Installation, rows_id: str) -> str:
         root = repository.root(session, rows_id)
     assert root is not None
     return root
+
+
+def versions_in(session: Session) -> Iterator[Version]:
+    """Yield the versions of all models, in order."""
+    yield from session.scalars(sa.select(Version).order_by(Version.model_id, Version.number))
 
 
 def rows_of(installation: Installation, rows_id: str) -> Seen:

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import data
-from lethe.encoding.rows import Features, Labels, encode_vectors
+from benchmarks.vectors import encode_vectors
+from lethe.encoding.rows import Features, Labels
 from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.mechanism import Mechanism

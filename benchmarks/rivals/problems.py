@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from benchmarks import data
 from benchmarks.rivals.rival import Rows, Setting
-from lethe.encoding.rows import encode_vectors
+from benchmarks.vectors import encode_vectors
 
 PLANTED_L2 = 0.1
 L2 = {"digits": 0.02, "MNIST 3 vs 8": 0.002, "MNIST ten classes": 0.005, "Adult": 0.001}

@@ -11,7 +11,7 @@ from app.accounting import repository as accounting_repository
 from app.installations import Installation
 from lethe import verification
 from lethe.verification import ledgers
-from tests.stored import rows_of, slots_of
+from tests.stored import rows_of, slots_of, versions_in
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -71,5 +71,5 @@ def test_a_person_is_forgotten(
     assert second.status_code == 200
     assert second.content != first
     with installation.database.reading() as session:
-        report = ledgers.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
+        report = ledgers.verify(accounting_repository.all_entries(session), versions_in(session))
     assert report.entries == 2

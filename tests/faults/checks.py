@@ -30,7 +30,7 @@ from lethe import verification
 from lethe.contract.sets import EventKind
 from lethe.verification import ledgers
 from tests.settled import is_settled
-from tests.stored import rows_of
+from tests.stored import rows_of, versions_in
 
 
 def assert_all_done_once(installation: Installation) -> None:
@@ -38,8 +38,7 @@ def assert_all_done_once(installation: Installation) -> None:
     remain, ledger and audit logs verify, and people with requests are not added again."""
     with installation.database.reading() as session:
         assert set(session.scalars(sa.select(Run.status))) <= {"published", "abandoned", "failed"}
-        versions = session.scalars(sa.select(Version).order_by(Version.model_id, Version.number))
-        ledgers.verify(accounting_repository.all_entries(session), versions)
+        ledgers.verify(accounting_repository.all_entries(session), versions_in(session))
         for tenant_id in audit_repository.tenant_ids(session):
             entries = audit_repository.all_entries(session, tenant_id=tenant_id)
             signed_heads = audit_repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id)

@@ -11,6 +11,7 @@ from app.installations import Installation
 from lethe.proof import accountant, guarantees
 from lethe.proof.accountant import Chain
 from lethe.verification import ledgers
+from tests.stored import versions_in
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
@@ -71,5 +72,5 @@ def test_a_ledger_with_dropped_runs_verifies(
         differs.append(posted.influence > whole.influence * (1 + guarantees.TOLERANCE))
     assert any(differs)
     with installation.database.reading() as session:
-        report = ledgers.verify(repository.all_entries(session), repository.all_versions(session))
+        report = ledgers.verify(repository.all_entries(session), versions_in(session))
     assert report.entries == 101

@@ -15,6 +15,7 @@ from app.installations import Installation
 from lethe.contract.problems import LedgerCorrupt
 from lethe.verification import ledgers
 from lethe.verification.chains import GENESIS, canonical, link_hash
+from tests.stored import versions_in
 
 Make = Callable[..., dict[str, Any]]
 
@@ -49,7 +50,7 @@ def read(installation: Installation) -> Story:
     with installation.database.reading() as session:
         return Story(
             entries=[copied(entry) for entry in repository.all_entries(session)],
-            versions=[copied(version) for version in repository.all_versions(session)],
+            versions=[copied(version) for version in versions_in(session)],
         )
 
 

@@ -26,7 +26,7 @@ from lethe import verification
 from lethe.verification import ledgers
 from tests.conftest import FORM, npz, people
 from tests.settled import is_settled
-from tests.stored import rows_of
+from tests.stored import rows_of, versions_in
 from worker import runner
 
 # --- any order of events ---------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Story:
             for _, ref in lines:
                 counted[ref] = counted.get(ref, 0) + 1
             assert counted == refs
-            ledgers.verify(accounting_repository.all_entries(session), accounting_repository.all_versions(session))
+            ledgers.verify(accounting_repository.all_entries(session), versions_in(session))
             for certificate in session.scalars(sa.select(Certificate)):
                 verification.verify(certificate.jws, certificates.public_keys(at.keys))
             insertions = list(session.scalars(sa.select(Addition.revision)))

@@ -42,7 +42,7 @@ def provider() -> Iterator[Provider]:
 @pytest.fixture
 def company(settings: Settings, provider: Provider) -> Settings:
     secret = settings.data_dir / "oidc.secret"
-    secret.write_text("\ufeff\"a secret of the client\"\r\n")
+    secret.write_text('\ufeff"a secret of the client"\r\n')
     more = {"oidc_issuer": provider.issuer, "oidc_client_id": "lethe", "oidc_client_secret_file": secret}
     return settings.model_copy(update=more | {"oidc_name": "Example Ltd"})
 
