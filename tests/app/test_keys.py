@@ -146,7 +146,7 @@ def test_a_foreign_wrapped_key_is_refused(key_encryption: KeyEncryptionFile) -> 
 
 @pytest.mark.parametrize("content", ["", "\0" * 64, "00", "zz" * 32, "no key"])
 def test_a_file_without_a_key_is_refused(key_encryption: KeyEncryptionFile, tmp_path: Path, content: str) -> None:
-    """A file without a key of 64 hex digits is refused by name."""
+    """A file without a key of 64 hex digits is refused with a specific error."""
     (tmp_path / "keys" / "kek").write_text(content)
     with pytest.raises(KeyEncryptionKeyLost, match="kek"):
         key_encryption.wrap(DATA_KEY, "ver_1")

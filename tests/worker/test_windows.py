@@ -56,8 +56,8 @@ def data() -> tuple[Any, Any]:
 def test_windows_cover_the_blocks_of_their_steps(
     num_blocks_at_once: int, batches: int, first_step: int, steps: int
 ) -> None:
-    """Windows are consecutive to the last step, hold exactly the blocks that their steps read, fit, and are as long as
-    possible."""
+    """Windows follow each other to the last step and hold exactly the blocks that their steps read; each fits in memory
+    and could not be longer."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, first_step=first_step, steps=steps)
     most, done = num_blocks_at_once * BLOCK_BYTES, 0
     while done < steps:

@@ -110,7 +110,7 @@ def test_a_purge_is_recorded(installation: Installation) -> None:
 
 
 def test_retention_is_per_tenant(installation: Installation) -> None:
-    """The policy of one tenant purges nothing of another's."""
+    """The policy of one tenant never purges the details of another's requests."""
     request_id = ask(installation, Policy(retain_details_days=0, report_seconds=0))
     with installation.database.writing() as session:
         people.obey(session, Policy(retain_details_days=3650))

@@ -160,7 +160,7 @@ def test_a_decayed_difference_is_never_rounded_to_zero():
     ],
 )
 def test_invalid_numbers_are_refused(field, wrong):
-    """Counts below 1, negative or infinite numbers, and steps without noise are refused by name."""
+    """Counts below 1, negative or infinite numbers, and steps without noise are refused with a specific error."""
     given: dict[str, Any] = {"steps": 3, "contraction": 0.9, "variance": 1.0, "push": 1.0, "every": 1}
     with pytest.raises(DomainError, match=f"{field}="):
         Stretch(**given | {field: wrong})

@@ -81,7 +81,7 @@ def test_strongly_convex_unlearning(alpha, eps0, K, eta):
     ],
 )
 def test_regimes_require_their_conditions(name, at, condition):
-    """Each regime refuses what its proof does not cover, by the name of the condition."""
+    """Each regime refuses what its proof does not cover, and names the condition."""
     with pytest.raises(PreconditionError, match=f"^{condition}"):
         evaluate(name, at)
 
