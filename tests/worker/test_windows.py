@@ -80,7 +80,7 @@ def _read(schedule: Schedule, done: int, until: int) -> set[int]:
 
 @pytest.mark.parametrize("batches", [1, 2, 7, 20, NUM_SLOTS])
 def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
-    """No step of any run reads blocks with more memory than announced, which with full batches is that of all
+    """No step of any run reads blocks that need more memory than announced, which for full batches is that of all
     blocks."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, steps=1)
     at_most = windows.bytes_of_a_step(schedule, SHAPE)

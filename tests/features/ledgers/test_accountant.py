@@ -109,7 +109,7 @@ def test_the_fast_inverse_matches_dp_accounting(adjacency: AdjacencyType, noise:
 
 
 def test_epsilon_matches_dp_accounting() -> None:
-    """The stated epsilon is that of dp-accounting's accountant, rounded up, for one row and for events of all kinds."""
+    """The stated epsilon equals that of dp-accounting, rounded up, for one row and for events of all kinds."""
     parts = [
         dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.02, dp_event.GaussianDpEvent(1.3)), 400),
         dp_event.ComposedDpEvent([dp_event.GaussianDpEvent(8.0), dp_event.NoOpDpEvent(), dp_event.LaplaceDpEvent(9.0)]),

@@ -158,8 +158,8 @@ def test_a_bundle_is_recomputed_offline(
 def test_a_request_without_systems_is_proved(
     new_dataset: New, new_model: New, forget: New, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """If there are no other systems, a request ends as before, and the headline of its bundle is that the deletion is
-    proved."""
+    """If there are no other systems, a request ends as before, and the headline of its bundle states that the deletion
+    is proved."""
     new_model(new_dataset()["id"])
     work()
     request = forget("p0")

@@ -148,7 +148,7 @@ def test_mechanisms_round_trip():
 
 @pytest.mark.parametrize("name", ["gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance"])
 def test_an_inconsistent_constant_is_refused(name):
-    """A document that states another constant than the one that follows from its settings is refused by its name."""
+    """A document that states a constant inconsistent with its settings is refused with the name of the constant."""
     document = mechanism().to_json()
     for wrong in (document[name] * (1 - 1e-15), math.nan):
         with pytest.raises(PreconditionError, match=f"constants_follow: Expected {name}"):
