@@ -190,7 +190,7 @@ def theory(name: str, *, n: int, odds: int) -> float:
 def means(
     generator: np.random.Generator, *, n: int, odds: int, repeats: int, report: Report
 ) -> Iterator[dict[str, Any]]:
-    """The mean squared error of each estimator over people drawn anew, with the standard error of that mean."""
+    """The mean squared error of each estimator over newly drawn people, with the standard error of that mean."""
     squares: dict[str, list[float]] = {name: [] for name in ESTIMATORS}
     report(f"a mean of {n:,} people, odds {odds}")
     for _ in range(repeats):
@@ -239,7 +239,7 @@ def people_for_a_mean(odds: int, *, error: float = 0.01) -> dict[str, Any]:
 
 
 def reasons(generator: np.random.Generator, *, n: int, odds: int, surveys: int, report: Report) -> dict[str, Any]:
-    """Surveys of people drawn anew who answer with the product's client: error per reason, and whether all intervals
+    """Surveys of newly drawn people who answer with the product's client: error per reason, and whether all intervals
     hold, about the population and about those who answered."""
     response = RandomisedResponse(odds=odds, num_answers=len(REASONS))
     truth = np.array(list(SHARES.values()))

@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def read(kind: type[T], content: bytes, *, of: str) -> T:
-    """Parse the answer `content` to the call `of` as a `kind`.
+    """Parse `content`, the answer to the call `of`, as a `kind`.
 
-    Raises `AnswerInvalid`, which names a field and quotes no content, and has no cause that quotes any.
+    Raises `AnswerInvalid`, which names the faulty field. It never quotes the content and has no cause that would.
     """
     if kind is bytes:
         return content  # type: ignore[return-value]

@@ -139,7 +139,7 @@ def _be_the_server(control: int, module: str) -> NoReturn:
 
 
 def _main_of(module: str, message: bytes) -> Callable[..., None]:
-    """Import what children run. Its objects are never collected, so that they stay memory that all children share."""
+    """Import `module` and return its `main`. Its objects are never collected, so that children share their memory."""
     loaded = importlib.import_module(module)
     if message == _WARM:
         loaded.warm()

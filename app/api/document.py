@@ -118,7 +118,7 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, Operation]
 
 
 def _describe(operation: Operation) -> None:
-    """Add the required scope to the description of an operation, and the answers given before its endpoint runs."""
+    """Add the required scope to an operation's description, and the errors that can occur before its endpoint runs."""
     scopes = [scope for scheme in operation.get("security", ()) for scope in scheme["HTTPBearer"]]
     needs = f"Needs the scope `{scopes[0]}`." if scopes else "Open to all."
     operation["description"] = "\n\n".join(filter(None, [operation.get("description", "").strip(), needs]))

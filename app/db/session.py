@@ -183,8 +183,8 @@ def _is_damage(error: Exception) -> bool:
 
 def _damage() -> DatabaseDamaged:
     return DatabaseDamaged(
-        "A page of the database is damaged: nobody is answered from it any more. Restore a backup with the tombstones, "
-        "or mend the database, and start again."
+        "A page of the database is damaged, so no call is answered from it. Restore a backup with the tombstones, "
+        "or repair the database, and start again."
     )
 
 

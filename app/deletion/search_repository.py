@@ -255,8 +255,8 @@ def suppressed_people(session: Session, dataset_id: str, subject_refs: Collectio
 
 
 def suppressed_since(session: Session, since: datetime.datetime, dataset_id: str = ANYWHERE) -> set[str]:
-    """Return the people whose rows a dataset must refuse and whose suppression may be later than `since`; `*` stands
-    for a dataset that is being created."""
+    """Return the people whose rows a dataset must refuse and whose suppression may have been committed after `since`.
+    `*` stands for a dataset that is being created."""
     query = sa.select(Suppression.subject_ref).where(
         Suppression.created_at >= since - _MAX_TRANSACTION_DURATION, Suppression.dataset_id.in_({dataset_id, ANYWHERE})
     )
@@ -344,7 +344,7 @@ def due_requests(
 
 
 def _is_pending(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
-    """Return the condition that attached content keeps the request."""
+    """Return the condition that content attached to the request requires it to be kept."""
     return sa.or_(sa.false(), *(attached.is_pending(request) for attached in _attached() if attached.is_pending))
 
 

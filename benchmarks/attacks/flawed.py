@@ -57,7 +57,7 @@ def counter(generator: Generator, *, epsilon: float, releases: int, trials: int,
     """Theorem 3.2: a count with Laplace noise, to which a secret state adds what was deleted.
 
     The person is the first whom the model forgets. `divided` as printed: release j adds (deleted records that counted)
-    / j; otherwise all of one. Both are within (epsilon, 0) of counting anew at every release. The attacker knows
+    / j; otherwise all of one. Both are within (epsilon, 0) of counting again at every release. The attacker knows
     everybody else, sees the releases after the deletion and compares likelihoods; ties are decided by a coin.
     """
     shifts = 1 / np.arange(1, releases + 1) if divided else np.ones(releases)

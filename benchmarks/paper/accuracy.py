@@ -2,7 +2,7 @@
 
 Noise is the operating system's and never seeded: the numbers differ from run to run by their standard deviation. The
 seed decides which records leave, and the noise of Descent-to-Delete, which is a rival's. Removed records become null,
-also where the paper's step counts are run: the paper puts random rows in their place, anew at each request.
+also where the paper's step counts are run: the paper puts random rows in their place, newly drawn at each request.
 """
 
 import math

@@ -172,7 +172,7 @@ def learn_again(setting: Setting) -> NoisyChain:
 
 
 def published(setting: Setting) -> NoisyChain:
-    """Their noise, step size and steps; where learning again takes no more, that, and the count begins anew."""
+    """Their noise, step size and steps; where learning again takes no more, that, and the count restarts."""
     mechanism = papers_mechanism(setting)
     steps = papers_steps(setting, mechanism.noise_scale)
 

@@ -7,7 +7,7 @@
 - U-LiRA (`benchmarks.membership.likelihood`): the margins of the group, added up, by a rule that is fixed on some of
   the models and counted on the others. It proves, but finds only what it looks for.
 
-Every rival has oracles of its own: it learns anew on the rows without the group, which are null from the start.
+Every rival has oracles of its own: it learns again on the rows without the group, which are null from the start.
 """
 
 from collections.abc import Callable, Sequence

@@ -345,12 +345,12 @@ class _Upload(_Method[P], Generic[P, T]):
 
 
 def upload(operation: Operation[..., T], takes: Callable[P, BaseModel]) -> _Upload[Concatenate[File, P], T]:
-    """Return a method that sends a file and the fields `takes` of its form."""
+    """Return a method that uploads a file with the form fields `takes`."""
     return _Upload(operation, takes, timeout_seconds=_UPLOAD_SECONDS)
 
 
 def upload_one(operation: Operation[..., T], takes: Callable[P, BaseModel]) -> _Upload[Concatenate[str, File, P], T]:
-    """Return a method that sends a file for the object whose id comes first."""
+    """Return a method that uploads a file to an existing object, whose id is the first argument."""
     return _Upload(operation, takes, timeout_seconds=_UPLOAD_SECONDS)
 
 

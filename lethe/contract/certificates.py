@@ -17,7 +17,7 @@ class GuaranteeOut(Answer):
     mu: float = Field(description="Bound as mu of Gaussian differential privacy (mu-GDP), in both directions.")
     epsilon: float = Field(description="Epsilon in nats that mu implies at delta, rounded up.")
     delta: float = Field(description="Delta at which epsilon is stated, between 0 and 1.")
-    reference_process: str = Field(description="Reference process of the comparison and its assumptions, in words.")
+    reference_process: str = Field(description="Description of the reference process and its assumptions.")
     best_attacker_accuracy: float = Field(
         description="Phi(mu/2), rounded up: upper bound on the accuracy of guessing which of two equally likely "
         "processes ran, this one or the reference process."
@@ -46,7 +46,7 @@ class CertificateOut(Answer):
     id: str = Field(description="ID of the certificate.")
     request_id: str = Field(description="ID of the deletion request.")
     model_id: str = Field(description="ID of the model.")
-    version: int = Field(description="Number of the model version that the certificate is about.")
+    version: int = Field(description="Number of the model version that the certificate covers.")
     issued_at: datetime.datetime = Field(description="Time at which the certificate was issued.")
     jws: str = Field(description="Signed statement as a compact JWS (Ed25519). Verify this field.")
     statement: dict[str, Any] = Field(description="Statement of the JWS, decoded for reading.")

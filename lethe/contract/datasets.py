@@ -33,7 +33,7 @@ class TargetRangeOut(Answer):
     max: float = Field(description="Largest value of the target.")
     outside: str = Field(description="Treatment of values outside of the range: `error` or `clip`.")
     counts: bool = Field(
-        default=False, description="True if values are whole numbers from 0.", exclude_if=lambda counts: not counts
+        default=False, description="True if values are counts: 0, 1, 2, ...", exclude_if=lambda counts: not counts
     )
 
 

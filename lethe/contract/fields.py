@@ -213,7 +213,7 @@ class ProblemBody(Answer):
     model_config = ConfigDict(title="Problem")
 
     type: str = Field(description="URN of the condition, such as urn:lethe:problem:not_found.")
-    title: str = Field(description="Name of the condition in words.")
+    title: str = Field(description="Short name of the condition, for people.")
     status: int = Field(description="HTTP status of the answer.")
     detail: str = Field(description="Explanation of the error and remedy, for people.")
     code: str = Field(description="Stable code of the condition, for programs.")

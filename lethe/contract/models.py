@@ -15,7 +15,7 @@ class LinearisationOut(Answer):
 
     layers: list[str] = Field(description="Names of the network weights that the model updates.")
     rank: int = Field(description="Rank of the learned update of each weight; 0: the full weight is learned.")
-    seed: int = Field(description="Seed of the fixed factors of the updates, used if rank is above 0.")
+    seed: int = Field(description="Seed of the fixed factors of low-rank updates; unused if rank is 0.")
     least_norm: float = Field(description="Smallest norm by which the Jacobian of a row is divided.")
     offset: bool = Field(description="True if the scores of the network itself are added.")
 

@@ -39,12 +39,12 @@ class Operation(Generic[P, T]):
 
     @property
     def repeatable(self) -> bool:
-        """Whether the call may be repeated if its outcome is unknown."""
+        """True if the call may be repeated when its outcome is unknown."""
         return self.method == "GET" or self.repeat != "never"
 
     @property
     def keyed(self) -> bool:
-        """Whether the call takes an `Idempotency-Key`."""
+        """True if the call takes an `Idempotency-Key`."""
         return self.repeat == "keyed"
 
     @property

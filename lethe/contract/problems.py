@@ -284,7 +284,7 @@ class LastAdminKey(Conflict, title="Without this key nobody would be left to adm
 
 class TransitionForbidden(Conflict, title="The request can no longer change that way"):
     template = "A request that is {status} cannot become {wanted_status}."
-    clock_ended = variant("A request that is {status} has no clock any more.")
+    clock_ended = variant("A request that is {status} no longer has a clock.")
     not_in_review = variant("The clock can be stopped while a request is in review; this one is {status}.")
     too_late = variant(
         "It is too late: a request of an app's key can be ended while it is in review or its grace time lasts."

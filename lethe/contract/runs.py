@@ -57,7 +57,7 @@ class RunOut(Answer):
     steps_done: int = Field(description="Number of steps done so far.")
     steps_total: int = Field(description="Number of steps planned.")
     records: int = Field(description="Number of records that the run forgets.")
-    reason: str = Field(description="Reason for the kind and number of steps, in words.")
+    reason: str = Field(description="Explanation of the kind and number of steps.")
     worker: str = Field(description="Name of the worker.")
     started_at: datetime.datetime = Field(description="Time at which a worker claimed the run.")
     finished_at: datetime.datetime | None = Field(description="Time at which the run ended; null while it is running.")

@@ -172,7 +172,7 @@ class Schema:
 
     @property
     def takes_vectors(self) -> bool:
-        """Whether a record may be sent as the list that is its only column."""
+        """True if a record may be sent as a bare list, the value of its only column."""
         return len(self.features) == 1 and isinstance(self.features[0], values.Vector)
 
     @property

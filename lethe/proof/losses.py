@@ -29,12 +29,12 @@ class Objective(StrEnum):
 
     @property
     def is_regression(self) -> bool:
-        """Whether the target is a number: a real target or a count."""
+        """True if the target is a number: a real target or a count."""
         return self in (Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES, Objective.POISSON_REGRESSION)
 
     @property
     def scores_are_y(self) -> bool:
-        """Whether a score predicts the target itself, in [-1, 1].
+        """True if a score predicts the target itself, in [-1, 1].
 
         The score of any other objective is log-odds, the logarithm of a rate, or a margin.
         """
@@ -42,12 +42,12 @@ class Objective(StrEnum):
 
     @property
     def is_logistic(self) -> bool:
-        """Whether scores are log-odds or softmax logits."""
+        """True if scores are log-odds or softmax logits."""
         return self in (Objective.LOGISTIC_REGRESSION, Objective.MULTILABEL_LOGISTIC_REGRESSION)
 
     @property
     def has_width(self) -> bool:
-        """Whether the loss has a `loss_width`."""
+        """True if the loss has a `loss_width`."""
         return self in (Objective.HUBER_REGRESSION, Objective.SMOOTHED_HINGE, Objective.POISSON_REGRESSION)
 
 

@@ -145,7 +145,7 @@ class Mechanism:
 
     @property
     def is_tangent(self) -> bool:
-        """Whether the model learns changes to weights of its network."""
+        """True if the model learns changes to its network's weights."""
         return self.network is not None and self.network.linearisation is not None
 
     @property

@@ -50,7 +50,7 @@ class SignedHead(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptHead:
-    """Signed head that was kept elsewhere."""
+    """Signed head from a copy kept elsewhere, against which a chain is verified."""
 
     tenant_id: str
     sequence: int

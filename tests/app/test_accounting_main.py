@@ -100,7 +100,7 @@ def test_the_service_needs_only_the_public_key(
 def test_the_account_prices_a_reset(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """The account contains the number of steps after which no start matters any more; one step fewer would miss the
+    """The account contains the number of steps after which the start no longer matters; one step fewer would miss the
     target."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()

@@ -31,7 +31,8 @@ def test_settings_are_trimmed(monkeypatch: pytest.MonkeyPatch, surroundings: str
 
 @pytest.mark.parametrize("broken", [f"{URL}\nredis://", f"{URL[:20]}\ufeff{URL[20:]}", f"{URL}\n{URL}\n"])
 def test_a_url_of_two_lines_is_refused(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    """A URL with a line break or an invisible character is refused by name, and its password is not repeated."""
+    """A URL with a line break or an invisible character is refused with a specific error, and its password is not
+    repeated."""
     monkeypatch.setenv("LETHE_DATABASE_URL", broken)
     with pytest.raises(ValidationError, match="expected a URL of one line") as refused:
         Settings()

@@ -38,7 +38,7 @@ def test_key_files_are_private(keys: Keys, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["subject.key", "webhook.key", "signing.jwk"])
 @pytest.mark.parametrize("content", [None, "", "00", "zz" * 32, "[]", '{"kty": "OKP"}'])
 def test_a_missing_key_is_not_created(keys: Keys, tmp_path: Path, name: str, content: str | None) -> None:
-    """A missing or malformed key is reported by name, and no new key is created in its place."""
+    """A missing or malformed key is reported by its name, and no new key replaces it."""
     path = tmp_path / "keys" / name
     path.unlink() if content is None else path.write_text(content)
     opened = Keys(tmp_path / "keys")
@@ -146,7 +146,7 @@ def test_a_foreign_wrapped_key_is_refused(key_encryption: KeyEncryptionFile) -> 
 
 @pytest.mark.parametrize("content", ["", "\0" * 64, "00", "zz" * 32, "no key"])
 def test_a_file_without_a_key_is_refused(key_encryption: KeyEncryptionFile, tmp_path: Path, content: str) -> None:
-    """A file without a key of 64 hex digits is refused by name."""
+    """A file without a key of 64 hex digits is refused with a specific error."""
     (tmp_path / "keys" / "kek").write_text(content)
     with pytest.raises(KeyEncryptionKeyLost, match="kek"):
         key_encryption.wrap(DATA_KEY, "ver_1")

@@ -239,7 +239,7 @@ def test_no_absence_is_signed_during_damage(
 def test_an_app_sees_no_difference_during_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make
 ) -> None:
-    """While records are damaged, a key that may not know who is held sees no difference between a held person and a
+    """While records are damaged, a key that may not see who is held finds no difference between a held person and a
     stranger."""
     dataset_id = new_dataset(rows=30)["id"]
     Bit(installation, dataset_id, 3, "subject_ref")

@@ -1,4 +1,4 @@
-"""Proof files: whole files verify with their joint guarantee, and incomplete ones are refused by name."""
+"""Proof files: whole files verify with their joint guarantee, and incomplete ones are refused with a specific error."""
 
 import copy
 import json

@@ -94,7 +94,7 @@ def test_impossible_batches_are_refused(
     gateway: TestClient, new_dataset: Make, get: Get, asked: dict[str, Any], code: str, named: str
 ) -> None:
     """A batch of no row or of more rows than the dataset, and a cool-down of no step or longer than the run, are
-    refused by name; no model is created."""
+    refused with a specific error; no model is created."""
     body = {"name": "model", "dataset_id": new_dataset(rows=60)["id"], "l2": 0.05} | asked
     refused = gateway.post("/v1/models", json=body).json()
     assert (refused["status"], refused["code"]) == (422, code)

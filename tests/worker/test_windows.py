@@ -56,8 +56,8 @@ def data() -> tuple[Any, Any]:
 def test_windows_cover_the_blocks_of_their_steps(
     num_blocks_at_once: int, batches: int, first_step: int, steps: int
 ) -> None:
-    """Windows are consecutive to the last step, hold exactly the blocks that their steps read, fit, and are as long as
-    possible."""
+    """Windows follow each other to the last step and hold exactly the blocks that their steps read; each fits in memory
+    and could not be longer."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, first_step=first_step, steps=steps)
     most, done = num_blocks_at_once * BLOCK_BYTES, 0
     while done < steps:
@@ -80,7 +80,7 @@ def _read(schedule: Schedule, done: int, until: int) -> set[int]:
 
 @pytest.mark.parametrize("batches", [1, 2, 7, 20, NUM_SLOTS])
 def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
-    """No step of any run reads blocks with more memory than announced, which with full batches is that of all
+    """No step of any run reads blocks that need more memory than announced, which for full batches is that of all
     blocks."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, steps=1)
     at_most = windows.bytes_of_a_step(schedule, SHAPE)

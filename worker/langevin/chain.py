@@ -50,19 +50,18 @@ def run(
     show: Show | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Ran:
-    """Take `steps` noisy steps of the `mechanism` from `initial`: from the origin to learn, from the live version to
-    unlearn. `first_step` is the number of earlier steps of the chain, which determines the next batch.
+    """Take `steps` noisy steps of the `mechanism` from `initial`, which is the origin for learning and the live version
+    for unlearning. `first_step` is the number of steps the chain has already taken; it determines the next batch.
 
-    The noise of the last step is exact on the mechanism's grid. On a GPU all other steps run there, with its own noise.
+    The noise of the last step is exact on the mechanism's grid. On a GPU, all other steps and their noise run there.
 
-    `on_progress(steps_done)` is called after each step, on a GPU after several, and may raise to stop the run; it
-    receives the count only. Each iterate is overwritten once the next exists, the last when it is returned or the run
-    fails. `lanes` take the same steps and test the run. Only the rows that the steps read are read; with `show` they
-    are loaded into memory as needed. A tangent model needs the `network` of `backend`, and all its steps run on the
-    host, whatever the network's device.
+    `on_progress(steps_done)` is called after each step (on a GPU, after several) and may raise to stop the run; it
+    receives only the count. Each iterate is overwritten once the next exists, and the last when it is returned or the
+    run fails. `lanes` take the same steps, to test the run. Only rows that the steps use are read; `show` loads them
+    into memory as needed. A tangent model needs the `network` of `backend`; all its steps run on the host.
 
     Raises ValueError, naming the condition, if the input violates an assumption of the guarantee,
-    `SecondMomentExceeded` if a batch exceeds the mechanism's bound, and `AuditFailed` if the gradient is not the rows'.
+    `SecondMomentExceeded` if a batch exceeds the mechanism's bound, and `AuditFailed` if a gradient fails its audit.
     """
     num_classes, step_size, radius = mechanism.num_classes, mechanism.step_size, mechanism.radius
     loss = losses.Loss.of(mechanism)

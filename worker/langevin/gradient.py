@@ -195,7 +195,7 @@ def _require(features: NDArray[np.float32], labels: NDArray[np.int32], threads: 
 def _body(
     features: NDArray[np.float32], labels: NDArray[np.int32], factors: NDArray[np.float32], weight_rows: int
 ) -> _Part:
-    """Return all rows but the last few, in place."""
+    """Return a view of the rows up to those that `_tail` copies."""
     num_rows, width = _num_in_body(len(features)), features.shape[1]
     shares = _num_shares(len(features), weight_rows, width)
     return _Part(

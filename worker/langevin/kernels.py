@@ -185,14 +185,14 @@ def one_score(
     sums: Any,
     totals: Any,
 ) -> None:
-    """Add to `totals` of the shares from `first` up to but excluding `last` the sum of rows times slopes.
+    """Add the rows times their slopes to `totals`, for the shares from `first` up to but excluding `last`.
 
-    Slope of the loss at the score: sigmoid(score) - label; that of the hinge; score - target, clipped to `loss_width`,
-    which may be infinite; or min(exp(score - `loss_width`), 1) - target in [0, 1]. It is multiplied by the label's
-    entry in `factors`  # (2,) or (0,) and by the row's in `of_rows`  # (m,) or (0,)
+    A slope is the derivative of the loss at the score: sigmoid(score) - label; the slope of the smooth hinge; score -
+    target, clipped to `loss_width` (which may be infinite); or min(exp(score - `loss_width`), 1) - target in [0, 1]. It
+    is multiplied by the label's entry in `factors`  # (2,) or (0,) and by the row's in `of_rows`  # (m,) or (0,)
 
     rows (m * width + LANES - 1 or more,), labels (m,), bounds (shares + 1,), weights (width,), scores (ROWS,),
-    sums (width, padded to LANES), totals (shares, width). Rows are prefetched `ahead` rows in advance; 0: never.
+    sums (width, padded to LANES), totals (shares, width). Rows are prefetched `ahead` rows in advance, none if 0.
     """
     padded = np.uintp(sums.shape[0])
     for share in range(first, last):

@@ -52,8 +52,8 @@ class WaitInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRetraining:
-    """Retraining that reads its rows by `latest_at` and serves `num_waiting` waits. `late`: True if it cannot be in
-    time for one of them."""
+    """Retraining that must read its rows by `latest_at` and serves `num_waiting` waits. `late` is True if that is too
+    late for one of them."""
 
     latest_at: datetime.datetime
     late: bool

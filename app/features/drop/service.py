@@ -141,7 +141,7 @@ def num_loaded(session: Session, file: str) -> int:
 
 def state_hashes(session: Session, hashes: Sequence[tuple[str, str, DropList, Sequence[str]]]) -> None:
     """Store the keyed hashes of a list for identifiers, each given by pseudonym and kind; an empty entry states that
-    nothing of the list is held."""
+    no data of the list is held."""
     tenant_id = actor(session).tenant_id
     rows = [
         {"tenant_id": tenant_id, "subject_ref": subject_ref, "kind": kind, "list_type": drop_list, "hash_ref": hash_ref}

@@ -28,7 +28,7 @@ _WEEKS: list[tuple[Weeks, str]] = [
 ]
 _REASONS: Mapping[str, str] = {
     "privacy": marked("Privacy"),
-    "not_using": marked("Does not use it any more"),
+    "not_using": marked("No longer uses it"),
     "cost": marked("Cost"),
     "switched": marked("Uses something else"),
     "other": marked("Another reason"),

@@ -326,7 +326,7 @@ def decide_deletion_requests(call: Call, body: contract.DecisionsIn) -> contract
 
 
 def _check(body: contract.DecisionsIn) -> None:
-    """Raise `InputInvalid` if the decision lacks its rejection, or approves requests that are not in review."""
+    """Raise `InputInvalid` if a rejection is missing or superfluous, or if requests to approve are not in review."""
     if (body.decision is Decision.REJECT) != (body.rejection is not None):
         expected = "expected with reject, and with nothing else"
         raise InputInvalid("A rejection needs a legal basis and an explanation.", [FieldError("rejection", expected)])

@@ -21,7 +21,7 @@ from lethe.contract.sets import RequestStatus, Scope
 
 
 def _refusal(status: int, problem: dict[str, Any]) -> Response:
-    """Return the specification's error object, which quotes nothing of the request."""
+    """Return the specification's error object, which quotes no part of the request."""
     domain = "Validation" if status == 400 else "Processing"
     faults = [f"{fault['path']}: {fault['message']}" for fault in problem.get("errors", ())]
     error = {

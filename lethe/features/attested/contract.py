@@ -29,7 +29,7 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{40}$", max_length=40)]
 
 
 class ServingReason(ClosedSet):
-    """Reason against serving an artefact."""
+    """Reason why an artefact may not be served."""
 
     UNKNOWN = "unknown"
     """No accepted manifest names the artefact."""
@@ -106,7 +106,7 @@ class IdentifiersIn(LargeBody):
 
 class IdentifiersOut(Answer):
     read_at: datetime.datetime = Field(
-        description="Time of the answer by Lethe's clock. A manifest of these identifiers states it as `rows_read_at`."
+        description="Time of the answer by Lethe's clock. A manifest for these identifiers states it as `rows_read_at`."
     )
     digests: list[str | None] = Field(
         description="Keyed digest of each identifier for this trainer, in order; null for a person who must not be "
@@ -149,7 +149,7 @@ class ArtefactServingOut(Answer):
     artefact_sha256: str = Field(description="SHA-256 (hex) of the artefact.")
     trainer_id: str | None = Field(description="ID of the trainer that made the artefact; null if unknown.")
     may_serve: bool = Field(description="True if the artefact may be served until valid_until.")
-    reason: ServingReason | None = Field(description="Reason against serving; null if the artefact may be served.")
+    reason: ServingReason | None = Field(description="Reason why the artefact may not be served; null if it may.")
     valid_until: datetime.datetime | None = Field(
         description="Time until which the permission holds, at most an hour; null if the artefact may not be served."
     )

@@ -34,7 +34,7 @@ class BoundParameterOut(Answer):
     low: float | None = Field(description="Lower end of the interval; null if none.")
     high: float | None = Field(description="Upper end of the interval; null if none.")
     is_hypothesis: bool = Field(
-        description="True for a precondition that numbers cannot verify: assumed unless denied."
+        description="True for a precondition that no number can verify; it is assumed unless denied."
     )
     required: bool = Field(description="True if the parameter must be given.")
     default: Any = Field(description="Default value of the parameter; null if none.")

@@ -71,7 +71,7 @@ def draw(
         groups += [_grouped(old[0], _FORGOTTEN), _grouped(old[1], _FORGOTTEN_NEVER)]
         state["judged"] = json.loads((after / _STATE).read_text())["judged"]
     joined = pa.concat_tables(groups)
-    # The order of the rows to be scored tells nothing of their groups.
+    # The order of the rows to be scored reveals nothing about their groups.
     secret = joined.take(pa.array(rng.permutation(joined.num_rows)))
     folder.mkdir(parents=True, mode=0o700)
     for name, part in (("plant", drawn.planted), ("forget", forgotten), ("score", secret.drop_columns([_GROUP]))):

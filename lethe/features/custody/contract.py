@@ -27,7 +27,7 @@ class LedgerOut(PageOut[LedgerEntryOut]):
 
 class LedgerVerdictOut(Answer):
     model_id: str = Field(description="ID of the model.")
-    valid: bool = Field(description="True if all hashes and numbers are confirmed and the versions match the ledger.")
+    valid: bool = Field(description="True if all hashes and numbers are correct and the versions match the ledger.")
     fault: str | None = Field(description="First fault found; null if the ledger is valid.")
     entries: int | None = Field(description="Number of recomputed entries; null if the ledger is not valid.")
     head: str | None = Field(description="Hash of the last entry (hex); null if the ledger is empty or not valid.")
@@ -141,7 +141,7 @@ class AuditCheckpointOut(Answer):
 
 
 class AuditVerdictOut(Answer):
-    valid: bool = Field(description="True if every hash recomputes and agrees with every checkpoint.")
+    valid: bool = Field(description="True if all hashes are correct and agree with all checkpoints.")
     entries: int | None = Field(description="Number of recomputed entries; null if the log is not valid.")
     checkpoints: int | None = Field(description="Number of checkpoints that agree; null if the log is not valid.")
     signed: int | None = Field(description="Number of the last entry under a checkpoint, or 0; null if not valid.")

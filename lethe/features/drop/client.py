@@ -32,7 +32,7 @@ class DropTotals(pydantic.BaseModel):
 
 
 class PeopleTotals(pydantic.BaseModel):
-    """Number of rows loaded, and of hashes by list. `nothing_held`: number of rows by list that name nothing of it."""
+    """Number of rows loaded, and of hashes by list. `nothing_held`: number of rows without data for it, by list."""
 
     num_rows: int = 0
     hashes: dict[str, int] = pydantic.Field(default_factory=dict)
@@ -100,7 +100,7 @@ class Drop(Resource[H]):
 
 
 def _of_rows(fault: FieldError, first: int, place: str) -> FieldError:
-    """Return the fault with its place as a row of the caller's file."""
+    """Return the fault located by its row in the caller's file instead of its position in the batch."""
     parts = fault.path.split(".")
     row = f"{place} {first + int(parts[1])}" if len(parts) > 1 and parts[1].isdecimal() else fault.path
     return FieldError(row, fault.message)

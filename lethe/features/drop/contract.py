@@ -89,8 +89,8 @@ class PersonIn(IdentifierIn):
     """Identifier of a person, and the hashes under which lists may name the person."""
 
     hashes: dict[ListName, Annotated[list[Hash], Field(max_length=100)]] = Field(
-        description="Hashes (base64) under which each list may name the person. An empty list states that nothing of "
-        "this list is held about the person.",
+        description="Hashes (base64) under which each list may name the person. An empty list states that no data "
+        "of this DROP list is held about the person.",
         repr=False,
     )
 
@@ -135,11 +135,11 @@ class ListOut(Answer):
     num_people: int = Field(description="Number of people whose hashes for the list are known.")
     num_unstated: int = Field(
         description="Number of people in datasets or the identity map whose hashes for the list are unknown. Until it "
-        "is 0, no line of the list is answered as not found."
+        "is 0, no line of the list is reported as not found."
     )
     num_unhashed: int = Field(
-        description="Number of identifiers in the identity map without a DROP hash: loaded before this feature, or "
-        "as a hash. Load them again in plain text. Until it is 0, no line of the list is answered as not found."
+        description="Number of identifiers in the identity map without a DROP hash, which were loaded as hashes or by "
+        "an older release. Load them again in plain text. Until it is 0, no line is reported as not found."
     )
 
 
@@ -185,7 +185,7 @@ PEOPLE = _DROP.operation(
     gives=PeopleOut,
     repeat="idempotent",
     problems=(StorageQuotaExceeded,),
-    does="State the hashes under which DROP lists may name people, or that nothing of a list is held about "
+    does="State the hashes under which DROP lists may name people, or that no data of a list is held about "
     "them. Hashes are added to those of earlier calls; only keyed hashes of them are stored.",
 )
 GET = _DROP.operation(

@@ -142,7 +142,7 @@ def register(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Proofs:
-    """Certificates of a version; `epsilon` is the maximum that a certificate states for `unlearning`."""
+    """Verified certificates of a version. `epsilon` is the largest `unlearning` epsilon that they state."""
 
     certificate_ids: list[str] = field(default_factory=list)
     request_ids: list[str] = field(default_factory=list)

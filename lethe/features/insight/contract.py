@@ -47,7 +47,7 @@ class OptionOut(Answer):
     )
     epsilon: float = Field(description="Epsilon of `unlearning`, in nats, after the option's run.")
     seconds: float | None = Field(description=_SECONDS)
-    reason: str = Field(description="Reason for the number of steps of this option, in words.")
+    reason: str = Field(description="Explanation of the number of steps of this option.")
 
 
 class ScheduleOut(Answer):
@@ -71,7 +71,7 @@ class PaceOut(Answer):
 class PreviewOut(Answer):
     kind: str = Field(description="Kind of the run: unlearn or relearn.")
     steps: int = Field(description="Number of steps of the run.")
-    reason: str = Field(description="Reason for this kind and number of steps, in words.")
+    reason: str = Field(description="Explanation of this kind and number of steps.")
     seconds: float | None = Field(description=_SECONDS)
     epsilon_without_steps: float = Field(
         description="Epsilon of `unlearning`, in nats, if rows were erased and no step ran."
@@ -322,7 +322,7 @@ class SegmentOut(Answer):
         description="Number of steps of the model before this run, where its points begin in a plot."
     )
     steps: int = Field(description="Number of steps of the run.")
-    records: int = Field(description="Number of records that became null before the run.")
+    records: int = Field(description="Number of records that were erased for the run.")
     requests: int = Field(description="Number of requests that the run served.")
     largest: int | None = Field(
         description="Maximum number of forgotten records of one person; null if the run served no request."
@@ -389,7 +389,7 @@ class ResetOut(Answer):
 class NextRunOut(Answer):
     kind: str = Field(description="Kind of the run: learn, unlearn or relearn.")
     steps: int = Field(description="Number of steps of the run.")
-    reason: str = Field(description="Reason for this kind and number of steps, in words.")
+    reason: str = Field(description="Explanation of this kind and number of steps.")
     records: int = Field(description="Number of records that the run would forget.")
 
 
@@ -443,7 +443,7 @@ class AccountOut(Answer):
 class StatementOut(Answer):
     model_id: str = Field(description="ID of the model.")
     certificate_id: str = Field(description="ID of the certificate.")
-    version: int = Field(description="Number of the version that the certificate is about.")
+    version: int = Field(description="Number of the version that the certificate covers.")
     signed: list[GuaranteeOut] = Field(description="Guarantees that the certificate states.")
     today: list[GuaranteeOut] = Field(description="The same guarantees, recomputed for the current live version.")
 

@@ -56,7 +56,7 @@ class SurveyOut(Answer):
 
 class LeavingReasonsOut(Answer):
     confidence: float = Field(description="Probability with which all limits of a survey hold together.")
-    method: str = Field(description="Method of the estimates, in words.")
+    method: str = Field(description="Explanation of how the shares are estimated.")
     surveys: list[SurveyOut] = Field(description="Surveys, one per value of `odds` that clients used.")
 
 

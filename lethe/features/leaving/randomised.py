@@ -1,7 +1,7 @@
 """Randomised reasons for leaving: the answer that is sent is private against any reader with any knowledge.
 
 `answer = randomise("cost")` runs on a device or in a process that the person trusts. It needs no network and no API
-key, and stores nothing of the true reason. To send the answer, call
+key, and stores nothing about the true reason. To send the answer, call
 `client.leaving_reasons.submit(answer=answer.answer, odds=answer.odds)`.
 """
 

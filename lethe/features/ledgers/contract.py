@@ -59,8 +59,8 @@ class LedgerIn(Body):
         description="Largest epsilon of all forgotten rows together. Requests beyond it wait for a retraining."
     )
     trained_from: Moment = Field(
-        description="Time at which the training read its data. The training counts as without the people of requests "
-        "accepted before."
+        description="Time at which the training read its data. People whose requests were accepted before that time "
+        "count as absent from it."
     )
 
 

@@ -119,8 +119,8 @@ class ServingOut(Answer):
     weights_sha256: str | None = Field(description="SHA-256 (hex) of the version's weights; null if none is live.")
     may_serve: bool = Field(description="True if the version may be served now.")
     reason: str | None = Field(
-        description="Reason against serving: not_live, held, forgetting_overdue, superseded or weights_destroyed; "
-        "null if the version may be served."
+        description="Reason why the version may not be served: not_live, held, forgetting_overdue, superseded or "
+        "weights_destroyed; null if it may."
     )
     certified: bool = Field(description="True if the version has forgotten all people whose request was accepted.")
     valid_until: datetime.datetime | None = Field(

@@ -123,7 +123,7 @@ class BatchItemOut(Answer):
 
     @property
     def accepted(self) -> bool:
-        """Whether the request was accepted."""
+        """True if the request was accepted."""
         return self.status == 202
 
 

@@ -49,7 +49,7 @@ class NetworkFileIn(Form):
         description="Licence of the network: an SPDX expression, or the name of a licence text."
     )
     provenance: Annotated[str, Field(min_length=1, max_length=2000)] = Field(
-        description="Training data of the network, in words."
+        description="Description of the network's training data."
     )
     dp_ledger: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
         "Location of the network's own differential-privacy ledger, if it learned from people; every certificate "

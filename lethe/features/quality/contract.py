@@ -32,7 +32,7 @@ class RemedyOut(fields.Answer):
     score_noise: float = Field(description="Upper bound on the standard deviation of the noise in a row's score.")
     learn_passes: float = Field(description="Number of passes over the rows to learn.")
     request_passes: float = Field(description="Number of passes to forget the first person.")
-    reason: str = Field(description="Reason why the remedy may help, in words.")
+    reason: str = Field(description="Explanation of why the remedy may help.")
 
 
 class RemediesOut(fields.Answer):

@@ -127,7 +127,7 @@ class RehearsalOut(Answer):
     report: RehearsalReport | None = Field(
         description="Results; null until completed, and again once a person of the datasets is erased."
     )
-    limits: str = Field(description="Limits of the results, in words.")
+    limits: str = Field(description="Explanation of what the results show and what they do not prove.")
     error_code: str | None = Field(description="Error code; null if the rehearsal did not fail.")
     asked_at: datetime.datetime = Field(description="Time of the request for the rehearsal.")
     finished_at: datetime.datetime | None = Field(description="Time at which the rehearsal ended; null until then.")

@@ -134,9 +134,9 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 def _overwrite_freed_memory() -> None:
-    """Have glibc overwrite the memory that it frees and hands out: Chroma writes the buffer of an index to its file,
-    including unset parts, which could contain data that this process read before. Other libraries are not changed, and
-    the search finds what they leave."""
+    """Make glibc overwrite memory when it is allocated or freed. Chroma writes an index buffer to its file with its
+    uninitialised parts, which could otherwise contain data that this process read earlier. Other libraries have no such
+    treatment; the search for residues finds what they leave."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_PERTURB, 0xA5)

@@ -39,7 +39,7 @@ class Ghost:
 class Finding:
     """Result for a person. `before`, `control` and `after` map each kind to the numbers sought and found: of the person
     before the deletion, of the made-up person before it, and of both after it. `not_sought` counts by kind what cannot
-    be told from live records or by chance. `files` has their number, size, and digests. `ghosts` is what is left."""
+    be distinguished from live records or chance. `files`: number, size and digests of files. `ghosts`: what is left."""
 
     store: dict[str, str]
     method: str

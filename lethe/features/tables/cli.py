@@ -395,8 +395,8 @@ def bar_of(value: float, low: float, high: float) -> str:
 
 
 def _ends(values: list[float]) -> tuple[float, float]:
-    """Return the ends of bars: the highest value, and a tenth of the range below the lowest, but at least 0 if no value
-    is negative."""
+    """Return the range (low, high) of a column of bars: from a tenth of the spread below the minimum, but not below 0
+    unless a value is negative, to the maximum."""
     low, high = min(values), max(values)
     bottom = low - (high - low) / 10
     return (bottom if low < 0 else max(0.0, bottom)), high

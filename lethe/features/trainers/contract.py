@@ -161,8 +161,8 @@ class TrainingOut(Answer):
     revision: int = Field(
         description="Revision of the dataset that the training read: everyone erased up to this revision is absent."
     )
-    started_at: datetime.datetime = Field(description="Time of the start.")
-    ended_at: datetime.datetime | None = Field(description="Time of the end; null while running.")
+    started_at: datetime.datetime = Field(description="Time at which the training started.")
+    ended_at: datetime.datetime | None = Field(description="Time at which the training ended; null while running.")
     error_code: str | None = Field(description="Code of the failure's reason; null otherwise.")
     repeated: bool = Field(description="True if a second run on the same rows and seed gave the same artefacts.")
     held: bool = Field(description="True if the artefacts miss the minimum of the metric and are held back.")

@@ -200,7 +200,8 @@ def test_a_run_is_not_published_if_the_budget_was_spent_meanwhile(
     ],
 )
 def test_a_malformed_budget_is_refused(gateway: TestClient, form: dict[str, str]) -> None:
-    """An incomplete budget and numbers that are not a bound are refused by name, and nothing is stored."""
+    """An incomplete budget and numbers that are not a bound are refused with a specific error, and nothing is
+    stored."""
     answer = gateway.post("/v1/datasets", data=FORM | form, files={"file": ("people.npz", npz())})
     assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
     assert "adaptive_" in json.dumps(answer.json()["errors"])

@@ -119,7 +119,7 @@ def test_an_altered_hash_is_refused(story: Story) -> None:
 
 
 def test_an_entry_with_another_predecessor_is_refused(story: Story) -> None:
-    """An entry that names another predecessor than the one before it is refused."""
+    """An entry that does not name the previous entry as its predecessor is refused."""
     story.entries[1].previous_hash = "0" * 64
     assert "ledger entry 2: it does not follow its predecessor" in refusal(story)
 

@@ -174,7 +174,7 @@ def test_only_poisson_regression_has_a_deviance(
 def test_the_plan_of_counts_is_that_of_poisson_regression(
     gateway: TestClient, visits: dict[str, Any], get: Get
 ) -> None:
-    """The plan of a dataset of counts, which has no model yet, is that of Poisson regression."""
+    """A dataset of counts without a model is planned as Poisson regression."""
     plan = get(f"/accounting/datasets/{visits['id']}/plan")
     assert plan["objective"] == "poisson_regression"
     assert {cost["l2"] for cost in plan["costs"] if cost["epsilon"] == 1} == {0.00125, 0.005, 0.02}

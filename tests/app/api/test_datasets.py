@@ -201,7 +201,7 @@ def test_an_upload_above_the_limit_is_refused(
     declared: bool,
     rows: int,
 ) -> None:
-    """A body that is too long returns 413, whether its length is declared or not, and nothing of it is kept."""
+    """A body that is too long returns 413, whether its length is declared or not, and no part of it is kept."""
     x = np.random.default_rng(0).normal(size=(rows, 3))
     content = npz_of(x=x, y=np.arange(rows) % 2, subject=np.arange(rows).astype(str))
     request = small.build_request("POST", "/v1/datasets", data=FORM, files={"file": ("people.npz", content)})

@@ -97,8 +97,8 @@ def test_a_request_waits_for_a_model_that_is_learning(
     work: Work,
     learning: str,
 ) -> None:
-    """A request waits for a model without a version; its first version never saw the person, which the certificate
-    states."""
+    """A request waits for a model without a version; its first version never saw the person, and the certificate says
+    so."""
     model = new_model(new_dataset()["id"])
     if learning == "under way":
         claim()

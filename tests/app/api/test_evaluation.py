@@ -93,7 +93,8 @@ def test_overlapping_evaluation_data_is_refused(
     measured: bytes,
     said: str,
 ) -> None:
-    """Evaluation data with a person of the dataset, or one of its rows under another name, is refused by name."""
+    """Evaluation data with a person of the dataset, or one of its rows under another name, is refused with a specific
+    error."""
     problem = refused(ask(sent(npz()), sent(measured)), 409, "evaluation_overlaps")
     assert problem["detail"].startswith(said)
     assert "p3" not in problem["detail"]

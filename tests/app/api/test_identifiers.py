@@ -353,7 +353,7 @@ def test_cancelling_a_request_lifts_the_suppression_of_its_aliases(
 def test_held_and_unknown_aliases_look_alike(
     gateway: TestClient, crowd: dict[str, Any], key_with: Callable[..., dict[str, str]], work: Callable[[], int]
 ) -> None:
-    """A key that may not know who is held sees the same for a held alias as for an unknown one, before and after."""
+    """A key that may not see who is held gets the same answers for held and unknown aliases, before and after."""
     key = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
 
     def seen(*aliases: str) -> tuple[dict[str, Any], dict[str, Any]]:

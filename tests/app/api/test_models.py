@@ -118,8 +118,8 @@ REFUSED: dict[str, tuple[str, int, str]] = {
 def test_a_model_without_a_guarantee_is_refused(
     gateway: TestClient, new_dataset: Make, refused: Refused, stored: Callable[[], dict[str, int]], case: str
 ) -> None:
-    """Settings that are malformed, have no guarantee or are out of reach are refused by name, and no model is
-    created."""
+    """Settings that are malformed, have no guarantee or are out of reach are refused with a specific error, and no
+    model is created."""
     changed, status, code = REFUSED[case]
     fields = json.dumps({"name": "m", "dataset_id": new_dataset(rows=20)["id"], "l2": 0.05})
     body = f"{fields[:-1]}, {changed}}}"  # of two equal names in JSON the last one counts

@@ -133,7 +133,7 @@ def test_discreet_keys_get_no_statement(
     work: Work,
     refused: Refused,
 ) -> None:
-    """A key that may not know whether a person is held gets the same refusal for a held person and for a stranger."""
+    """A key that may not see whether a person is held gets the same refusal for a held person and for a stranger."""
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     said = []
     for subject in ("p1", "nobody"):

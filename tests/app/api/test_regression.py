@@ -269,7 +269,7 @@ def test_a_hinge_learns_two_classes(
 
 
 def test_a_hinge_requires_two_classes(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
-    """A hinge loss for three classes is refused by name."""
+    """A hinge loss for three classes is refused with a specific error."""
     body = {"name": "m", "dataset_id": new_dataset(classes=3)["id"], "objective": "smoothed_hinge"}
     said = refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")["detail"]
     assert "has 3 classes, which smoothed_hinge does not learn" in said

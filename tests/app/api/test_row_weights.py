@@ -140,7 +140,7 @@ def test_added_rows_have_weights_too(
 def test_a_malformed_weight_is_refused(
     send: Send, refused: Refused, stored: Callable[[], dict[str, int]], nothing: dict[str, int], written: str
 ) -> None:
-    """A cell that is not a weight refuses the file by line and column; nothing of it is quoted or stored."""
+    """A cell that is not a weight refuses the file by line and column; no part of the file is quoted or stored."""
     problem = refused(send(table([1, 2, written, 3])), 422, "row_invalid")
     assert problem["errors"] == [{"path": "line 4, column times", "message": "expected a weight, a number from 0 to 4"}]
     assert stored() == nothing

@@ -156,7 +156,7 @@ def test_an_altered_log_is_not_signed(
     capfd: pytest.CaptureFixture[str],
     statement: str,
 ) -> None:
-    """A log that does not follow from its last checkpoint is not signed any more, which the worker logs."""
+    """A log that does not follow from its last checkpoint is no longer signed, and the worker logs an error."""
     sign()
     record(4, actor=other)
     tamper(statement + f" AND tenant_id = '{other.tenant_id}'")

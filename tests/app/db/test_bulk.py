@@ -45,7 +45,7 @@ def test_existing_rows_are_unchanged(installation: Installation) -> None:
 
 
 def test_a_constraint_violation_rolls_back_the_block(installation: Installation, by: Actor) -> None:
-    """A row that violates a constraint raises the usual error, and nothing of the block is stored."""
+    """A row that violates a constraint raises the usual error, and no row of the block is stored."""
 
     def fail_half_way() -> None:
         with installation.database.writing() as session:

@@ -68,7 +68,7 @@ def test_a_database_of_another_version_is_refused(database: Database, revision: 
 
 
 def test_revisions_match_those_of_alembic() -> None:
-    """The revisions and the heads, which are read without Alembic, are those that Alembic finds."""
+    """Revisions and heads, which are read without Alembic, match what Alembic finds."""
     scripts = ScriptDirectory.from_config(migrate._config())
     assert migrate._revisions() == {script.revision for script in scripts.walk_revisions()}
     assert migrate.heads() == sorted(scripts.get_heads())

@@ -1,4 +1,4 @@
-"""Sealed columns: values in Python, and nothing of them in the database."""
+"""Sealed columns: plain values in Python, and only ciphertext in the database."""
 
 import dataclasses
 from pathlib import Path

@@ -107,8 +107,8 @@ def test_a_second_request_waits_for_models_that_carry_the_person(installation: I
 
 
 def test_a_second_request_completes_if_no_model_carries_the_person(installation: Installation) -> None:
-    """A second request completes when it is claimed if no model of the dataset carries the person any more, though the
-    first still waits for another dataset."""
+    """A second request completes when it is claimed if no model of the dataset carries the person any longer, though
+    the first still waits for another dataset."""
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)
         people.hold(session, ["sub_held"])

@@ -62,7 +62,7 @@ class Life(RuleBasedStateMachine):
         self.requests: list[str] = []
         self.given: dict[str, datetime.timedelta] = {}  # the time that each was given
         self.runs: list[str] = []
-        self.lifted_after: dict[str, int] = {}  # the last event before consent was given anew
+        self.lifted_after: dict[str, int] = {}  # the last event before consent was given again
         self.policy = Policy()
 
     def teardown(self) -> None:

@@ -39,7 +39,7 @@ def found(installation: Installation, request_id: str) -> DeletionRequest:
 
 
 def test_details_are_purged_when_their_retention_ends(installation: Installation) -> None:
-    """After `retain_details_days` nothing is left of the details of an ended request, and its key opens nothing."""
+    """After `retain_details_days` no details of an ended request are left, and its key is destroyed."""
     request_id = ask(installation, Policy(retain_details_days=30, report_seconds=0))
     pass_by(installation, 29 * DAY)
     before = found(installation, request_id)
@@ -110,7 +110,7 @@ def test_a_purge_is_recorded(installation: Installation) -> None:
 
 
 def test_retention_is_per_tenant(installation: Installation) -> None:
-    """The policy of one tenant purges nothing of another's."""
+    """The policy of one tenant never purges the details of another's requests."""
     request_id = ask(installation, Policy(retain_details_days=0, report_seconds=0))
     with installation.database.writing() as session:
         people.obey(session, Policy(retain_details_days=3650))

@@ -68,8 +68,8 @@ def test_a_suppression_lasts_until_its_last_request_is_withdrawn(installation: I
 
 
 def test_consent_ends_a_suppression(installation: Installation) -> None:
-    """A person who consents again can be added, which the audit log records without naming them; an earlier request
-    does not suppress them a second time."""
+    """A person who consents again can be added, and the audit log does not name them; an earlier request does not
+    suppress them a second time."""
     with installation.database.writing(by=OFFICER) as session:
         people.ask(session, "sub_a", Policy())
         assert suppression.lift(session, "sub_a", reason="consent_given") == 1

@@ -234,8 +234,8 @@ def test_a_restored_database_serves_nothing(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """The gateway is not ready, serves neither versions nor predictions, and refuses requests, which a restore would
-    not know, until database and tombstones agree again."""
+    """Until database and tombstones agree again, the gateway is not ready, serves no versions or predictions, and
+    refuses requests, which a restore would lose."""
     live = new_model(new_dataset()["id"])
     work()
     forget("p1")

@@ -122,7 +122,7 @@ def test_csv_columns_must_be_those_of_the_schema(tmp_path: Path, header: str, pl
 
 
 def test_a_csv_without_a_header_reveals_no_record(tmp_path: Path) -> None:
-    """If a record is in place of the header, the refusal repeats nothing of it."""
+    """If a record is in place of the header, the refusal does not quote it."""
     with pytest.raises(SchemaInvalid) as refusal:
         list(read(csv_file(tmp_path, "ann,25,some,secret,low\n"), "csv"))
     told = refusal.value.detail + str(refusal.value.errors)

@@ -248,9 +248,9 @@ def test_a_damaged_batch_is_dropped_alone(
     work: Callable[[], int],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A damaged addition fails the run and is dropped unwritten, which the audit log and the log record; its people are
-    no longer held, and its batch is destroyed before any of them counts as erased. Other additions and erasures of the
-    dataset continue, also for people whose rows a lost run had claimed."""
+    """A damaged addition fails the run and is dropped unwritten, as both logs record; its people are no longer held,
+    and its batch is destroyed before any of them counts as erased. Other additions and erasures of the dataset
+    continue, also for people whose rows a lost run had claimed."""
     dataset = live["dataset_id"]
     for subject in ("p8", "p9"):
         forget(subject)

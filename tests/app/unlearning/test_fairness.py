@@ -114,7 +114,7 @@ def test_a_broken_model_does_not_stop_others(
 def test_undestroyable_weights_do_not_stop_runs(
     settings: Settings, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """Runs continue if the disk refuses to destroy a file, which is tried again."""
+    """Runs continue if a file cannot be destroyed, and its destruction is retried."""
     new_model(new_dataset()["id"])
     work()
     (settings.data_dir / "weights" / "stray.sealed").mkdir()

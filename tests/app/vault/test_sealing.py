@@ -102,7 +102,7 @@ def test_keys_are_zeroed_before_removal(sealed: SealedStore, keys: Path, tmp_pat
 
 
 def test_sealing_again_replaces_the_object(sealed: SealedStore, objects: ObjectStore) -> None:
-    """Sealing under an existing name replaces the object; the one before does not open any more."""
+    """Sealing under an existing name replaces the object; the previous object can no longer be opened."""
     [name] = objects.names()
     before = objects.get(name)
     sealed.put("ds_1.a", b"other")

@@ -200,7 +200,7 @@ def test_rows_that_do_not_fit_are_refused(
     add: Callable[..., httpx.Response],
     stored: Callable[[], dict[str, int]],
 ) -> None:
-    """Rows of another shape, class or kind, damaged rows and no rows at all return 422, and nothing of them stays."""
+    """Rows of another shape, class or kind, damaged rows and no rows at all return 422, and none of them are stored."""
     before = stored()
     answer = add(dataset["id"], content, filename=filename)
     assert answer.status_code == 422, answer.text

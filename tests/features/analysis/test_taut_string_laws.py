@@ -52,7 +52,7 @@ def test_mu_is_monotone_in_differences_and_noise(stretches, apart, index, factor
 
 @given(stretches=chains, apart=nonnegative, more=stretches_with(any_contraction))
 def test_steps_on_equal_data_never_raise_mu(stretches, apart, more):
-    """Two distributions are no easier to distinguish after a step that treats both the same."""
+    """A step on equal data does not make two distributions easier to distinguish."""
     quiet = Stretch(steps=more.steps, contraction=more.contraction, variance=more.variance)
     assert at_most(taut_string.mu([*stretches, quiet], apart=apart), taut_string.mu(stretches, apart=apart))
 
@@ -160,7 +160,7 @@ def test_a_decayed_difference_is_never_rounded_to_zero():
     ],
 )
 def test_invalid_numbers_are_refused(field, wrong):
-    """Counts below 1, negative or infinite numbers, and steps without noise are refused by name."""
+    """Counts below 1, negative or infinite numbers, and steps without noise are refused with a specific error."""
     given: dict[str, Any] = {"steps": 3, "contraction": 0.9, "variance": 1.0, "push": 1.0, "every": 1}
     with pytest.raises(DomainError, match=f"{field}="):
         Stretch(**given | {field: wrong})

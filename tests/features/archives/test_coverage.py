@@ -34,8 +34,8 @@ def test_older_tombstones_are_refused(
     restore_with: RestoreWith,
     other: Settings,
 ) -> None:
-    """A copy from before the backup is refused by name, with the number of missing entries and their first date, and
-    nothing is restored. The newest copy, and one from the moment of the backup, are accepted."""
+    """A copy from before the backup is refused with a specific error, with the number of missing entries and their
+    first date, and nothing is restored. The newest copy, and one from the moment of the backup, are accepted."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)

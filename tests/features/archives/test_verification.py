@@ -158,7 +158,8 @@ def test_the_whole_file_is_verified_every_hour(apart: Installation, file: Path) 
 
 
 def test_a_replaced_file_is_verified_before_a_run(apart: Installation, file: Path) -> None:
-    """Before a run erases rows, an earlier verdict counts only for the verified file, not for another in its place."""
+    """Before a run erases rows, an earlier verdict counts only for the file that was verified, not for a
+    replacement."""
     verification.verify(apart)
     verification.require_whole(apart)
     whole = bytearray(file.read_bytes())

@@ -77,8 +77,8 @@ def test_one_retraining_serves_all_waiting_requests(
 def test_a_refused_manifest_serves_no_request(
     trainer: AttestedTrainer, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
-    """A manifest is refused by the name of the check if it is by another key, for another trainer or an earlier
-    retraining, of rows from the future or older than the request, of an unsigned list, or with a person to be
+    """A manifest is refused with the name of the failed check if it is by another key, for another trainer or an
+    earlier retraining, of rows from the future or older than the request, of an unsigned list, or with a person to be
     forgotten; the request stays open."""
     old = trainer.digests("ada", "eve")
     other = new_trainer("Other")
@@ -290,7 +290,8 @@ def test_the_bundle_verifies_the_manifest_offline(
     installation: Installation, gateway: TestClient, trainer: AttestedTrainer, forget: New, get: Get
 ) -> None:
     """The bundle contains the signed header and verifies with only the public keys; another key, another trainer or a
-    request after the rows were read is refused by the name of the check, even if the installation signed it."""
+    request after the rows were read is refused with the name of the failed check, even if the installation signed
+    it."""
     request = forget("ada")
     trainer.retrain("eve")
     settle(installation)

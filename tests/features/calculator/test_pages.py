@@ -51,7 +51,8 @@ def test_the_page_shows_the_value(officer: Browser) -> None:
     ],
 )
 def test_lists_and_pairs_are_parsed(officer: Browser, name: str, params: dict[str, str], output: str | None) -> None:
-    """Lists use commas and pairs colons; a value out of range is refused by name, and the form keeps its input."""
+    """Lists use commas and pairs colons; a value out of range is refused with a specific error, and the form keeps its
+    input."""
     page = officer.get(asked(name, **params))
     assert page.status_code == (422 if output is None else 200), page.text
     if output is not None:

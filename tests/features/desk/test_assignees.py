@@ -89,8 +89,8 @@ def test_requests_are_filtered_by_assignee(
 def test_the_export_names_the_assignee(
     gateway: TestClient, forget: Make, key_with: Callable[..., dict[str, str]], person: Callable[..., str]
 ) -> None:
-    """The CSV has the id and the name of the assignee, empty if there is none, and no such columns for callers who may
-    not know."""
+    """The CSV has the assignee's id and name, empty if unassigned; callers who may not see assignees get neither
+    column."""
     ids = [forget(f"p{number}")["id"] for number in range(2)]
     maria = person("Maria")
     assert gateway.post(f"{PLACE}/{ids[0]}/assign", json={"assignee": maria}).is_success

@@ -60,7 +60,7 @@ def test_attachments_are_purged_with_the_details(installation: Installation) -> 
 
 
 def test_name_and_bytes_have_one_key(installation: Installation) -> None:
-    """Destroying the key of an attachment destroys its name and bytes, and nothing of another; its bytes are read back
+    """Destroying the key of an attachment destroys its name and bytes, and no other attachment; its bytes are read back
     before that."""
     request_id = ask(installation)
     first, second = attach(installation, request_id), attach(installation, request_id)

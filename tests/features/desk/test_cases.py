@@ -76,7 +76,7 @@ def test_notes_are_added_and_shown(
     officer: Browser, somebody_with: Callable[..., Browser], forget: Make, get: Get
 ) -> None:
     """A note is added by a plain form and is shown as it was written, with its author and time; users who may not
-    decide see none of it. Line ends of browsers count once."""
+    decide cannot see it. Line ends of browsers count once."""
     request_id = forget("p1", identity_verified=False)["id"]
     place, text = f"/admin/requests/{request_id}", "Jane <b>wrote</b>\r\nthat she moved."
     answer = officer.post(f"{place}/note", text=text)

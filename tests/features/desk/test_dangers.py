@@ -165,8 +165,8 @@ def test_the_calendar_links_to_its_lists(officer: Browser, gateway: TestClient, 
 
 
 def test_the_calendar_is_refreshed_once_a_minute(officer: Browser, somebody_with: Callable[..., Browser]) -> None:
-    """The calendar is refreshed once a minute, separately from the rest; a key that may not see requests gets none of
-    it."""
+    """The calendar is refreshed once a minute, separately from the rest; a key that may not see requests gets no
+    calendar."""
     page = officer.get("/admin/calendar").text
     assert 'class="calendar"' in page
     assert 'data-live="60" hx-get="/admin/outlook"' in page

@@ -40,7 +40,7 @@ def test_a_login_redirects_only_to_the_dashboard(browser: Browser, onward: str) 
 
 
 def test_a_wrong_key_is_refused(browser: Browser) -> None:
-    """The page states that the key is not valid, repeats nothing of it, and sets no session."""
+    """The page states that the key is not valid, does not repeat it, and starts no session."""
     answer = browser.log_in(key="lethe_wrong")
     assert answer.status_code == 401
     assert "not valid" in answer.text
@@ -132,7 +132,7 @@ def test_a_revoked_key_ends_its_sessions(
 
 @pytest.mark.parametrize("column", ["seen_at", "expires_at"])
 def test_idle_and_old_sessions_expire(officer: Browser, installation: Installation, column: str) -> None:
-    """After an hour without use, or half a day in all, a session ends and nothing of it is kept."""
+    """After an hour without use, or half a day in all, a session ends and no data about it is kept."""
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1, minutes=1)
     with installation.database.writing() as session:
         session.execute(sa.update(DashboardSession).values({column: long_ago}))

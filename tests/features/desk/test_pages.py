@@ -80,7 +80,7 @@ def test_an_unknown_address_is_a_404(officer: Browser) -> None:
 
 
 def test_a_malformed_address_is_a_422(officer: Browser) -> None:
-    """An invalid filter or cursor returns a page with 422, which names it in words and repeats nothing of the call."""
+    """An invalid filter or cursor returns a page with 422, which names the fault and repeats no part of the call."""
     answer = officer.get("/admin/requests?status=<script>alert(1)</script>")
     assert answer.status_code == 422
     assert "alert(1)" not in answer.text

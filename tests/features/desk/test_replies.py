@@ -1,4 +1,4 @@
-"""Replies over HTTP: their content, in the person's language, as text and as a PDF; nothing of it is stored."""
+"""Replies over HTTP: their content, in the person's language, as text and as a PDF; neither is stored."""
 
 import datetime
 import io
@@ -70,8 +70,7 @@ def parts(sentence: str) -> list[str]:
 
 
 def test_every_language_has_every_sentence() -> None:
-    """Each sentence has the same placeholders in each language, with twelve months and no text shared between
-    languages."""
+    """Each language has every sentence with the same placeholders, its own text, and twelve months."""
     english = WORDINGS[ReplyLanguage.EN]
     for language in ReplyLanguage:
         wording = WORDINGS[language]

@@ -97,8 +97,8 @@ def test_a_file_name_cannot_break_a_header(gateway: TestClient, path: str) -> No
     [(b"", "attachment_invalid"), (b"GIF89a", "attachment_invalid"), (PDF + b"\n", "upload_too_large")],
 )
 def test_a_refused_file_is_not_stored(small: TestClient, path: str, content: bytes, code: str) -> None:
-    """An empty file, one of a wrong kind and one that is too large are refused by name, without quoting or storing
-    anything."""
+    """An empty file, one of a wrong kind and one that is too large are refused with a specific error, without quoting
+    or storing anything."""
     answer = attach(small, path, "Jane.pdf", content)
     assert answer.json()["code"] == code
     assert "Jane" not in answer.text

@@ -33,7 +33,7 @@ def _claimed(installation: Installation) -> str:
 
 
 def test_an_installation_without_runs_is_explained(officer: Browser) -> None:
-    """The page explains what it means if there are no runs and no workers."""
+    """The page explains the absence of runs and workers."""
     page = officer.get("/admin/runs").text
     assert "No runs yet" in page
     assert "No worker has responded for a minute" in page

@@ -103,7 +103,7 @@ def test_an_unchanged_policy_is_not_recorded(officer: Browser, get: Get) -> None
     ],
 )
 def test_an_invalid_policy_is_refused(officer: Browser, get: Get, field: str, value: str) -> None:
-    """An invalid policy is refused by the name of its field; the form keeps its values, and the old policy stays."""
+    """An invalid policy is refused with the name of its field; the form keeps its values, and the old policy stays."""
     before = get("/tenant")
     written = {"regulation_0": value, "days_0": "15"} if field == "regulations" else {field: value}
     answer = officer.post("/admin/tenant/policy", **(_filled(officer.get("/admin/tenant").text) | written))

@@ -89,7 +89,7 @@ def test_legal_dates_are_in_the_zone_of_the_policy(zone: str, day: str, there: s
 
 
 def test_times_are_in_utc() -> None:
-    """A time is in UTC without scripts, and on hover for all readers."""
+    """A time is shown in UTC without scripts, and in the tooltip for all readers."""
     shown = wording.moment(AT.astimezone(datetime.timezone(datetime.timedelta(hours=5))))
     assert 'datetime="2026-11-21T22:42:05+00:00"' in shown
     assert 'title="2026-11-21 22:42:05 UTC"' in shown

@@ -115,8 +115,8 @@ def test_a_file_is_answered_when_every_request_has_ended(
 def test_a_list_with_unknown_hashes_is_refused(
     gateway: TestClient, held: dict[str, Any], state: Callable[..., None], get: Get, refused: Refused
 ) -> None:
-    """The list is refused by name if people have no hashes, if only some have, or if an identifier is in the map as a
-    hash. A person of whom nothing is held counts as known."""
+    """The list is refused with a specific error if people have no hashes, if only some have, or if an identifier is in
+    the map as a hash. A person of whom nothing is held counts as known."""
     load(gateway, EMAIL, [of(99)])
     refusals = []
 

@@ -87,7 +87,8 @@ def test_a_record_is_encoded_as_the_gateway_encodes_it(encoder: Any, record: dic
 
 
 def test_unsupported_columns_are_named() -> None:
-    """Columns that ONNX cannot encode, columns with the name of an output, and random features are refused by name."""
+    """Columns that ONNX cannot encode, columns with the name of an output, and random features are refused with a
+    specific error."""
     columns = {
         "born": {"kind": "datetime", "min": "1900-01-01", "max": "2020-01-01"},
         "note": {"kind": "text", "features": 64},

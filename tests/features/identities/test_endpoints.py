@@ -247,7 +247,7 @@ def test_a_join_of_two_people_needs_an_admin(
     key_with: Callable[..., dict[str, str]],
     refused: Refused,
 ) -> None:
-    """Two customer numbers at one address count as two people: nothing of the call is loaded, links are named only to
+    """Two customer numbers at one address count as two people: no part of the call is loaded, links are named only to
     callers who may know, and confirmation needs an admin."""
     family = [link(("customer_id", f"p{row}"), ("email", "family@example.org")) for row in (1, 2)]
     problem = load(OF_P1, *family).json()

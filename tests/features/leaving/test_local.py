@@ -22,7 +22,7 @@ shares = st.floats(0, 1)
 
 @given(responses)
 def test_epsilon_is_exact(response: RandomisedResponse) -> None:
-    """The maximum ratio between the probabilities of an answer under two truths is exactly odds = e^epsilon."""
+    """The maximum ratio of an answer's probabilities for two different true reasons is exactly odds = e^epsilon."""
     k = response.num_answers
     assert response.truth + (k - 1) * response.other == 1
     sent_if = [[response.truth if sent == true else response.other for true in range(k)] for sent in range(k)]

@@ -81,7 +81,7 @@ def test_weeks_are_chosen_by_their_monday(installation: Installation, by: Actor,
 
 
 def test_tenants_are_counted_separately(installation: Installation, by: Actor, count: Count) -> None:
-    """A tenant's answers are in its own counters and in no other tenant's estimate."""
+    """A tenant's answers appear in its own counters and never in another tenant's estimate."""
     with installation.database.writing(by=by) as session:
         made = tenants.create(session, name="shop", policy=Policy(), admin_key=access.new_key())
     other = Actor(tenant_id=made.id, name="test")

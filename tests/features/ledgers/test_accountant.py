@@ -109,7 +109,7 @@ def test_the_fast_inverse_matches_dp_accounting(adjacency: AdjacencyType, noise:
 
 
 def test_epsilon_matches_dp_accounting() -> None:
-    """The stated epsilon is that of dp-accounting's accountant, rounded up, for one row and for events of all kinds."""
+    """The stated epsilon equals that of dp-accounting, rounded up, for one row and for events of all kinds."""
     parts = [
         dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.02, dp_event.GaussianDpEvent(1.3)), 400),
         dp_event.ComposedDpEvent([dp_event.GaussianDpEvent(8.0), dp_event.NoOpDpEvent(), dp_event.LaplaceDpEvent(9.0)]),
@@ -203,7 +203,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize("unknown", UNKNOWN, ids=lambda one: one["class_name"])
 def test_an_event_without_a_bound_is_refused_by_its_name(unknown: dict[str, Any]) -> None:
-    """An event without a known bound is refused by name, even inside other events."""
+    """An event without a known bound is refused with a specific error, even inside other events."""
     with pytest.raises(PreconditionError) as refused:
         read(tree(event("ComposedDpEvent", events=[GAUSSIAN, event("SelfComposedDpEvent", event=unknown, count=3)])))
     assert refused.value.name == "event_known"

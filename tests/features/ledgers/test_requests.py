@@ -161,7 +161,8 @@ def test_a_bundle_recomputes_epsilon(
     gateway: TestClient, installation: Installation, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
     """A bundle contains the ledger and verifies with only the public keys; a smaller epsilon, another ledger, more
-    rows, or a later claimed training is refused by the name of the check even if the installation signed it."""
+    rows, or a later claimed training is refused with the name of the failed check, even if the installation signed
+    it."""
     new_dp_model()
     for name in "ab":
         request = forget(f"{name}@example.com")["id"]

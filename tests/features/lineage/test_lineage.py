@@ -152,8 +152,7 @@ def test_versions_before_an_erasure_carried_the_person(installation: Installatio
 
 
 def test_a_request_without_rows_changes_nothing(installation: Installation, by: Actor) -> None:
-    """A later request that claims no rows, as they were erased for the first one, does not change the revision of the
-    erasure."""
+    """A later request, which claims no rows because they are already erased, does not change the erasure's revision."""
     with installation.database.writing(by=by) as session:
         hold(session, [])
         versions(session, by, REVISIONS)

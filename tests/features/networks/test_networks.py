@@ -119,8 +119,8 @@ def limited(gateway: TestClient, installation: Installation, **limits: Any) -> T
 def test_a_network_over_its_limits_is_refused(
     gateway: TestClient, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A network that needs more memory or time than permitted is refused by name over HTTP, and so is an upload of rows
-    that it would encode; neither is stored."""
+    """A network that needs more memory or time than permitted is refused with a specific error over HTTP, and so is an
+    upload of rows that it would encode; neither is stored."""
     with limited(gateway, installation, network_memory_bytes=2**30, network_seconds=600.0) as poor:
         answer = send(poor, nets.slow(60_000, hidden=True))
     assert (answer.status_code, answer.json()["code"]) == (422, "network_failed"), answer.text

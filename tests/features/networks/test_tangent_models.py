@@ -160,7 +160,7 @@ def test_a_network_of_another_width_is_refused(gateway: TestClient, points: Make
 def test_a_tangent_is_rehearsed(
     gateway: TestClient, points: Make, network: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A rehearsal measures a tangent model by the scores of its network, as its versions are measured."""
+    """A rehearsal evaluates a tangent model by its network's scores and agrees with the metrics of its version."""
     held_out = points(2000, seed=1)
     asked = {"network_id": network()["id"], "layers": LAYERS, "rank": 3}
     settings = {"l2": 0.02, "noise_scale": 0.003, "learn_steps": 60, "evaluation_dataset_id": held_out["id"]}

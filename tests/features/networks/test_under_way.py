@@ -32,7 +32,7 @@ def listed(gateway: TestClient) -> Any:
 @pytest.mark.parametrize("kind", ["csv", "npz"])
 def test_an_upload_reports_its_progress(gateway: TestClient, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """While an upload goes through a network, any other call sees how many of its rows are encoded, and the total;
-    afterwards nothing of it is listed or left, and an upload without a network is never listed."""
+    afterwards it is neither listed nor left on disk, and an upload without a network is never listed."""
     monkeypatch.setattr(under_way, "_RENEWED_SECONDS", 0.0)
     network = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.slow(150))}).json()["id"]
     columns = NUMBERS | {"y": {"role": "label", "values": ["0", "1"]}}

@@ -79,7 +79,7 @@ def test_epsilon_is_monotone_in_every_parameter(strength, noise_scale, factor, v
 @settings(max_examples=12, deadline=None)
 @given(strength=strengths, noise_scale=noises, versions=st.integers(1, 50), epsilon=st.floats(0.01, 5))
 def test_gaussian_envelope_lies_above_the_convolution(strength, noise_scale, versions, epsilon):
-    """The mu of versions is that of a Gaussian above their curve, and never below that of their noise alone."""
+    """The mu of versions bounds their curve by a Gaussian, and is never below the mu of their noise alone."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     published = [Releases(mechanism=made, versions=versions)]
     mu = accountant.adaptive_mu(published)
@@ -111,7 +111,7 @@ def test_other_mechanisms_compose_with_versions():
 
 
 def test_each_label_costs_a_version():
-    """The cost of C labels is that of C versions of two classes."""
+    """C labels cost as much as C versions of a two-class model."""
     labels = mechanism(objective=Objective.MULTILABEL_LOGISTIC_REGRESSION, num_classes=5)
     assert accountant.epsilon(labels, delta=1e-5) == pytest.approx(adaptive(mechanism(), 5), rel=1e-4)
 

@@ -90,7 +90,7 @@ def test_a_statement_is_recomputed() -> None:
     ],
 )
 def test_an_altered_statement_is_refused(path: tuple[Any, ...], value: Any, named: str) -> None:
-    """A statement with any part that does not follow from its evidence is refused by name."""
+    """A statement with any part that does not follow from its evidence is refused with a specific error."""
     document = copy.deepcopy(statement())
     *way, last = path
     place = document

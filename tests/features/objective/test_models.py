@@ -128,8 +128,8 @@ def test_unsupported_settings_are_refused(gateway: TestClient, dataset: str, ask
 
 
 def test_features_for_gradient_steps_are_refused(gateway: TestClient, model: dict[str, Any]) -> None:
-    """Remedies, rehearsals, canary tests and previews of given steps are refused by name for a model by objective
-    perturbation."""
+    """Remedies, rehearsals, canary tests and previews of given steps are refused with a specific error for a model by
+    objective perturbation."""
     path = f"/v1/models/{model['id']}"
     preview = {"model_id": model["id"], "num_records": 1}
     assert gateway.post("/v1/accounting/preview", json=preview).status_code == 200

@@ -103,7 +103,7 @@ def test_minimiser_has_no_gradient_in_fifty_digits(objective, classes, newton, w
 
 @pytest.mark.parametrize(("objective", "classes"), KINDS)
 def test_certificate_bounds_the_exact_gradient(objective, classes):
-    """The certified norm is above the exact norm by at most its rounding, near and far from the minimiser."""
+    """The certified norm exceeds the exact norm by no more than rounding, both near the minimiser and far from it."""
     features, labels = rows(objective, classes)
     shape = made(objective, classes).shape
     rng = np.random.default_rng(3)

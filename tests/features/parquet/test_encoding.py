@@ -21,7 +21,7 @@ def test_labels_of_a_cell_are_a_set(tmp_path: Path) -> None:
 
 
 def test_targets_are_read(tmp_path: Path) -> None:
-    """Numbers are read unchanged, and moved to the end of the range if the schema permits it."""
+    """Numbers are read unchanged, or clipped to the range if the schema permits it."""
     table = {"age": [1, 2, 3, 4, 5], "cost": [0.0, 150.0, 100.0, 250.0, -1.0]}
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
     assert labels_of(tmp_path / "a.parquet", schema=CLIPPED) == [-UNIT, UNIT // 2, 0, UNIT, -UNIT]

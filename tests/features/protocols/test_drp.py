@@ -167,7 +167,7 @@ def test_another_version_is_refused(version: str) -> None:
 
 @pytest.mark.parametrize("right", ["sale:opt_out", "sale:opt_in", "access", "access:categories", "access:specific"])
 def test_only_deletion_is_supported(right: str) -> None:
-    """Other rights of the protocol are refused by name."""
+    """Other rights of the protocol are refused with a specific error."""
     with pytest.raises(InputInvalid, match="Unsupported rights action"):
         drp.subject(exercise(exercise=right), claim="email")
 

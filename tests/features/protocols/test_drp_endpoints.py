@@ -331,8 +331,8 @@ def test_a_revoked_key_is_replaced_at_set_up(agent: Agent, gateway: TestClient) 
         ("GET", "/agent/AGENT_ONE"),
     ],
 )
-def test_the_protocol_needs_a_token_of_an_agent(agent: Agent, key_with: KeyWith, method: str, path: str) -> None:
-    """Only an agent's token opens the protocol, whatever scopes another key has; a wrong token returns 401."""
+def test_the_protocol_requires_an_agent_token(agent: Agent, key_with: KeyWith, method: str, path: str) -> None:
+    """Other keys than an agent's token are refused with 403, regardless of their scopes, and a wrong token with 401."""
     for scope in Scope:
         along = (Scope.ACCOUNTING_READ,) if scope is Scope.REQUESTS_REVIEW else ()
         token = key_with(scope, *along)["Authorization"].removeprefix("Bearer ")
@@ -341,6 +341,6 @@ def test_the_protocol_needs_a_token_of_an_agent(agent: Agent, key_with: KeyWith,
 
 
 def test_a_token_shows_only_its_own_requests(agent: Agent, gateway: TestClient, refused: Refused) -> None:
-    """An agent's token shows its own requests in its protocol, and nothing of the tenant's others."""
+    """An agent's token shows its own requests in its protocol, and no other data of the tenant."""
     for path in ("/v1/deletion-requests", "/v1/datasets", "/v1/agents", "/v1/api-keys", "/v1/audit-log"):
         refused(gateway.get(path, headers={"Authorization": f"Bearer {agent.token}"}), 403, "scope_missing")

@@ -59,7 +59,7 @@ def mechanism(objective: Objective, num_classes: int) -> Mechanism:
     ],
 )
 def test_a_gate_on_an_unmeasured_metric_is_refused(objective: Objective, num_classes: int, metric: Metric) -> None:
-    """A metric that the task does not have is refused by name, and so is any without evaluation data."""
+    """A metric that the task does not have is refused with a specific error, and so is any without evaluation data."""
     of_it = mechanism(objective, num_classes)
     with pytest.raises(PreconditionFailed, match=f"{metric} is not available") as caught:
         to_stored(QualityIn(metric=metric, threshold=0.5), of_it, True)

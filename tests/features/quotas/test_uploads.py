@@ -74,8 +74,8 @@ def test_retiring_a_dataset_frees_the_quota(
 def test_concurrent_uploads_do_not_exceed_the_quota(
     gateway: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, get: Callable[[str], Any]
 ) -> None:
-    """If two concurrent uploads fit only alone, one is refused although both were read before either was stored, and
-    nothing of it stays on disk."""
+    """If two concurrent uploads fit only alone, one is refused although both were read before either was stored, and no
+    part of it stays on disk."""
     both_read, encode = threading.Barrier(2), datasets.encode
 
     def encoded(*given: Any, **named: Any) -> Any:

@@ -57,7 +57,7 @@ def test_the_agent_answers_a_task_by_a_search(
     client: Client, configured: Configuration, installation: Installation, settled: Callable[[], None], tmp_path: Path
 ) -> None:
     """The agent finds the person of a task by its external id, erases and searches, and the bundle grades the system as
-    searched; any change to the evidence is refused by name."""
+    searched; any change to the evidence is refused with a specific error."""
     request = client.deletion_requests.create(subject_id="maria", external_id=PERSON)
     nobody = client.deletion_requests.create(subject_id="jim")
     outcomes = {outcome.task_id: outcome for outcome in agent.answer(client, configured)}

@@ -65,7 +65,7 @@ def assert_no_false_clean(kind: str, folder: Path, url: str, seed: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_plain_deletion_leaves_ghosts_and_rebuilding_none(kind: str, url: str, tmp_path: Path) -> None:
     """Each store keeps the vectors of a person with 5 % of the records after its own deletion and clean-up; after
-    Lethe's, the files contain nothing of them, which is graded as searched."""
+    Lethe's, the files contain no data about them, which is graded as searched."""
     assert_no_false_clean(kind, tmp_path, url, seed=0)
 
 
@@ -163,7 +163,7 @@ def test_dead_rows_that_a_transaction_still_sees_are_ghosts(url: str, tmp_path: 
 
 @pytest.mark.postgres
 def test_a_locked_table_is_refused(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table that another session has locked is refused by name."""
+    """A table that another session has locked is refused with a specific error."""
     one, name = built("pgvector", tmp_path, url)
     monkeypatch.setattr("lethe.features.stores.postgres.LOCK_TIMEOUT", "100ms")
     with psycopg.connect(url) as other:
@@ -174,7 +174,7 @@ def test_a_locked_table_is_refused(url: str, tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_store_that_another_process_has_open_is_refused(tmp_path: Path) -> None:
-    """A folder of Chroma whose application runs is refused by name, and so is a second run of Lethe."""
+    """A folder of Chroma whose application runs is refused with a specific error, and so is a second run of Lethe."""
     one, name = built("chroma", tmp_path)
     program = f"f = open({str(tmp_path / 'chroma' / 'chroma.sqlite3')!r}); print(flush=True); input()"
     other = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -77,8 +77,8 @@ def test_a_bundle_is_recomputed_offline(
     lethe: Lethe,
     tmp_path: Path,
 ) -> None:
-    """A bundle verifies with only the public keys; any change is refused by the name of the check, even if the
-    installation's own key signed it."""
+    """A bundle is verified with the public keys alone; any change is refused with the name of the failed check, even if
+    the installation's own key signed it."""
     jwks, text, whole = signing.public_keys(installation.keys), json.dumps(ended), ended["statement"]
     assert [line["grade"] for line in whole["lines"]] == ["acknowledged", "proved", "proved"]
     assert whole["headline"]["grade"] == ended["grade"] == "acknowledged"
@@ -158,8 +158,8 @@ def test_a_bundle_is_recomputed_offline(
 def test_a_request_without_systems_is_proved(
     new_dataset: New, new_model: New, forget: New, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """If there are no other systems, a request ends as before, and the headline of its bundle is that the deletion is
-    proved."""
+    """If there are no other systems, a request ends as before, and the headline of its bundle states that the deletion
+    is proved."""
     new_model(new_dataset()["id"])
     work()
     request = forget("p0")
@@ -173,7 +173,7 @@ def test_a_request_without_systems_is_proved(
 def test_rows_without_a_model_are_searched(
     installation: Installation, new_dataset: New, forget: New, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """Rows that no model learned from, and datasets that hold nothing of the person, are graded as searched."""
+    """Rows that no model learned from, and datasets that hold no data about the person, are graded as searched."""
     new_dataset()
     jwks = signing.public_keys(installation.keys)
     for subject, evidence in (("p0", "erasures"), ("nobody", "absence")):

@@ -23,7 +23,7 @@ def test_a_case_shows_its_systems_and_the_bundle(
     gateway: TestClient,
 ) -> None:
     """A case has a line per system with the headline and the bundle; the overview names overdue tasks, and an officer
-    closes one; a reader who may not know whether anything is held sees nothing of it."""
+    closes one; a reader who may not see whether anything is held sees none of this."""
     new_system()
     request = forget("a")["id"]
     case = f"/admin/requests/{request}"

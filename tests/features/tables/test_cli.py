@@ -56,7 +56,7 @@ def test_bars_show_the_lowest_and_the_highest(values: list[float]) -> None:
 @pytest.mark.slow
 def test_a_schema_follows_the_stated_columns(lethe: Lethe, tmp_path: Path) -> None:
     """No column needs to be public if ranges or values of all are stated; a missing column or an invalid range is
-    refused by name, and ignored columns are reported."""
+    refused with a specific error, and ignored columns are reported."""
     path = tmp_path / "rows.csv"
     path.write_text("age,since,city,rent,who\n31,2020-01-02,Bonn,700,p1\n")
     asked = ("dataset", "infer", str(path), "--target", "rent", "--subject", "who", "--range", "rent=0..4000")

@@ -88,7 +88,7 @@ def test_files_are_read_as_the_gateway_reads_them(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    """A file that is empty, of another kind, truncated or ragged is refused by name, and nothing of it is quoted."""
+    """A file that is empty, of another kind, truncated or ragged is refused, and no part of it is quoted."""
     np.savez_compressed(tmp_path / "whole.npz", x=np.arange(1000))
     whole = (tmp_path / "whole.npz").read_bytes()
     for name, content in (

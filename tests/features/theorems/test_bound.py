@@ -89,7 +89,7 @@ def test_bounds_document_themselves(name):
 
 @each("name", CALCULATOR)
 def test_unknown_parameters_are_refused(name):
-    """A parameter that is unknown, or required and missing, is refused by name."""
+    """A parameter that is unknown, or required and missing, is refused with a specific error."""
     with pytest.raises(DomainError, match="no parameter 'surprise'"):
         evaluate(name, EXAMPLES[name] | {"surprise": 1.0})
     for parameter in CALCULATOR[name].parameters:
@@ -103,7 +103,8 @@ def test_unknown_parameters_are_refused(name):
 
 @each(("name", "parameter"), NUMBERS)
 def test_numbers_out_of_range_are_refused(name, parameter):
-    """A number outside its range, NaN, an infinity the theorem does not allow, or another type is refused by name."""
+    """A number outside its range, NaN, an infinity the theorem does not allow, or another type is refused with a
+    specific error."""
     wrong = [math.nan, True, "one", [1.0], {"value": 1.0}, *beyond(parameter)]
     wrong += [1.5] if parameter.kind == "integer" else []
     wrong += [None] if parameter.required or parameter.default is not None else []
@@ -114,7 +115,8 @@ def test_numbers_out_of_range_are_refused(name, parameter):
 
 @pytest.mark.parametrize(("name", "parameter"), LISTS, ids=names(LISTS))
 def test_lists_out_of_range_are_refused(name, parameter):
-    """A list is refused by name for an entry of the wrong type or range, for its length, or for not being a list."""
+    """A list is refused with a specific error for an entry of the wrong type or range, for its length, or for not being
+    a list."""
     entries = [math.nan, -1.0, True, None] + (
         [[1], [-1, 0.1], [1, math.nan], [1.5, 0.1]] if parameter.kind == "segments" else []
     )
@@ -125,7 +127,7 @@ def test_lists_out_of_range_are_refused(name, parameter):
 
 @pytest.mark.parametrize(("name", "parameter"), CHOICES, ids=names(CHOICES))
 def test_unknown_choices_are_refused(name, parameter):
-    """A choice that is not offered is refused by name."""
+    """A choice that is not offered is refused with a specific error."""
     for value in ("neither", 1, None, [parameter.choices[0]]):
         with pytest.raises(DomainError, match=parameter.name):
             evaluate(name, EXAMPLES[name] | {parameter.name: value})

@@ -33,7 +33,7 @@ def test_a_counter_leaks_without_limit(eps, i, N):
 
 @given(q=orders, eps=epsilons, factor=st.floats(1, 10))
 def test_advantage_is_monotone(q, eps, factor):
-    """The advantage is in [0, 1], is 0 at 0, rises with epsilon, and is only lowered by the third branch."""
+    """The advantage is in [0, 1], is 0 at epsilon 0 and rises with epsilon; the third branch can only lower it."""
     at, there, nothing = (evaluate("t41_adv", {"q": q, "eps": value})["adv"] for value in (eps, eps * factor, 0))
     plus = evaluate("t41_adv_plus", {"q": q, "eps": eps})["adv"]
     assert nothing == 0 <= plus <= at <= there <= 1

@@ -104,7 +104,7 @@ def test_clopper_pearson_is_exact(counts, conf):
 
 
 def test_too_many_successes_are_refused():
-    """Counts above the number of trials are refused by name."""
+    """Counts above the number of trials are refused with a specific error."""
     with pytest.raises(DomainError, match="x=3 <= n=2"):
         evaluate("clopper_pearson_upper", {"x": 3, "n": 2, "conf": 0.9})
     for counts, name in [((3, 2, 0, 2), "fp=3 <= n0=2"), ((0, 2, 3, 2), "fn=3 <= n1=2")]:

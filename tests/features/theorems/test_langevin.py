@@ -81,7 +81,7 @@ def test_strongly_convex_unlearning(alpha, eps0, K, eta):
     ],
 )
 def test_regimes_require_their_conditions(name, at, condition):
-    """Each regime refuses what its proof does not cover, by the name of the condition."""
+    """Each regime refuses what its proof does not cover, and names the condition."""
     with pytest.raises(PreconditionError, match=f"^{condition}"):
         evaluate(name, at)
 
@@ -132,8 +132,7 @@ def test_privacy_of_learning(name, at, T, alpha, k):
 
 
 def test_savings_may_be_negative():
-    """Unlearning a model that starts further away than a fresh one costs more than retraining, which the result
-    reports."""
+    """Savings are negative, and retraining counts as cheaper, if unlearning starts further away than a fresh model."""
     saved = evaluate("savings_sc", {"alpha": 2, "m": 0.1, "eta": 1.0, "d0": 0.1, "eps0": 0.5})
     assert saved["iterations"] < 0
     assert saved["retraining_cheaper"]

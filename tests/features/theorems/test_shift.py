@@ -147,7 +147,8 @@ def test_calculator_agrees_with_the_accountant(noise, l2, fraction, learned, run
 
 @given(eta=st.floats(0.01, 10), m=st.floats(0, 2), L=st.floats(0.01, 2))
 def test_contraction_is_reported(eta, m, L):
-    """The contraction is 1 - eta m up to eta = 2/(m + L); from 1 on nothing decays, which the result reports."""
+    """The contraction is 1 - eta m up to eta = 2/(m + L); if it is 1 or more, the result reports that nothing
+    decays."""
     assume(m <= L)
     result = evaluate("contraction", {"eta": eta, "m": m, "L": L})
     assert result["decays"] == (result["c"] < 1)

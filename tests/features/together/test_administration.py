@@ -48,7 +48,7 @@ def test_requests_are_reviewed(client: Client) -> None:
 
 
 def test_requests_have_assignees_and_notes(client: Client) -> None:
-    """A request is assigned and unassigned, and has notes, whose text no `repr` shows."""
+    """A request is assigned, unassigned and annotated; no `repr` shows the text of a note."""
     requests = client.deletion_requests
     made = requests.create(subject_id="p1", identity_verified=False)
     maria = client.users.create(name="Maria", email="maria@example.com", role="officer").id
@@ -67,7 +67,7 @@ def test_requests_have_assignees_and_notes(client: Client) -> None:
 
 def test_attachments_are_stored_and_deleted(client: Client, tmp_path: Path) -> None:
     """A file is attached by its path, listed, downloaded to the byte and deleted; no `repr` shows its name. A file of
-    another kind is refused by name."""
+    an unsupported kind is refused."""
     requests = client.deletion_requests
     request_id = requests.create(subject_id="p1", identity_verified=False).id
     letter = tmp_path / "Letter of Jane.txt"

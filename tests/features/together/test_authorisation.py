@@ -234,7 +234,7 @@ def test_a_key_may_call_the_routes_of_its_scope(world: World, refused: Refused, 
 
 @pytest.mark.parametrize("header", ["", "Bearer ", "Bearer lethe_wrong", "Basic YTpi", "Bearer é"])
 def test_routes_need_a_key(world: World, refused: Refused, header: str) -> None:
-    """Every route that needs a scope returns 401 without a valid key, with how to authenticate."""
+    """Every route that needs a scope returns 401 and a `WWW-Authenticate` header without a valid key."""
     for route in NEEDS:
         answer = world.call(route, world.ids, {"Authorization": header.encode()} if header else {})
         refused(answer, 401, "unauthenticated")
@@ -266,7 +266,7 @@ def test_objects_of_another_tenant_are_unknown(world: World, route: str) -> None
 
 @each("route", [route for route in sorted(NEEDS) if route.startswith("GET") and "{" not in route])
 def test_lists_contain_nothing_of_another_tenant(world: World, route: str) -> None:
-    """The lists of another tenant's admin contain nothing of this tenant."""
+    """The lists of another tenant's admin contain no object of this tenant."""
     answer = world.call(route, world.ids, world.other)
     is_opened = Scope.ADMIN in _opening(route)
     expected = ({200, 409} if route in QUERIES else {200}) if is_opened else {403}

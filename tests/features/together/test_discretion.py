@@ -345,7 +345,7 @@ def test_decisions_by_an_old_key_reveal_nothing(
     key_with: Callable[..., Any],
     refused: Callable[..., Any],
 ) -> None:
-    """A reviewing key of an earlier release that may not know what is held gets the same answers about a held person as
+    """A reviewing key of an earlier release that may not see what is held gets the same answers about a held person as
     about a stranger, singly and in bulk; without accounting:read it cannot be rotated, nor can another such key be
     made."""
     new_dataset()

@@ -1,4 +1,4 @@
-"""A person's whole life with an installation, after which nothing of them can be found."""
+"""A person's whole life with an installation, after which no data about them can be found."""
 
 import contextlib
 import json
@@ -203,7 +203,7 @@ class Life:
             assert (kind in self.weights, gone["code"]) == (True, "weights_destroyed")
 
     def end(self) -> None:
-        """Wait until all receivers are notified and no details are kept any more."""
+        """Wait until all receivers are notified and no details are kept."""
         wait_until(lambda: {"accepted", "completed", "opendsr completed", "drp fulfilled"} <= self.told())
         wait_until(lambda: not self._requests(kept="details"), seconds=270)
 

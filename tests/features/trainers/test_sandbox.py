@@ -69,7 +69,7 @@ open("artefacts/a", "w").write(repr(seen))
 )
 def test_command_is_refused_by_name(code: str, source: str) -> None:
     """A command that opens a socket, writes outside of its folder, fails, leaves other outputs than declared, or
-    exceeds a limit is refused by the name of the reason."""
+    exceeds a limit is refused with the name of the reason."""
     with pytest.raises(TrainerRefused) as refused:
         run(source)
     assert refused.value.code == code

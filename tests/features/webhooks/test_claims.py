@@ -252,8 +252,8 @@ def test_a_replay_goes_before_later_events(installation: Installation, by: Actor
 def test_a_410_for_a_discreet_request_ends_one_delivery(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """A 410 ends only the delivery that was sent, not a later one that the receiver may not know of yet. Otherwise that
-    would come only if it was created later, which reveals that something is held."""
+    """A 410 ends only the delivery that was sent, not a later one that may still be hidden from the receiver. Otherwise
+    the later delivery would arrive only if it was created after the 410, which reveals that something is held."""
     submit(installation, by, asked(installation, by, discreet=True, policy=Policy(report_seconds=3600)))
     [taken] = claim(installation)
     assert record(installation, taken, GONE) == "gone"

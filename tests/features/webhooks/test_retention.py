@@ -23,7 +23,7 @@ def ask(installation: Installation, policy: Policy) -> str:
 
 
 def test_deliveries_are_purged_with_their_request(installation: Installation) -> None:
-    """When the details of a request are purged, so are its deliveries, and the key of a delivery opens nothing."""
+    """When the details of a request are purged, so are its deliveries, and the key of a delivery is destroyed."""
     ask(installation, Policy(retain_details_days=30, report_seconds=0))
     with installation.database.reading() as session:
         letter = session.execute(sa.text("SELECT letter FROM webhook_deliveries LIMIT 1")).scalar_one()

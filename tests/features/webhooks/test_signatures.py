@@ -165,8 +165,8 @@ def test_wrong_signatures_are_refused(given: str) -> None:
         signature.verify(SECRET, signed(webhook_signature=given), BODY, now=SENT_AT)
 
 
-def test_one_right_signature_is_enough() -> None:
-    """The right signature is found among those of other versions and secrets."""
+def test_one_valid_signature_is_enough() -> None:
+    """A valid signature is accepted among signatures of other versions and secrets."""
     other = "Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc="
     headers = signed(webhook_signature=f"v1,{other} v2,{other} v1a,{other} {GOOD} v1,{other}")
     assert signature.verify(SECRET, headers, BODY, now=SENT_AT) == "whd_1"

@@ -85,7 +85,7 @@ def read(path: Path) -> Any:
     ],
 )
 def test_a_malformed_bound_is_refused(changed: dict[str, Any], path: str) -> None:
-    """A bound that is missing, infinite or not above 0 is refused by name."""
+    """A bound that is missing, infinite or not above 0 is refused with a specific error."""
     with pytest.raises(SchemaInvalid) as refusal:
         parse_schema({"columns": COLUMNS | {"w": COLUMNS["w"] | changed}})
     assert [fault.path for fault in refusal.value.errors] == [f"columns.w.{path}"]

@@ -121,7 +121,7 @@ def test_no_quadratic_exceeds_the_bound_for_random_edits(seed, share, l2):
 @each("value", [-1, 0.5, math.nan, math.inf, True, None, "3"])
 @each("kind", ["inserted", "corrected"])
 def test_invalid_edits_are_refused(kind, value):
-    """An invalid number of edits is refused by name."""
+    """An invalid number of edits is refused with a specific error."""
     with pytest.raises(DomainError, match=f"integer {kind}="):
         Run(steps=1, **{kind: value})
 
@@ -259,7 +259,7 @@ def test_known_steps_that_forget_any_start():
         assert accountant.reset_mu(made, steps=least) <= target < accountant.reset_mu(made, steps=least - 1)
 
 
-# --- beginning anew --------------------------------------------------------------------------------------------------
+# --- restarting ------------------------------------------------------------------------------------------------------
 
 
 @given(made=made_with, history=histories)

@@ -100,7 +100,7 @@ def test_mu_matches_example_vectors(epsilon, delta, mu):
 @example(mu=1e3, epsilon=1e6)
 @example(mu=0.025, epsilon=0.025 * 37)
 @example(mu=0.1, epsilon=0.0)
-def test_log_delta_is_never_below_the_truth_nor_far_above(mu, epsilon):
+def test_log_delta_is_a_tight_upper_bound(mu, epsilon):
     """Log delta exceeds the truth by at most 1e-9 (1 - delta) + 1e-14 |log delta|, or underflow."""
     delta, rest = exact(epsilon, mu)
     truth = mpmath.log(delta) if delta < 0.5 else mpmath.log1p(-rest)
@@ -115,8 +115,8 @@ def test_log_delta_is_never_below_the_truth_nor_far_above(mu, epsilon):
 @example(mu=1e3, delta=1e-300)
 @example(mu=1e3, delta=1 - 2**-53)
 @example(mu=1e-100, delta=1e-300)
-def test_epsilon_is_never_below_the_truth_nor_far_above(mu, delta):
-    """Epsilon is the exact one of a delta smaller by at most 2e-9, relative to delta and to 1 - delta."""
+def test_epsilon_is_a_tight_upper_bound(mu, delta):
+    """Epsilon is exact for a delta that is at most 2e-9 smaller, relative to delta and to 1 - delta."""
     epsilon = conversion.gdp_epsilon(mu=mu, delta=delta)
     away = given_away(epsilon, mu, delta)
     assert away >= 0
@@ -128,8 +128,8 @@ def test_epsilon_is_never_below_the_truth_nor_far_above(mu, delta):
 @example(epsilon=0.0, delta=0.5)
 @example(epsilon=1e-12, delta=1e-300)
 @example(epsilon=1e6, delta=1 - 2**-53)
-def test_mu_is_never_above_the_truth_nor_far_below(epsilon, delta):
-    """Mu is the exact one of a delta smaller by at most 2e-9, relative to delta and to 1 - delta."""
+def test_mu_is_a_tight_lower_bound(epsilon, delta):
+    """Mu is exact for a delta that is at most 2e-9 smaller, relative to delta and to 1 - delta."""
     assert 0 <= given_away(epsilon, conversion.gdp_mu(epsilon=epsilon, delta=delta), delta) <= 2e-9
 
 

@@ -120,7 +120,8 @@ def test_a_person_erased_before_relearning_has_mu_zero():
     ],
 )
 def test_contradictory_evidence_is_refused(changed, name):
-    """A history without learning, or without a run that deleted so many records at that time, is refused by name."""
+    """A history without learning, or without a run that deleted so many records at that time, is refused with a
+    specific error."""
     with pytest.raises(PreconditionError, match=name):
         evidence(**changed)
 

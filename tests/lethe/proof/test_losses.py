@@ -210,7 +210,8 @@ def test_counts_attain_their_constants():
     ],
 )
 def test_settings_of_another_loss_are_refused(objective, changed, said):
-    """Classes for a numeric target, and a width that is missing, invalid or unused, are refused by name."""
+    """Classes for a numeric target, and a width that is missing, invalid or unused, are refused with a specific
+    error."""
     with pytest.raises(DomainError, match=said):
         mechanism(objective, **changed)
 

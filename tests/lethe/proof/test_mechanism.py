@@ -109,7 +109,7 @@ def test_an_invalid_count_is_refused(name, value):
 
 @pytest.mark.parametrize("changed", [{"step_size": 2 / 0.3}, {"step_size": 1e300}, {"l2": 1e-17}, {"step_size": 1e-17}])
 def test_a_step_without_contraction_is_refused(changed):
-    """A step so long, or a regulariser so weak, that the step does not contract is refused by name."""
+    """A step so long, or a regulariser so weak, that the step does not contract is refused with a specific error."""
     with pytest.raises(PreconditionError, match="contraction_below_one"):
         mechanism(**changed)
 
@@ -118,7 +118,7 @@ def test_a_step_without_contraction_is_refused(changed):
     "changed", [{"noise_scale": 1e-13}, {"radius": 1e13}, {"noise_scale": 1e-200, "radius": 1e-200}]
 )
 def test_noise_below_float_precision_is_refused(changed):
-    """Noise that float64 parameters as large as the radius would round away is refused by name."""
+    """Noise that float64 parameters as large as the radius would round away is refused with a specific error."""
     with pytest.raises(PreconditionError, match="noise_resolvable"):
         mechanism(**changed)
     least = MIN_RELATIVE_NOISE * 20.0 / math.sqrt(2 * 2.0)
@@ -148,7 +148,7 @@ def test_mechanisms_round_trip():
 
 @pytest.mark.parametrize("name", ["gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance"])
 def test_an_inconsistent_constant_is_refused(name):
-    """A document that states another constant than the one that follows from its settings is refused by its name."""
+    """A document that states a constant inconsistent with its settings is refused with the name of the constant."""
     document = mechanism().to_json()
     for wrong in (document[name] * (1 - 1e-15), math.nan):
         with pytest.raises(PreconditionError, match=f"constants_follow: Expected {name}"):
@@ -160,7 +160,8 @@ def test_an_inconsistent_constant_is_refused(name):
 
 @each("name", mechanism().to_json().keys())
 def test_a_document_of_other_fields_is_refused(name):
-    """Fields of a document have no defaults, and none is ignored: a missing or additional field is refused by name."""
+    """Fields of a document have no defaults, and none is ignored: a missing or additional field is refused with a
+    specific error."""
     document = mechanism().to_json()
     del document[name]
     for other in (document, mechanism().to_json() | {"momentum": 0.9}):
@@ -187,7 +188,8 @@ def test_a_batch_size_of_zero_is_refused_in_a_document():
     ],
 )
 def test_impossible_batches_are_refused(changed, refused):
-    """A batch of no row or of more rows than exist, and a cool-down longer than learning, are refused by name."""
+    """A batch of no row or of more rows than exist, and a cool-down longer than learning, are refused with a specific
+    error."""
     with pytest.raises(DomainError, match=refused):
         mechanism(**changed)
 

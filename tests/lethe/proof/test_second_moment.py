@@ -71,7 +71,7 @@ def test_the_smoothness_is_attained() -> None:
 
 
 def test_a_smaller_second_moment_takes_fewer_steps() -> None:
-    """Learning takes about the share of the steps that the bound is, and a request no more than before."""
+    """Learning takes about the bound times as many steps as without it, and a request takes fewer steps."""
     tight, loose = made(), made(second_moment=None)
     assert tight.learn_steps == pytest.approx(BOUND * loose.learn_steps, rel=0.02)
     chains = [accountant.replay(m, [Run(steps=m.learn_steps)]) for m in (tight, loose)]

@@ -34,7 +34,7 @@ def nothing_held() -> dict[str, Any]:
     ],
 )
 def test_ambiguous_json_is_refused(text: str, named: str) -> None:
-    """A repeated key, at any depth, and an invalid number are refused by name."""
+    """A repeated key, at any depth, and an invalid number are refused with a specific error."""
     with pytest.raises(PreconditionError, match=named):
         wellformed.read(text)
 

@@ -131,6 +131,6 @@ def test_every_slot_is_in_one_batch(num_slots: int, batches: int) -> None:
     "wrong", [{"num_batches": 0}, {"num_batches": 44}, {"cool_down": 0}, {"first_step": -1}, {"steps": 0}]
 )
 def test_impossible_schedules_are_refused(wrong: dict[str, int]) -> None:
-    """More batches than slots, no batch, or no step are refused by name."""
+    """More batches than slots, no batch, or no step are refused with a specific error."""
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Schedule(**{"num_slots": 43, "steps": 5} | wrong)

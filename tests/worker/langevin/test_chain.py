@@ -71,8 +71,8 @@ def test_chains_on_equal_data_contract(
 
 
 def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, replayable_noise: Any) -> None:
-    """Chains with and without one record, with the same noise, are no further apart than W <- c W + eta M / n states,
-    and after its deletion the distance shrinks by c at every step."""
+    """Chains with and without one record, with the same noise, stay within the distance W <- c W + eta M / n, and after
+    its deletion the distance shrinks by c at every step."""
     features, labels = random_rows(40, 5)
     without = features.copy()
     without[7] = 0

@@ -250,7 +250,7 @@ def test_other_objectives_reach_their_minimiser(loss: Loss) -> None:
 
 
 def test_counts_match_scikit_learn() -> None:
-    """If scores of 0 are rates of 1 and no rate comes near the bound, the minimiser is that of scikit-learn's
+    """If scores of 0 are rates of 1 and no rate comes near the bound, the minimiser equals that of scikit-learn's
     PoissonRegressor, whose loss is ours times the bound."""
     bound, l2 = 30.0, 2e-3
     generator = np.random.default_rng(3)

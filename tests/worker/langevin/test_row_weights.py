@@ -82,7 +82,7 @@ def test_gradients_are_scaled_by_row_weights(loss: Loss, classes: int) -> None:
 
 @every_loss
 def test_weights_of_one_change_nothing(loss: Loss, classes: int) -> None:
-    """If every weight is 1 the gradient is that of rows without weights, bit by bit."""
+    """If every weight is 1, the gradient equals that of unweighted rows to the last bit."""
     features, labels, _ = drawn(loss, classes, 2 * BLOCK_ROWS + 17)
     ones, parameters = np.full(len(labels), UNIT, np.int32), at(loss, classes)
     weighted = gradient(loss, classes, parameters, features, labels, ones)

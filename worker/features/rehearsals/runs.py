@@ -151,7 +151,7 @@ def rehearse(installation: Installation, claimed_run: ClaimedRun, root: str, hol
         version = catalogue_repository.live_version(session, session.get_one(Model, claimed_run.model_id))
         target = datasets.target_of(dataset)
     if version is None or version.id != claimed_run.parent_version_id:
-        raise ModelNotLive("The version that a rehearsal was to go on from is not live any more.")
+        raise ModelNotLive("The version that the rehearsal would continue from is no longer live.")
     with installation.database.writing() as session:
         plan = rehearsals.plan(session, run_id=claimed_run.run_id, records=len(selection.forget))
     network = handlers.network_of(installation, mechanism)
@@ -239,9 +239,9 @@ def run(
     measure: Measure,
     on_progress: Callable[[int], None],
 ) -> contract.RehearsalReport:
-    """Take the steps of both copies with `without`, and return the report.
+    """Unlearn and retrain copies of the model on the rows that remain, and return the report.
 
-    `on_progress(steps_done)` receives the steps of both copies as one count, and may raise to stop.
+    `without` runs steps on these rows. `on_progress(steps_done)` counts the steps of both, and may raise to stop.
     """
     clock = _Clock(on_progress)
     curve = [_checkpoint(0, live, sets, measure)]

@@ -39,7 +39,7 @@
     document.getElementById("connection").hidden = isSo;
   }
 
-  /* Who waits for an answer for so long is told, though the browser still waits for it. */
+  /* Milliseconds without an answer after which the page reports a lost connection; the browser still waits. */
   const PATIENCE = 5000;
   const LONGEST = 60000; // for which a form waits, which is sent when the gateway answers
   const asked = new Map();
@@ -109,7 +109,7 @@
     dialog.querySelector("[autofocus]").focus();
   }
 
-  /* Resolves once the same caller has logged in; for another the page is loaded anew. */
+  /* Resolves once the same caller has logged in; for another caller the page is reloaded. */
   async function logIn() {
     if (!isLoggingIn()) await showLogin(await fetch(dialog.dataset.path, { headers: asFragment }));
     return new Promise((resolve) => { const before = loggedIn; loggedIn = () => { before?.(); resolve(); }; });

@@ -177,8 +177,8 @@ def test_filters_are_chips(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_the_inbox_works_without_scripts(officer: Visitor) -> None:
-    """If scripts are disabled, links lead from the queue to the case, its forms work, and the address of an open case
-    shows both."""
+    """Without scripts, links lead from the queue to a case, its forms work, and the address of an open case shows the
+    case beside the queue."""
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     browser = officer.page.context.browser
     assert browser

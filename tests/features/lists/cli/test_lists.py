@@ -143,7 +143,7 @@ def test_a_dry_run_sends_nothing(lethe: Lethe, tmp_path: Path, monkeypatch: pyte
 def test_a_file_without_subjects_is_refused(
     lethe: Lethe, tmp_path: Path, content: bytes, columns: tuple[str, ...]
 ) -> None:
-    """A file that does not identify subjects is refused in one line, which quotes nothing of it, and nothing is
+    """A file that does not identify subjects is refused in one line, which quotes no part of it, and nothing is
     sent."""
     file = tmp_path / "list.csv"
     file.write_bytes(content)

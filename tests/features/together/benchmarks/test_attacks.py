@@ -46,8 +46,8 @@ def test_pads_hide_a_record_until_two_releases_or_a_reader_meet() -> None:
 
 
 def test_a_divided_counter_reveals_less_than_a_flag() -> None:
-    """After many releases the counter's advantage is still below its bound, and that of a flag, which is not divided,
-    is 1."""
+    """After many releases, the counter's advantage is still below its bound; an undivided flag has an advantage of
+    1."""
     generator = np.random.default_rng(2)
     counter, flag = (
         flawed.counter(generator, epsilon=1.0, releases=64, trials=2_000, divided=divided) for divided in (True, False)

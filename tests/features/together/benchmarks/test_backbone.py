@@ -8,7 +8,7 @@ RESULTS = page.read("backbone")
 
 
 def test_the_page_matches_the_results() -> None:
-    """The table follows from the results, and the sentences quote it."""
+    """The table is generated from the results, and the text states the same numbers."""
     assert backbone.printed(RESULTS) in PAGE
     assert f"{RESULTS['rows']:,} images" in PROSE
     assert f"{RESULTS['features']} features" in PROSE
