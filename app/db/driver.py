@@ -1,4 +1,4 @@
-"""Statements that go straight to the driver: SQLAlchemy takes ten times as long to pass one on as SQLite to run it.
+"""Statements that go straight to the driver: SQLAlchemy takes longer to pass one on than SQLite to run it.
 
 Listeners to the engine's statements are called as for all others, and errors are those of SQLAlchemy.
 """
