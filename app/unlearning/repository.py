@@ -2,7 +2,6 @@
 
 import datetime
 from dataclasses import dataclass
-from typing import cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
@@ -30,13 +29,6 @@ def run_with_owners(session: Session, run_id: str, *, lock: bool) -> tuple[Run, 
     query = _LOCKED_WITH_OWNERS if lock else _WITH_OWNERS
     row = session.execute(query, {"run_id": run_id}).one_or_none()
     return None if row is None else (row[0], row[1], row[2])
-
-
-def renew(session: Session, run_id: str, *, steps_done: int, lease_expires_at: datetime.datetime) -> bool:
-    """Store the progress and the lease of a run; return False if it is not under way."""
-    renewed = sa.update(Run).where(Run.id == run_id, Run.status == RunStatus.RUNNING)
-    result = session.execute(renewed.values(steps_done=steps_done, lease_expires_at=lease_expires_at))
-    return cast("sa.CursorResult[tuple[()]]", result).rowcount == 1
 
 
 def runs(
