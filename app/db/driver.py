@@ -11,8 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-_MAX_ELEMENTS = 100
-"""Number of elements of a list up to which the statement is kept compiled for the next list of this length."""
+_MAX_ELEMENTS = 128
+"""Number of elements of a list up to which the statement is kept compiled for the next list of a similar length."""
 
 
 def run(connection: sa.Connection, sql: str, values: Sequence[Any] = (), *, many: bool = False) -> list[Any]:
@@ -46,10 +46,16 @@ def rows(session: Session, statement: Any, parameters: Mapping[str, Any]) -> Ite
         return session.execute(statement, parameters)
     session.flush()
     connection = session.connection()
-    sizes = tuple((name, len(value) if isinstance(value, list) else -1) for name, value in parameters.items())
+    padded = {name: _padded(value) if isinstance(value, list) else value for name, value in parameters.items()}
+    sizes = tuple((name, len(value) if isinstance(value, list) else -1) for name, value in padded.items())
     if connection.dialect.name != "sqlite" or any(size > _MAX_ELEMENTS for _, size in sizes):
         return connection.execute(statement, parameters)
-    return _compiled(statement, connection.dialect, sizes)(connection, parameters)
+    return _compiled(statement, connection.dialect, sizes)(connection, padded)
+
+
+def _padded(values: list[Any]) -> list[Any]:
+    """Repeat the last value until the length is a power of two, which does not change the result of IN."""
+    return values + values[-1:] * ((1 << max(len(values) - 1, 0).bit_length()) - len(values))
 
 
 @functools.lru_cache(maxsize=200)

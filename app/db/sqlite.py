@@ -37,7 +37,9 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     files."""
     arguments = {"timeout": PATIENCE_SECONDS, "check_same_thread": False}
     # A connection that has missed a commit reads its pages again, so the last one used is the first one taken.
-    engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True, pool_use_lifo=True)
+    engine = sa.create_engine(
+        url, connect_args=arguments, hide_parameters=True, poolclass=sa.QueuePool, pool_use_lifo=True
+    )
 
     @sa.event.listens_for(engine, "do_connect")
     def _own(_dialect: sa.Dialect, _record: Any, args: list[Any], _named: dict[str, Any]) -> None:

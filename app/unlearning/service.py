@@ -45,14 +45,15 @@ def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: floa
 
     Only the row of the run changes, so the write lock is not needed.
     """
-    run = _check_held(session.get(Run, run_id, with_for_update=True), run_id)
+    # The lock comes before the time, because waiting for the lock may take longer than a lease.
+    run, _, _ = _held(session, run_id)
     run.steps_done = steps_done
     run.lease_expires_at = now(session) + datetime.timedelta(seconds=lease_seconds)
 
 
 def check_held(session: Session, *, run_id: str) -> None:
     """Raise `LeaseLost` unless the run is still held, because another worker may now write its rows."""
-    _check_held(repository.run(session, run_id), run_id)
+    _held(session, run_id, lock=False)
 
 
 def was_any_run_cut_off(session: Session, *, dataset_id: str) -> bool:
@@ -304,15 +305,9 @@ def _held(session: Session, run_id: str, *, lock: bool = True) -> tuple[Run, Dat
     """Return a run that is still held, with its dataset and model, or raise `LeaseLost`. Readers pass `lock=False`: on
     a snapshot PostgreSQL refuses to lock a row that a heartbeat has changed since."""
     held = repository.run_with_owners(session, run_id, lock=lock)
-    _check_held(held and held[0], run_id)
-    assert held is not None
+    if held is None or held[0].status != RunStatus.RUNNING:
+        raise LeaseLost(f"Run {run_id} is {held[0].status if held else 'over'}: it was taken from this worker.")
     return held
-
-
-def _check_held(run: Run | None, run_id: str) -> Run:
-    if run is None or run.status != RunStatus.RUNNING:
-        raise LeaseLost(f"Run {run_id} is {run.status if run else 'over'}: it was taken from this worker.")
-    return run
 
 
 def abandon(session: Session, run: Run, *, error_code: str) -> None:

@@ -27,7 +27,9 @@ _KEYS = sa.union_all(
 )
 
 
-@pytest.mark.parametrize("names", [[], ["a"], ["b", "a", "nobody"], ["a", *map(str, range(500))]], ids=len)
+@pytest.mark.parametrize(
+    "names", [[], ["a"], ["b", "a", "nobody"], [*map(str, range(99)), "a"], ["a", *map(str, range(500))]], ids=len
+)
 def test_a_select_gives_the_rows_of_sqlalchemy(installation: Installation, by: Actor, names: list[str]) -> None:
     """A SELECT with lists of any length, constants and typed columns returns what SQLAlchemy returns, at each use."""
     with installation.database.writing(by=by) as session:
@@ -48,6 +50,15 @@ def test_values_are_checked_as_by_sqlalchemy(installation: Installation) -> None
     query = sa.select(ApiKey.id).where(ApiKey.name.in_(_NAMED))
     with installation.database.reading() as session, pytest.raises(InputInvalid):
         rows(session, query, {"names": ["a\0b"]})
+
+
+def test_lists_of_similar_lengths_share_a_statement(installation: Installation) -> None:
+    """Lists of 5 to 8 elements are sent as the same statement, so that few lengths are ever compiled."""
+    query = sa.select(ApiKey.id).where(ApiKey.name.in_(_NAMED))
+    with statements_to(installation.database.engine) as statements, installation.database.reading() as session:
+        for length in range(5, 9):
+            assert rows(session, query, {"names": [*map(str, range(length))]}) == []
+    assert len({statement for statement in statements if statement.startswith("SELECT api_keys")}) == 1
 
 
 def test_listeners_hear_each_statement(installation: Installation) -> None:
