@@ -40,7 +40,7 @@ class NotSigned(Exception):
 class SignedAhead:
     """Signatures made outside the write transaction that stores them, where no other writer waits for them.
 
-    While the transaction, which asks for them by `of`, fails with `NotSigned`, make them by `sign` and repeat it. With
+    The transaction asks for them by `of`. While it fails with `NotSigned`, make them by `sign` and repeat it. With
     `at_once`, or up to `few`, which take less time than a second transaction, `of` makes them itself. `at` is the
     stated time, set by the first transaction.
     """

@@ -37,7 +37,7 @@ from app.unlearning import service as unlearning
 _MAX_PAUSE_SECONDS = 15.0
 _MAX_PIPELINED = 16
 _BUSY_TICKS, _IDLE_TICKS = 10, 4
-"""Ticks in a row at which memory is not cleaned: while requests come, and while none came since the last time."""
+"""Consecutive ticks without cleaning of memory, while requests arrive, and while none arrived since the last one."""
 _DESCRIPTORS = 4096
 
 

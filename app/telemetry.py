@@ -69,7 +69,7 @@ def logger() -> structlog.typing.FilteringBoundLogger:
 
 
 def call_answered(*, method: str, route: str, status: int, seconds: float) -> None:
-    """Count and log one HTTP call by its known method and its route, never by its path, which may name a person."""
+    """Count and log one HTTP call by known method and route, never by its path, which may name a person."""
     _calls.labels(method, route, status).observe(seconds)
     logger().debug("gateway.call_answered", method=method, route=route, status=status, seconds=round(seconds, 4))
 

@@ -1,4 +1,4 @@
-"""Turns at work that only a few can do at a time, shared fairly among tenants."""
+"""Turns for work that only a few threads may do at a time, shared fairly among tenants."""
 
 import threading
 from collections import Counter, deque

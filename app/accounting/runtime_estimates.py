@@ -1,4 +1,4 @@
-"""Runtime estimates of a model's runs, measured on its own past runs, and of a run under way."""
+"""Estimates of the running times of a model's runs, measured on its past runs, and of a run under way."""
 
 import datetime
 import math

@@ -41,7 +41,7 @@ CALLER = "lethe.caller"
 REFUSAL = "lethe.refusal"
 """ASGI scope key of the `Problem` that refused the caller, on routes outside `/v1`."""
 MAX_KEY_LENGTH = 255
-"""Limit of the length of an Idempotency-Key."""
+"""Maximum length of an Idempotency-Key."""
 _MAX_FAULTS = 10
 _AMBIGUOUS = re.compile(rb"(?:^|&)subject_id=[^&]*\+")
 _STRANGERS = 2
@@ -189,7 +189,7 @@ class Call:
             return idempotency.perform(session, once, make)
 
     def require_room(self, num_bytes: int = 0, *, session: Session | None = None) -> None:
-        """Raise `StorageQuotaExceeded` if the tenant stores more than its bound with `num_bytes` more (the socket
+        """Raise `StorageQuotaExceeded` if another `num_bytes` would exceed the tenant's storage quota (the socket
         `QUOTAS`)."""
         for require in sockets.plugs("app.features", "hooks", "QUOTAS"):
             with nullcontext(session) if session else self.reading() as reading:

@@ -211,7 +211,7 @@ def _in_path(parameter: dict[str, Any]) -> bool:
 
 
 def _serve_document(app: FastAPI) -> None:
-    """Serve the OpenAPI document, which is encoded once: it has a megabyte, and callers need no key."""
+    """Serve the OpenAPI document. It is encoded only once, because it is about 1 MB and callers need no key."""
 
     @functools.cache
     def encoded() -> tuple[bytes, str]:

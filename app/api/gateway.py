@@ -63,7 +63,7 @@ def limit_threads() -> None:
 
 
 _THREADS = 12
-"""Maximum endpoints at work: fewer than the 15 connections of each database pool, so that none waits in vain."""
+"""Maximum endpoints at work: fewer than the 15 connections of each database pool, so that none lacks one."""
 _MAX_SHOWN_LENGTH = 60
 _KINDS = {
     "request": "deletion request",

@@ -243,7 +243,7 @@ class Intake:
             return [error] if len(calls) == 1 else [outcome for call in calls for outcome in self._outcomes([call])]
 
     def _answers(self, calls: Sequence[_Call]) -> list[StoredResponse | Exception]:
-        """Store the requests of calls, their events and answers in one transaction. Return an answer or error each."""
+        """Store requests, their events and answers in one transaction, and return the answer or error of each call."""
         self._installation.database.require_served()
         # The thread takes turns as a tenant of its own: it stores the requests of all of them.
         with self._installation.database.writing(tenant_id="intake") as session:

@@ -34,7 +34,7 @@ _ROUTE = "lethe.route"
 """ASGI scope key of a call's route, also set for calls that are refused before routing."""
 
 _INTERVAL_SECONDS = 0.1
-"""Interval of the answers to discreet callers. What takes longer shows in the time of an answer."""
+"""Interval of the answers to discreet callers. Only work that takes longer affects the time of an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -187,7 +187,7 @@ def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
 
 
 def record_match(call: Call, dataset_id: str, num_rows: int | None = None) -> None:
-    """Record that an upload has rows of suppressed people, because an upload can ask about a single person. If
+    """Record that an upload has rows of suppressed people, because an upload could probe for a single person. If
     `num_rows` is None, they were suppressed during the upload."""
     object_id = call.caller.tenant_id if dataset_id == search_repository.ANYWHERE else dataset_id
     with call.writing() as session:

@@ -28,7 +28,7 @@ _BY_CHANCE = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Stored rows at a given root: those of a dataset, or of a batch that waits for slots."""
+    """Stored rows at a given root, either of a dataset or of a batch that waits for slots."""
 
     rows_id: str
     root: str

@@ -133,7 +133,7 @@ def create_model(
 
 
 def _check_target(epsilon: float, delta: float, weakest: tuple[float, float]) -> None:
-    """Raise `TargetTooWeak`, which names the bounds, if the target exceeds them."""
+    """Raise `TargetTooWeak`, which names the allowed bounds, if the target exceeds them."""
     stated = {"target.epsilon": epsilon, "target.delta": delta}
     faults = [
         problems.FieldError(name, f"expected at most {most:.10g}")

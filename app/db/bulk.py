@@ -1,4 +1,4 @@
-"""Bulk insertion, insertion of new rows in few round trips, and pages: short holds of the write lock."""
+"""Bulk inserts, inserts in few round trips, which hold the write lock briefly, and pages of query results."""
 
 import base64
 import binascii

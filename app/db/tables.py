@@ -485,7 +485,7 @@ class DeletionRequest(Owned, Table):
 
 
 class RequestAlias(Table):
-    """Further identifier of a request: an element of its `subject_refs` as a row of its own, for the index."""
+    """Further identifier of a request: an element of its `subject_refs` in a separate row, for the index."""
 
     __tablename__ = "request_aliases"
     request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"), primary_key=True)

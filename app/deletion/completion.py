@@ -163,7 +163,7 @@ def _store_erasures(session: Session, submitted: Sequence[Submitted]) -> None:
 
 
 def complete_done(session: Session, requests: Collection[DeletionRequest]) -> None:
-    """Complete those of the requests that have all erasures and models done and no open work of features. `settle`
+    """Complete each request whose erasures and models are all done and for which no feature has open work. `settle`
     completes requests in their grace period, and requests whose person may be in damaged records."""
     at = now(session)
     in_hand = (RequestStatus.ACCEPTED, RequestStatus.RUNNING)

@@ -74,7 +74,7 @@ def _later(moment: datetime.datetime, by: relativedelta, zone: str) -> datetime.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Clock of a request. `days_left` counts whole days to the deadline, negative if it passed; None if ended."""
+    """Clock of a request. `days_left` counts whole days to the deadline, negative after it, None if ended."""
 
     state: ClockState
     deadline: datetime.datetime

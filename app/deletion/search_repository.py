@@ -21,7 +21,7 @@ from lethe.contract.sets import RequestOrder, RequestStatus
 
 _FEW = 1000
 _EARLY = datetime.timedelta(hours=1)
-"""Upper bound on how far a caller's clock runs ahead, by which a request is received before its submission time."""
+"""Maximum lead of a caller's clock: a request may be received this long before its stated submission time."""
 
 _ASCENDING = frozenset({RequestOrder.OLDEST, RequestOrder.DEADLINE, RequestOrder.FIRST_COMPLETED})
 _OPEN = these(OPEN)
@@ -105,7 +105,7 @@ def count(session: Session, search: Sought, *, view: View, at_most: int) -> int:
 
 
 def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions of `search`, except that of the model."""
+    """Return the conditions of `search`, except the condition on the model."""
     request = DeletionRequest
     comparisons: tuple[tuple[InstrumentedAttribute[Any], Callable[[Any, Any], Any], Any], ...] = (
         (request.source, operator.eq, search.source),

@@ -28,7 +28,7 @@ from lethe.contract.tenants import Policy
 _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=5)
 _OF_THE_DRAFT = ("subject_ref", "resolution", "regulation", "ground", "source", "refers_to", "maker", "discreet")
 _due_at = functools.lru_cache(maxsize=100)(deadlines.due_at)
-"""Cached because most requests of a batch have the same deadline."""
+"""Cached `deadlines.due_at`, because most requests of a batch have the same deadline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,8 @@ class RequestDraft:
     without `identity_verified` the request waits in review. With `strict` no request is made if nothing is held.
     `alias_refs` are further identifiers of the same person, and `kind` is that of `subject_ref`. An identity map adds
     `resolution`, and `identity_unknown` if no rows can be named by any identifier (the socket `RESOLVES`).
-    `other_cases` are identifiers of other people, whose ids differ from these by case: a `strict` refusal counts who of
-    them is held."""
+    `other_cases` are identifiers of other people, whose ids differ from these by case: a `strict` refusal states how
+    many of them have rows."""
 
     by: Actor
     policy: Policy

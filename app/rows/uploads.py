@@ -177,7 +177,7 @@ class Shuffle:
 
 _CORES = os.cpu_count() or 1
 _TURNS = Turns(max(2, _CORES), of_one=max(1, _CORES // 2))
-"""Turns of this process to read and write pieces of uploads."""
+"""Queue in which the uploads of this process take turns to read and write pieces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

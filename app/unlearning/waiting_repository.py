@@ -75,7 +75,7 @@ def _unclaimed() -> sa.Select[Any]:
 
 
 def _people() -> sa.Select[Any]:
-    """Return the statement of `people`. It reads each request by id; for a join PostgreSQL would read all."""
+    """Return the statement of `people`. It reads each request by id; for a join, PostgreSQL would read all requests."""
     theirs = sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == Erasure.request_id, usually(_MINE))
     accepted = sa.select(Erasure.dataset_id, theirs.scalar_subquery().label("subject_ref")).where(_ACCEPTED)
     in_review = _in_review().subquery()
@@ -84,7 +84,7 @@ def _people() -> sa.Select[Any]:
 
 
 _UNCLAIMED, _PEOPLE = _unclaimed(), _people()
-"""Built once at import: building a statement takes longer than running it."""
+"""Statements built once at import, because building one takes longer than running it."""
 
 
 def unclaimed(

@@ -3,7 +3,7 @@
 A sealed text (AES-256-GCM) enters the database, its write-ahead log, replicas and backups, which cannot be erased
 reliably. Its key, wrapped by the key-encryption key, is a line of a page: a file of `LINES` lines of fixed length in
 the data folder. Destroying a key overwrites its line with zeros, syncs, and reads it back. A page is written whole
-before its first key is used, so that sealing needs no write of its own. A page belongs to the process that created it;
+before its first key is used, so that sealing needs no separate write. A page belongs to the process that created it;
 keys that the process never uses seal nothing.
 """
 

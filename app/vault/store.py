@@ -122,7 +122,7 @@ def create(folder: Path) -> "Spool":
 
 class Spool(io.RawIOBase):
     """Unnamed file, encrypted under a key in memory. It is append-only, because no part of the key stream may be used
-    twice, and can be read anywhere."""
+    twice, and can be read at any position."""
 
     def __init__(self, file: io.FileIO) -> None:
         self._file = file
