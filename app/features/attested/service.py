@@ -36,7 +36,7 @@ DUE = "retraining_due"
 """Event of webhooks to trainers."""
 OPEN, SERVED, CLOSED, CANCELLED = "open", "served", "closed", "cancelled"
 _IS_OPEN: sa.ColumnElement[str] = sa.literal_column("'open'")
-"""Literal in the statement, because SQLite uses the partial index of open waits only if it sees the value."""
+"""Literal value, because SQLite uses the partial index of open waits only if the statement contains it."""
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
 _ANY_IN_USE = rare.Rare(AttestedTrainer.retired_at.is_(None))
 _MAX_LEASE = datetime.timedelta(hours=1)
@@ -52,8 +52,8 @@ class WaitInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRetraining:
-    """Retraining that must read its rows by `latest_at` and serves `num_waiting` waits. `late` is True if that is too
-    late for one of them."""
+    """Retraining that must read its rows by `latest_at` and satisfies `num_waiting` waits. `late` is True if it is too
+    late for any of them."""
 
     latest_at: datetime.datetime
     late: bool
@@ -174,7 +174,7 @@ def _in_use(session: Session, tenant_ids: Collection[str]) -> list[AttestedTrain
 
 
 def _concerned(trainers: Sequence[AttestedTrainer], request: DeletionRequest) -> list[AttestedTrainer]:
-    """Return the trainers that may read the person of a request. It follows from the datasets, never the person."""
+    """Return the trainers that may read the person of a request, judged by the datasets alone, never by the person."""
     return [
         trainer
         for trainer in trainers
@@ -204,7 +204,7 @@ def digest(keys: Keys, trainer: AttestedTrainer, subject_ref: str) -> str:
 
 def forbidden(session: Session, trainer: AttestedTrainer, *, at: datetime.datetime) -> set[str]:
     """Return the pseudonyms of everyone whose rows the trainer must not read at `at`: suppressed people, unless their
-    request is in its grace period then, and the people of waiting requests."""
+    request is then in its grace period, and the people of waiting requests."""
     held = sa.select(AttestedWait.request_id).where(AttestedWait.trainer_id == trainer.id, AttestedWait.asked_at > at)
     suppressed = sa.select(Suppression.subject_ref).where(
         Suppression.tenant_id == trainer.tenant_id, Suppression.created_at <= at, Suppression.request_id.not_in(held)
@@ -347,7 +347,7 @@ def planned(session: Session, trainer: AttestedTrainer) -> list[PlannedRetrainin
 
 
 def to_announce(session: Session) -> list[str]:
-    """Return the ids of trainers not yet notified that a retraining is due, how early, or that it is late."""
+    """Return the ids of trainers to notify that a retraining is due, earlier than announced, or late."""
     asked = sa.select(AttestedWait.trainer_id).where(
         AttestedWait.status == _IS_OPEN, AttestedWait.asked_at <= now(session)
     )
@@ -449,7 +449,7 @@ def _permission(
 
 
 def doubt_artefacts(session: Session) -> None:
-    """Permit no artefact made before the restore of this database that may carry a person whose request waits."""
+    """Forbid serving artefacts made before the restore that may carry a person whose request waits."""
     session.execute(sa.update(AttestedTrainer).values(restored_at=now(session)))
 
 

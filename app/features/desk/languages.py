@@ -117,7 +117,7 @@ def inside(text: str) -> str:
 
 
 def localised(number: str) -> str:
-    """Replace the decimal and thousands signs of a number in English by those of the reader's language."""
+    """Replace the English decimal and thousands separators of a number by those of the reader's language."""
     return number.translate(_SWAPPED_SIGNS) if spoken() in _DECIMAL_COMMA else number
 
 

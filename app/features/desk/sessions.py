@@ -37,7 +37,7 @@ def is_https(request: Request) -> bool:
 
 
 def read(request: Request, name: str) -> str:
-    """Return the value of a cookie, by its plain name only if the dashboard may be without https; empty without one."""
+    """Return the value of a cookie, or "" without one. The plain name counts only if the dashboard may lack https."""
     plain = "" if is_https(request) else request.cookies.get(name, "")
     return request.cookies.get(_PREFIX + name, plain)
 
@@ -135,7 +135,7 @@ def purge(session: Session, *, settings: Settings, limit: int) -> int:
 
 
 def _idle_since(at: datetime.datetime, settings: Settings) -> datetime.datetime:
-    """Return the time since which a session must have been used, or it is over."""
+    """Return the time of last use before which a session is over."""
     return at - datetime.timedelta(minutes=settings.dashboard_idle_minutes)
 
 

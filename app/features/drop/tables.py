@@ -47,4 +47,4 @@ class DropHash(Owned, Table):
 
 
 STORED = (("hashes for DROP", sa.select((sa.func.count(DropHash.hash_ref) + 65_535) // 65_536 * 2**24)),)
-"""Bytes of the hashes of people, 256 a hash, in steps as those of identity maps."""
+"""Bytes of the hashes of people, 256 per hash, counted in the same steps as the bytes of identity maps."""

@@ -51,8 +51,8 @@ class Component:
 
 
 def components(links: Sequence[Link], people: Mapping[str, str]) -> list[Component]:
-    """Return the connected components of links. `people` maps identifiers that the map has to their person; links that
-    name identifiers of the same person are in one component."""
+    """Return the connected components of links. `people` maps identifiers in the map to their person; links that name
+    identifiers of the same person are in one component."""
     parents: dict[str, str] = {}
 
     def root(node: str) -> str:
@@ -115,7 +115,7 @@ def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_kn
 
 
 def _present(session: Session, refs: Collection[str]) -> dict[str, str]:
-    """Map the identifiers that the map has to their person."""
+    """Map those identifiers that are in the map to their person."""
     present: dict[str, str] = {}
     for batch in bulk.in_parts(refs):
         query = sa.select(Identity.subject_ref, Identity.person).where(Identity.subject_ref.in_(batch))
@@ -263,7 +263,7 @@ def _resolve(session: Session, questions: Sequence[_Asked]) -> list[_Resolution]
 
 
 def _people(session: Session, refs: Collection[str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Map the identifiers that the map has to their person, and return all identifiers of these people with their
+    """Map those identifiers that are in the map to their person, and return all identifiers of these people with their
     kinds, in one statement per batch."""
     person_of: dict[str, str] = {}
     members: dict[str, dict[str, str]] = defaultdict(dict)

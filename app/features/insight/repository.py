@@ -20,7 +20,7 @@ _ALL = 2**62
 
 
 def count_due(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[tuple[int, int, int, int]]:
-    """Return (place, requests with a running clock, overdue ones, paused ones) by the place of the deadlines: 0 before
+    """Return (place, requests with a running clock, overdue ones, paused ones) for each place of deadlines: 0 before
     the first edge, 1 before the second, and so on, up to len(edges) after the last. Each open request counts once."""
     place = _place(DeletionRequest.deadline, edges).label("place")
     running, overdue, paused = (

@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """Answers that clients with the same odds sent, and the estimate for each reason."""
+    """Survey: the answers that clients sent with the same odds, and the estimate for each reason."""
 
     response: RandomisedResponse
     num_answers: int

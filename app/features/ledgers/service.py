@@ -26,7 +26,7 @@ from lethe.features.ledgers.contract import DpModelUnknown, DpRequestStatus, Led
 from lethe.proof.errors import PreconditionError
 
 _WAITING: sa.ColumnElement[str] = sa.literal_column("'waiting'")
-"""Literal in the statement, because SQLite uses the partial index only if it sees the value."""
+"""Literal value of the status, because SQLite uses the partial index only if the statement contains it."""
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
 _ANY_IN_USE = rare.Rare(DpModel.retired_at.is_(None))
 _COUNTED = (DpRequestStatus.BOUNDED, DpRequestStatus.WAITING)
@@ -249,7 +249,7 @@ def _reassess(session: Session, model: DpModel, ledger: DpLedger) -> None:
 
 
 def _counts(ledger: DpLedger) -> sa.ColumnElement[bool]:
-    """Return the condition that an entry counts against a ledger, or waits."""
+    """Return the condition that an entry counts against a ledger or is waiting."""
     is_bounded = sa.and_(DpRequest.status == DpRequestStatus.BOUNDED, DpRequest.opened_at >= ledger.trained_from)
     return sa.or_(DpRequest.status == _WAITING, is_bounded)
 

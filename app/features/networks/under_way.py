@@ -27,7 +27,7 @@ class Encoding:
     """Upload whose rows are being encoded.
 
     `name` is the name of the future dataset, or the ID of the dataset that receives the rows. `num_bytes` and
-    `num_rows` are those of the uploaded file; `num_rows` is None until known.
+    `num_rows` describe the uploaded file; `num_rows` is None until known.
     """
 
     tenant_id: str

@@ -54,8 +54,8 @@ def open_rehearsal(session: Session, *, dataset_id: str) -> Rehearsal | None:
 
 
 def rehearsal_done(session: Session, *, model: Model, version_id: str) -> str | None:
-    """Return the id of the completed rehearsal of a version, or of the current rows of its dataset, whatever has become
-    of its report; None if neither was rehearsed."""
+    """Return the id of the completed rehearsal of a version, or of the current rows of its dataset, even if its report
+    has been deleted; None if neither was rehearsed."""
     query = sa.select(Rehearsal.id).join(Run, Run.id == Rehearsal.run_id)
     query = query.where(Rehearsal.model_id == model.id, Rehearsal.status.in_(_DONE))
     of_version = session.scalars(query.where(Run.parent_version_id == version_id).limit(1)).first()
@@ -63,7 +63,7 @@ def rehearsal_done(session: Session, *, model: Model, version_id: str) -> str | 
 
 
 def is_measured(session: Session, *, dataset_id: str) -> bool:
-    """Return True if a rehearsal has measured the current rows of a dataset, or runs for one of its models."""
+    """Return True if a rehearsal has measured the current rows of a dataset, or is under way for one of its models."""
     running = sa.select(Rehearsal.id).join(Model, Model.id == Rehearsal.model_id)
     running = running.where(Model.dataset_id == dataset_id, Rehearsal.status == contract.RehearsalStatus.RUNNING)
     return session.scalars(sa.union_all(_rows_rehearsed(dataset_id), running)).first() is not None
@@ -237,7 +237,7 @@ def draw(session: Session, *, run_id: str) -> Drawn:
 
 def _one_row_each(rows: Iterator[tuple[bytes | None, int]]) -> Iterator[tuple[bytes | None, int]]:
     """Yield one row of each person, drawn at random. `rows` are ordered by person; a row without a person counts as a
-    person of its own."""
+    separate person."""
     for ref, person_rows in itertools.groupby(rows, key=operator.itemgetter(0)):
         if ref is None:
             yield from person_rows
@@ -363,7 +363,7 @@ def _require_new(session: Session, model: Model, *, version_id: str) -> None:
 def _require_spare(session: Session, model: Model, people: int) -> int:
     """Return the number of people who may be drawn.
 
-    Raises `RehearsalTooLarge` if it is less than twice `people`, or too few others are left, half of whom are measured.
+    Raises `RehearsalTooLarge` if it is below twice `people`, or too few others remain, half of whom are measured.
     """
     dataset = session.get_one(Dataset, model.dataset_id)
     count, num_unlinked = count_without_requests(session, dataset_id=dataset.id, tenant_id=dataset.tenant_id)

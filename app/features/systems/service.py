@@ -32,7 +32,7 @@ from lethe.proof.errors import PreconditionError
 OPENED, REMINDER, CANCELLED = "system_task.opened", "system_task.reminder", "system_task.cancelled"
 """Events of webhooks to systems."""
 _OPEN: sa.ColumnElement[str] = sa.literal_column("'open'")
-"""Literal in the statement, because SQLite uses the partial index of open tasks only if it sees the value."""
+"""Literal value, because SQLite uses the partial index of open tasks only if the statement contains it."""
 R = TypeVar("R", bound=Any)
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
 _ANY_IN_USE = rare.Rare(System.retired_at.is_(None))
@@ -132,7 +132,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
 
 
 def follow(session: Session, changes: Sequence[history.Change]) -> None:
-    """Open tasks of accepted requests, and cancel those of withdrawn ones, in the transaction of the change."""
+    """Open tasks of accepted requests, and cancel tasks of withdrawn ones, in the transaction of the change."""
     accepted = {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}
     if accepted:
         _open(session, list(accepted.values()))
@@ -311,8 +311,8 @@ class _Register:
         self._dataset_of = {row.id: row.dataset_id for row in rows}
 
     def concerned(self, request: DeletionRequest) -> list[System]:
-        """Return the systems in use that may hold the person of a request, by themselves or by what they were derived
-        from."""
+        """Return the systems in use that may hold the person of a request, directly or through a system or model that
+        they were derived from."""
         return [
             system
             for system in self.systems.values()
@@ -368,7 +368,7 @@ def unknown_datasets(session: Session, dataset_ids: Sequence[str] | None) -> lis
 
 
 def may_concern(dataset_ids: Collection[str] | None, request: DeletionRequest) -> bool:
-    """Return True if a request is about any of the datasets that a system may hold people of; None stands for all."""
+    """Return True if a request is about any dataset whose people a system may hold; None stands for all datasets."""
     asked = request.dataset_ids
     return asked is None or dataset_ids is None or not set(asked).isdisjoint(dataset_ids)
 
@@ -382,7 +382,7 @@ def complete(session: Session, request_ids: Collection[str]) -> None:
 
 
 def is_usable(public_key: str) -> bool:
-    """Return True for a key of large order; signatures under others are made without a private key."""
+    """Return True for a key of large order; signatures under other keys can be forged without a private key."""
     try:
         key = base64.urlsafe_b64decode(public_key + "=")
     except (binascii.Error, ValueError):
@@ -437,11 +437,11 @@ T = TypeVar("T")
 def fewest(
     waits: Iterable[T], *, opens: Callable[[T], datetime.datetime], closes: Callable[[T], datetime.datetime]
 ) -> list[tuple[datetime.datetime, list[T]]]:
-    """Return the fewest times such that each wait has one between `opens` and `closes`, in order, each with the waits
-    that it serves in the order of their ends. No wait closes before it opens.
+    """Return the fewest times, in order, such that each wait has one between `opens` and `closes`; each time has the
+    waits that it serves, in the order of their ends. No wait closes before it opens.
 
     The greedy choice of the earliest end is optimal: the intervals whose ends are chosen are disjoint, so that each
-    needs a time of its own.
+    needs a separate time.
     """
     left = sorted(waits, key=closes)
     planned = []

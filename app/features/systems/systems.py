@@ -38,7 +38,7 @@ _NOTHING = {"type": "none"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestProof:
-    """A request with what its lines are made of. `certificates` are the statements of its certificates and of its
+    """Request with the evidence for its lines. `certificates` are the statements of its certificates and of its
     statement of absence, by JWS, and `signed` the certificates by model."""
 
     request: DeletionRequest
@@ -53,7 +53,7 @@ class RequestProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredSystem:
-    """System of any kind in the register. `grade` is the strongest that the kind can reach."""
+    """System of any kind in the register. `grade` is the strongest grade that the kind can reach."""
 
     id: str
     kind: str
@@ -72,8 +72,8 @@ class RegisteredSystem:
 
     @classmethod
     def of(cls, row: Any, *, kind: str, grade: Grade, **given: Any) -> Self:
-        """Return a row as a system. A field that is not given is the attribute of the row with its name, and contact
-        and URL are those of its address unless it is damaged."""
+        """Return a row as a system. Fields that are not given come from the row's attributes of the same name, contact
+        and URL from its address unless it is damaged."""
         address = getattr(row, "address", None)
         if address is not None and not address.is_damaged:
             given |= {"contact": address.contact, "webhook_url": address.url}

@@ -66,7 +66,7 @@ def train(installation: Installation, claimed: ClaimedTraining, *, look: Callabl
 
 
 def _planted(installation: Installation, claimed: ClaimedTraining, rows: pa.Table) -> dict[str, plants.Planted]:
-    """Return what the plants of features plant in a training, by their name."""
+    """Map the name of each plant to the rows that it adds to a training, with their judge."""
     if claimed.specification["score_command"] is None:
         return {}
     context = plants.TrainingContext(
@@ -121,7 +121,7 @@ def read_metrics(content: bytes | None, *, names: Sequence[str]) -> dict[str, fl
 
 
 class Commands:
-    """The two commands of a trainer, each run in a sandbox of its own."""
+    """The two commands of a trainer, each run in a separate sandbox."""
 
     def __init__(self, specification: Mapping[str, Any], *, seed: int, look: Callable[[], None]) -> None:
         self._specification = specification

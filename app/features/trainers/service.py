@@ -1,7 +1,7 @@
 """Training tables and trainers, and which requests wait for them.
 
-No table says who waits for a trainer: it follows from revisions, as for models. An erasure that a worker claimed at
-revision r of the table's dataset is met by a training at revision v if r <= v, and by the table's blocks likewise.
+No table lists the requests that wait for a trainer: they follow from revisions, as for models. An erasure that a worker
+claimed at revision r of the table's dataset is met by a training at revision v if r <= v, and likewise by the blocks.
 """
 
 import datetime
@@ -77,7 +77,7 @@ def tables(session: Session, *, limit: int, cursor: str | None) -> Page[Training
 
 
 def count_rows(session: Session, table_id: str) -> int:
-    """Return the number of rows that a table has."""
+    """Return the number of rows of a table."""
     total = sa.select(sa.func.coalesce(sa.func.sum(TableBlock.num_rows), 0)).where(TableBlock.table_id == table_id)
     return int(session.scalars(total).one())
 

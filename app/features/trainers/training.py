@@ -36,7 +36,7 @@ class TrainingLost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedTraining:
-    """Training that this worker holds."""
+    """Training claimed by this worker."""
 
     training_id: str
     trainer_id: str

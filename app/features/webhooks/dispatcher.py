@@ -302,9 +302,9 @@ def claim(
     """Claim due deliveries, hidden from other dispatchers during the lease. Only the first of each request and receiver
     is claimed, and no more than `max_per_host` per host, including those `under_way`.
 
-    Tenants take turns: the next delivery is of a tenant with the fewest under way, `of_tenants`, and among these of the
-    tenant whose `latest` claim is the oldest. A tenant gets a place only while more are free than it has, so that it
-    takes half of what the others leave.
+    Tenants take turns: the next delivery belongs to the tenant with the fewest under way (`of_tenants`), and among
+    equals to the one whose `latest` claim is the oldest. A tenant gets a place only while more are free than it has, so
+    that it takes at most half of what the others leave.
     """
     at = now(session)
     lease, counts, shares = at + lease_for, Counter(under_way), Counter(of_tenants)

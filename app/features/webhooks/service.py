@@ -101,8 +101,8 @@ Words = Callable[[Session, Sequence[DeletionRequest], datetime.datetime, str], s
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolCallbacks:
     """Bodies and signatures of a protocol's callbacks about requests of one `source` (socket `DIALECTS`). `headers` are
-    those of a body, `name` is shared by a tenant's requests that are one request to the protocol, and `parts` returns
-    these in order of arrival. `is_discreet` tells whether the receiver may not learn if anything is held."""
+    for a body, `name` is shared by a tenant's requests that are one request to the protocol, and `parts` returns these
+    in order of arrival. `is_discreet` is True if the receiver may not learn what is held."""
 
     source: str
     words: Words
@@ -166,7 +166,7 @@ _listeners: list[Callable[[], None]] = []
 
 
 def announce_all(session: Session, announcements: Sequence[Announcement]) -> None:
-    """Send announcements to the receivers of their requests in the standard format; those of a request in order."""
+    """Send announcements to the receivers of their requests in the standard format, for each request in order."""
     called = [item for item in announcements if item.request.particulars.callback_urls]
     withdrawn = [item.request.id for item in called if item.event in (WebhookEvent.REJECTED, WebhookEvent.CANCELLED)]
     if withdrawn:

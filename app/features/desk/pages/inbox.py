@@ -132,7 +132,7 @@ def _page(context: RequestContext, position: Position) -> PageOut[DeletionReques
 
 
 def _queues(context: RequestContext) -> list[requests.Queue]:
-    """Return the queues of the caller: only people have requests of their own, and only reviewers see assignees."""
+    """Return the queues of the caller: only people can be assigned requests, and only reviewers see assignees."""
     if not context.may(case_endpoints.list_assignees):
         return ["all"]
     return ["mine", "unassigned", "all"] if context.caller.is_person else ["unassigned", "all"]
