@@ -2,8 +2,8 @@
 gradient.
 
 Lanes are extra coordinates of a run that no row touches, half of them with a canary and all of them with witnesses,
-driven by the run's own steps. `lethe/proof/canary_test.py` states their law and the conclusions from their end. They
-hold no data about a person.
+driven by the run's own steps. `lethe/proof/canary_test.py` states their law and the conclusions from their final
+positions. They hold no data about a person.
 """
 
 import math

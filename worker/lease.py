@@ -72,8 +72,8 @@ class Lease(periodic.Periodic):
 
 
 class PreemptibleLease:
-    """Lease of a run that honours no deletion. Between two steps the run waits while its worker does the due deletions
-    of other datasets, then continues, in the memory of its own process.
+    """Lease of a run that serves no deletion request. Between two steps the run waits while its worker does the due
+    deletions of other datasets, and then continues in the memory of its process.
 
     `run_deletion` does one run, and returns False if none is due. It is called before the first step and every
     `poll_seconds`. After each deletion the run takes steps for at least a tenth of the deletion's time, so that

@@ -34,7 +34,7 @@ _MAX_DESCRIPTORS = 128
 _COLD, _WARM = b"!", b"w"
 """Messages that request a child; the second makes the server call `warm` of its module before."""
 _NICENESS = 10
-"""Niceness of children: a tenth of a core remains theirs where others use all of it."""
+"""Niceness of children, which leaves them a tenth of a core that other processes use fully."""
 
 
 class Child:

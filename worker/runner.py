@@ -18,7 +18,7 @@ from worker.lease import Lease, PreemptibleLease
 
 
 def run_next(installation: Installation, *, worker: str, deletions_only: bool = False) -> bool:
-    """Do the next run that is due; return False if there is none. A run that fails is handed back and raises nothing.
+    """Do the next run that is due; return False if there is none. A run that fails is handed back without an error.
     With `deletions_only` consider only runs for which a deletion request waits.
 
     While the database is unreachable, or was created with other keys, no run is due. The lease of a run that this

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _CONNECT_SECONDS = 5.0
 _trusted = functools.cache(httpx.create_ssl_context)
-"""Return the certificates of authorities, which take 30 ms to read, once per process."""
+"""Return the certificates of authorities, read once per process because that takes 30 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

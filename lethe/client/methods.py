@@ -24,7 +24,7 @@ from lethe.contract.problems import FieldError, InputInvalid
 B = TypeVar("B", bound=BaseModel)
 
 _FRAME_NAME = "table.parquet"
-"""File name of a frame."""
+"""File name under which a frame is sent."""
 _LAST = ("limit", "cursor", "idempotency_key")
 _PAGING = {"limit": "Number of items per page; all are returned.", "cursor": "Page to start with."}
 
@@ -258,7 +258,7 @@ class call(_Method[P], Generic[P, T]):
 
 
 def call_one(operation: Operation[..., T], takes: Callable[P, BaseModel]) -> call[Concatenate[str, P], T]:
-    """Return a method that makes one call about the object whose id comes first."""
+    """Return a method that makes one call about an object, whose id is the first argument."""
     return call(operation, takes)  # type: ignore[arg-type]
 
 

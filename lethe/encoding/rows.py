@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomFeatures:
-    """`features` D random features that replace those of the columns, with the `scale` > 0 of the random weights and
+    """D = `features` random features that replace those of the columns, with the `scale` > 0 of the random weights and
     their `seed`, 0 <= seed < 2^53."""
 
     features: int
@@ -184,7 +184,7 @@ class Schema:
 
     @property
     def declared(self) -> tuple[str, ...]:
-        """Columns of a file, which must have exactly these."""
+        """Names of the columns that a file must have, and no others."""
         return self.used + self.ignored
 
     def encode(self, columns: Mapping[str, values.Values], first_line: int = 1) -> Features:

@@ -33,7 +33,7 @@ _EXPLICIT = 64
 _TOGETHER = 64
 """Number of short runs processed in one batch of array operations."""
 _RANGES = 1024
-"""Maximum number of ranges of positions, each with a lookback of its own; with fewer batches the bound is exact."""
+"""Maximum number of ranges of positions, each with a separate lookback; with fewer batches the bound is exact."""
 _ROUNDED = 2.0**-40
 """Relative margin above the rounding error: a few roundings per run and per step of a cool-down."""
 
@@ -77,7 +77,7 @@ class Lookback:
         return Lookback(self.noise, tuple(records * g for g in self.influence)) if records else NOTHING
 
     def plus(self, other: "Lookback") -> "Lookback":
-        """Return the joint lookback of these edits and those of `other`."""
+        """Return the joint lookback of these edits and the edits of `other`."""
         if not self.noise or not other.noise:
             return self if self.noise else other
         corners: list[tuple[float, float]] = []

@@ -59,7 +59,7 @@ class Method:
 
 @functools.cache
 def all_methods() -> dict[str, Method]:
-    """Return the installed methods by name, that of the core first."""
+    """Return the installed methods by name, the method of the core first."""
     # Imported late because the method of the core uses modules that import this one.
     from lethe.proof.langevin import LANGEVIN
 
@@ -112,7 +112,7 @@ def replay(mechanism: Mechanism, runs: Iterable[accountant.Run], *, steps_before
 
 
 _replayed: dict[tuple[Mechanism, int, tuple[accountant.Run, ...]], accountant.Chain] = {}
-"""Chains that were replayed last: the next version of a model adds one run."""
+"""Cache of the chains replayed last, because the next version of a model adds only one run."""
 _MAX_REPLAYED = 64
 
 

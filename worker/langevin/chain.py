@@ -1,4 +1,4 @@
-"""Run of a chain: many steps on the same rows, of which only the last iterate is released."""
+"""Run of a chain: many steps on the same rows, and the release of the last iterate only."""
 
 import math
 from collections.abc import Callable

@@ -51,7 +51,7 @@ class OpenRows(Rows, Protocol):
 
 @runtime_checkable
 class ResidentRows(OpenRows, Protocol):
-    """Rows on a device that takes many steps at a time, with noise of its own."""
+    """Rows on a device that takes many steps at a time, with noise that it generates."""
 
     def advance(
         self,
@@ -149,7 +149,7 @@ def open_rows(
 def choose(device: str) -> torch.device:
     """Return the device that a setting names: auto (the first GPU, or else the CPU), cpu, cuda or cuda:i.
 
-    Raises ValueError if it names none, or a GPU that is unavailable.
+    Raises ValueError if it names no device, or a GPU that is unavailable.
     """
     if device == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")

@@ -344,7 +344,7 @@ class _RegisteredModel:
         return left
 
     def _retired_in(self, store: "ArtifactRepository", file: "FileInfo") -> int | None:
-        """Return Lethe's number of the retired version whose weights are a file, or below a folder; None if none."""
+        """Return Lethe's number of the retired version whose weights are a file or below a folder, or None."""
         if file.is_dir:
             numbers = (self._retired_in(store, inner) for inner in store.list_artifacts(file.path))
             return next((number for number in numbers if number is not None), None)

@@ -114,7 +114,7 @@ def _checked(
 
 
 def _of_rows(problem: Problem, numbers: list[int], place: str) -> Problem:
-    """Return the problem with the places of its faults as rows of the caller's file or query."""
+    """Return the problem with each fault located by its row in the caller's file or query."""
     faults = []
     for fault in problem.errors:
         where = _PLACE.fullmatch(fault.path)

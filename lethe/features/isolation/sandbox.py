@@ -5,7 +5,7 @@ brings. What it may do is listed; all else fails with EPERM:
 
 - a seccomp filter lets it compute, read and write what is open, and end. It can neither start a process, a thread or a
   program, nor open, change or remove a file, nor reach a socket or another process, nor make memory executable;
-- Landlock, on kernels that have it (from 5.13 on), forbids all files again, and as it grows TCP and signals to others;
+- Landlock, on kernels that have it (from 5.13 on), forbids all files too, and later TCP and signals to others;
 - limits of memory, of time, of descriptors (those that are open) and of processes (none) hold without either;
 - root becomes the user `NOBODY`, without groups and capabilities. A process of another user keeps its user.
 

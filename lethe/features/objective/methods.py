@@ -37,7 +37,7 @@ _NOT_TAKEN = (
 
 
 class Perturbed(ObjectivePerturbation):
-    """Mechanism of a model by this method, with the attributes that the core reads from every mechanism.
+    """Mechanism of a model by this method, with the attributes that the core reads from mechanisms.
 
     A run has `learn_steps` steps, the cap on the iterations of its solver, each of which may read all rows. The actual
     number of iterations depends on the rows and is not disclosed outside its process.
@@ -58,7 +58,7 @@ class Perturbed(ObjectivePerturbation):
 
     @property
     def batch_size(self) -> int:
-        """Number of slots that a step reads: all."""
+        """Number of slots that a step reads: all slots."""
         return self.num_slots
 
     def to_json(self) -> dict[str, Any]:

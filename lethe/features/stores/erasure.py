@@ -60,7 +60,7 @@ class Finding:
 
 @dataclass(slots=True, kw_only=True)
 class _Sought:
-    """Needle of a person or of their control, and whether the files had it before the deletion; None: not searched."""
+    """Needle of a person or of their control, and whether files had it before the deletion; None if not searched."""
 
     needle: Needle
     is_control: bool

@@ -217,7 +217,7 @@ def _check_line(entry: Line, request: Mapping[str, Any], certificates: Mapping[s
 def _proof(
     document: dict[str, Any], jwks: dict[str, Any], *, max_epsilon: float | None, max_delta: float | None
 ) -> proof_files.VerifiedFile | None:
-    """Verify the certificates of a bundle in the way of a file of certificates."""
+    """Verify the certificates of a bundle like those of a proof file."""
     signed: dict[str, list[dict[str, Any]]] = {"certificate": [], "absence": []}
     for entry in document["lines"]:
         if entry["evidence"]["type"] in signed:

@@ -188,7 +188,7 @@ def cyclic_batches(
     between = _windows(quiet, B - 1)
 
     def mu_of_place(age: int) -> float:
-        """Return the mu of the batch that was last read `age` steps before the last of the T."""
+        """Return the mu of the batch that was last read `age` steps before the last of the T steps."""
         # `first` counts from the first step, `last` from the start of the cool-down.
         first, last = (T - age - 1) % B, q - 1 - age
         path: list[Span[float]] = []

@@ -22,7 +22,7 @@ MAX_INPUTS = 2**20
 """Maximum number of inputs of one row."""
 MAX_OUTPUTS = 65_536
 MAX_TENSOR_SIZE = 2**28
-"""Maximum number of numbers that one operator may compute of one row."""
+"""Maximum number of values that one operator may compute for one row."""
 _MAX_SHAPE_BYTES = 1024
 """Maximum length of an initializer that may be a shape."""
 _QUOTED_LENGTH = 60
@@ -52,7 +52,7 @@ class NetworkRefused(Exception):
 class NetworkGraph:
     """Network as its file declares it.
 
-    `input_shape` is that of one row. `parameters` has the name and shape of each float32 initializer.
+    `input_shape` is the shape of one row. `parameters` has the name and shape of each float32 initializer.
     """
 
     opset: int
