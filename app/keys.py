@@ -367,7 +367,7 @@ def _text(path: Path) -> str:
 
 
 def _id_of(key: bytes) -> bytes:
-    """Return an id of the key that discloses nothing about it."""
+    """Return an id of the key that discloses nothing about the key."""
     return hmac.digest(key, b"lethe.kek", "sha256")[:_ID_BYTES]
 
 

@@ -30,11 +30,11 @@ def sign(keys: Keys, payload: bytes, *, kind: str) -> str:
 
 
 Wanted: TypeAlias = tuple[Any, Callable[[], Any]]
-"""Facts that are to be stated, and the function that makes the row with their signature."""
+"""Facts to be stated, and the function that makes the row with their signature."""
 
 
 class NotSigned(Exception):
-    """Signatures that a transaction needs but that were not made before it."""
+    """Error for signatures that a transaction needs but that were not made before it."""
 
 
 class SignedAhead:
@@ -62,7 +62,7 @@ class SignedAhead:
         return {name: self._signed[name][1] for name in wanted}
 
     def sign(self) -> None:
-        """Make the signatures that the last transaction lacked."""
+        """Make the signatures that were missing in the last transaction."""
         self._signed |= {name: (facts, make()) for name, (facts, make) in self._wanted.items()}
 
 

@@ -154,7 +154,7 @@ def _raise_descriptor_limit() -> None:
 
 class _Forgetting:
     """Callback that collects and overwrites what the last request left in memory. It is called every second, and acts
-    at the first call without a new request. A busy event loop collects anyway, and callers would wait, so up to ten
+    on the first call without a new request. A busy event loop collects anyway, and callers would wait, so up to ten
     calls in a row are skipped while requests arrive; without requests it acts every five seconds, because of background
     jobs."""
 

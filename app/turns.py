@@ -57,7 +57,7 @@ class Turns:
         """End a turn, or stop waiting for it."""
         with self._lock:
             if turn.cancel():
-                # Turns given up would accumulate until one of their tenant begins.
+                # Abandoned turns would accumulate until a turn of their tenant begins.
                 waiting = self._waiting.get(tenant)
                 if waiting and turn in waiting:
                     waiting.remove(turn)

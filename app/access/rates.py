@@ -76,7 +76,7 @@ class Rates:
             return None
         minute = self._this_minute()
         calls = minute.own[caller.id] = minute.own.get(caller.id, 0) + 1
-        # Whatever is said of other gateways, a tenth of the quota is left to this one.
+        # A tenth of the quota is left to this gateway, regardless of the counts of others.
         elsewhere = min(minute.elsewhere.get(caller.id, 0), quota - -(-quota // _OWN_SHARE))
         remaining = quota - calls - elsewhere
         if remaining < 0:

@@ -179,7 +179,7 @@ def _link(document: dict[str, Any], operations: dict[str, Operation]) -> None:
 
 
 def _takers(document: dict[str, Any], parameter: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the operations whose only path parameter, or a required field of whose body, is `parameter`."""
+    """Yield the operations with `parameter` as their only path parameter or as a required field of their body."""
     for _, _, operation in _operations(document):
         in_path = [declared["name"] for declared in operation.get("parameters", ()) if _in_path(declared)]
         if in_path == [parameter]:

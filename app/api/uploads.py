@@ -178,7 +178,7 @@ def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
     """Return the suppressed people whose rows a dataset must refuse (`*`: a dataset that is being created)."""
 
     def among(subject_refs: Collection[str]) -> set[str]:
-        # A session each time, because an upload takes longer than a snapshot should last.
+        # Open a session each time, because an upload takes longer than a snapshot should last.
         with call.reading() as session:
             return search_repository.suppressed_people(session, dataset_id, subject_refs)
 

@@ -53,7 +53,7 @@ def _of_features() -> tuple[ModuleType, ...]:
 
 
 def _branches() -> list[str]:
-    """Return the branches of the installed migrations, each after those whose tables it refers to."""
+    """Return the branches of the installed migrations, each after the branches whose tables it refers to."""
     return [_CORE, *(module.__name__.split(".")[-2] for module in _of_features())]
 
 

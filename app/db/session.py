@@ -170,9 +170,9 @@ class Database:
 _refused: dict[str, Problem | None] = {}
 """Reason for which callers are refused, by URL of the database."""
 _turns: dict[str, Turns] = {}
-"""Turns of this process to write, by URL of the database."""
+"""Turns of this process's writers, by URL of the database."""
 _damaged: set[str] = set()
-"""URLs of the databases in which this process met a damaged page. Their other contents are no longer trusted."""
+"""URLs of the databases in which this process found a damaged page. Their other contents are no longer trusted."""
 
 
 def _is_damage(error: Exception) -> bool:
@@ -308,6 +308,6 @@ def _named() -> Iterator[None]:
         if not isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Problem | OSError):
             raise error.orig from None
         raise
-    # All connections of this process are in use, or others of its writers come first.
+    # All connections of this process are in use, or other writers of this process come first.
     except (sa.exc.TimeoutError, NoTurn) as error:
         raise sa.exc.OperationalError(None, None, error) from error

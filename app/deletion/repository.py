@@ -35,7 +35,7 @@ from lethe.proof import target
 
 
 def these(statuses: Iterable[str]) -> sa.BindParameter[list[str]]:
-    """Return a literal list of statuses: SQLite uses the partial index of open requests only if it sees the values."""
+    """Return a literal list of statuses, which SQLite needs to see to use the partial index of open requests."""
     return sa.bindparam(None, sorted(statuses), expanding=True, literal_execute=True)
 
 
@@ -116,8 +116,8 @@ def waiting(session: Session, *, request_ids: Collection[str]) -> set[str]:
 
 
 def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tuple[DeletionRequest, bool]]:
-    """Return up to `limit` requests that waited only for the end of their grace period, for records repaired since or
-    for work of features that has ended, each with whether it has erasures."""
+    """Return up to `limit` requests that waited only for the end of their grace period, for the repair of records or
+    for work of features, which is now over, each with whether it has erasures."""
     if not session.scalar(_ANY_MAY_SETTLE, {"at": at}):
         return []
     mine = Erasure.request_id == DeletionRequest.id

@@ -58,7 +58,7 @@ def days_of_details(policy: Policy) -> int:
 def due(session: Session, *, limit: int) -> list[RetentionDue]:
     """Return the requests whose retention period is over, at most `limit` per tenant and level.
 
-    A request with a pending delivery to a receiver is kept until the delivery succeeds or is given up.
+    A request with a pending delivery to a receiver is kept until the delivery succeeds or is abandoned.
     """
     at, reductions = now(session), []
     for tenant_id, policy in access.policies(session).items():

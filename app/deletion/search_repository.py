@@ -318,8 +318,8 @@ def due_requests(
     """Return up to `limit` requests of level `kept` that ended before `before` and have no pending content, and the
     other parts of their subject requests.
 
-    The parts of a subject request, one per identity, are reduced together: a remaining part would be taken for another
-    subject request.
+    The parts of a subject request, one per identity, are reduced together: a remaining part would be mistaken for
+    another subject request.
     """
     part, parts = aliased(DeletionRequest), _part_of(DeletionRequest)
     waits = sa.or_(part.ended_at.is_(None), part.ended_at > before, _is_pending(part))

@@ -321,7 +321,7 @@ def extend(session: Session, request: DeletionRequest, *, policy: Policy, reason
 
 
 def pause(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
-    """Pause the clock of a request in review while the person's identity is verified, if the regulation permits it.
+    """Pause the clock of a request in review while the person's identity is verified, if the regulation permits that.
 
     Raises `TransitionForbidden` or `ClockRunsOn`.
     """

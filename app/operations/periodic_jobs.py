@@ -249,7 +249,7 @@ def verify_texts(installation: Installation) -> None:
 
 
 def _rows(installation: Installation, table: sa.FromClause, column: sa.ColumnElement[Any]) -> Iterator[Any]:
-    """Yield the id and the value of a column of each row that has one."""
+    """Yield the id and the value of a column for each row that has a value."""
     query = sa.select(table.c.id, column).where(column.is_not(None)).order_by(table.c.id).limit(_TEXTS_AT_ONCE)
     last: str | None = ""
     while last is not None:
@@ -361,6 +361,6 @@ class PeriodicJobs(periodic.Periodic):
 
     def _work(self) -> None:
         if self._installation is None:
-            # Fails until the installation is set up, and is tried again.
+            # This fails until the installation is set up, and is retried.
             self._installation = self._opened.enter_context(installations.opened(self._settings, again=True))
         self.do_due(self._installation)

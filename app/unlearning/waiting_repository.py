@@ -96,7 +96,7 @@ def unclaimed(
 
 
 def people(session: Session, *, tenant_id: str, dataset_ids: Collection[str]) -> dict[str, int]:
-    """Map each dataset with waiting requests to the number of people in them. Reads every waiting request."""
+    """Map each dataset with waiting requests to the number of people in them. This reads every waiting request."""
     rows = session.execute(_PEOPLE, {"tenant_id": tenant_id, "these": list(dataset_ids)})
     return {dataset_id: count for dataset_id, count in rows}  # noqa: C416  rows are no pairs
 

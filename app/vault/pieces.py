@@ -119,7 +119,7 @@ class Vault:
         with locked(self._folder):
             for page, lines in groupby(names, key=lambda name: name[:_PAGE_ID]):
                 spans = [(_number(name) * _LINE, _LINE) for name in lines]
-                # The keys of a page that was lost are gone.
+                # The keys of a lost page are gone.
                 with suppress(FileNotFoundError):
                     zero_and_verify(self._path(page), spans)
                 # An interrupted rewrite may have left a copy of the page.
