@@ -109,7 +109,7 @@ _HEAD = struct.Struct(">HQ")
 
 
 class _Tallies:
-    """Number of pieces, number of bytes and SHA-256 of each thing, such as a table."""
+    """Number of pieces, number of bytes and SHA-256 of each part of an archive, such as a table."""
 
     def __init__(self) -> None:
         self._hashes: defaultdict[str, Any] = defaultdict(hashlib.sha256)

@@ -67,7 +67,7 @@ class _Pieces:
         self._next = next(self._pieces, None)
 
     def of(self, kind: str) -> Iterator[Piece]:
-        """Yield the pieces of one kind, which must be the next."""
+        """Yield the pieces of one kind, which must come next."""
         while self._next is not None and self._next.thing.partition("/")[0] == kind:
             yield self._next
             self._next = next(self._pieces, None)
@@ -289,7 +289,7 @@ def _write(installation: Installation, rows_id: str, parts: Iterator[Piece], cla
         shape = Shape(**json.loads(next(parts).content))
     except (TypeError, ValueError) as error:
         raise BackupDamaged("The archive does not state the shape of rows as this release does.") from error
-    # An interrupted restore may have left some.
+    # An interrupted restore may have left some of them.
     installation.rows.delete(rows_id)
     with installation.rows.writing(rows_id, shape.num_columns) as writer:
         for block, piece in enumerate(parts):

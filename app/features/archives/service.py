@@ -403,7 +403,7 @@ def _covers(
         was_dropped = line.kind == "dropped" and line.count is not None and line.count > position.lines
         return was_dropped or (extent.lines, extent.hash) == (position.lines, position.hash)
     begun_at = first.at if first.kind == "begun" else first.begun
-    # A file begun after the backup was written from a database that knew all that the backup knows.
+    # A file begun after the backup was written from a database that knew everything in the backup.
     if begun_at is not None and begun_at >= made_at:
         return True
     was_dropped = line.kind == "dropped" and line.count is not None and line.number > position.number

@@ -97,7 +97,7 @@ def change(session: Session, row: AttestedTrainer, **changes: Any) -> None:
 
 
 def get(session: Session, trainer_id: str, *, lock: bool = False) -> AttestedTrainer:
-    """Return a trainer, locked until the end of the transaction with `lock`. Raises `AttestedTrainerUnknown`."""
+    """Return a trainer; with `lock`, its row is locked until the transaction ends. Raises `AttestedTrainerUnknown`."""
     row = session.get(AttestedTrainer, trainer_id, with_for_update=True if lock else None)
     return AttestedTrainerUnknown.if_none(row, attested_trainer_id=trainer_id)
 

@@ -124,7 +124,7 @@ def audit_entries(
 
 
 def audit_totals(session: Session, *, tenant_id: str, at_most: int, **matching: Any) -> dict[str, int]:
-    """Count a tenant's newest matching audit entries, up to `at_most`, by action, the most frequent first.
+    """Count a tenant's newest matching audit entries, up to `at_most`, grouped by action, most frequent first.
 
     `matching` has `object_id`, `actor` and `action`, and the times `since` and `until`, the latter exclusive.
     """

@@ -144,7 +144,7 @@ class RequestContext:
 
 
 def may(call: Call, endpoint: Callable[..., Any]) -> bool:
-    """Return True if the caller of `call` has the scope that `endpoint` requires."""
+    """Return True if the caller of `call` has the scope required by `endpoint`."""
     scope = operation_of(endpoint).scope
     return scope is None or call.caller.has(scope)
 

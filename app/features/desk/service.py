@@ -27,7 +27,7 @@ from lethe.features.desk import contract
 
 _REPLY_SENT = "deletion_request.reply_sent"
 _MAX_COMPARED = 100
-"""Number of earlier replies with which a new one is compared."""
+"""Number of earlier replies that a new reply is compared with."""
 
 
 def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None:

@@ -215,7 +215,7 @@ def percent(part: float, total: float) -> str:
 
 
 def why(waiting: WaitingOut, most: int | None) -> Markup:
-    """Describe why the requests of a model wait, with their numbers; a batch is full at `most` requests."""
+    """Describe why the requests of a model wait, with numbers of requests; a batch is full at `most` requests."""
 
     def reason(wait: WaitOut) -> Markup:
         label = labels("waits").get(wait.reason) or inside(words(wait.reason))

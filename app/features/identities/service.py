@@ -240,7 +240,7 @@ def resolve(session: Session, drafts: Sequence[service.RequestDraft]) -> list[se
     for draft, resolution in zip(drafts, _resolve(session, questions), strict=True):
         stored = resolution.stored
         if resolution.is_unknown:
-            # Review ends when a map leads from the identifier, if the request needs none for another reason.
+            # Review ends when the map knows the identifier, unless the request needs review for another reason.
             stored = (stored or {}) | {"accept": draft.policy.auto_accept and draft.identity_verified}
         resolved.append(replace(draft, resolution=stored, identity_unknown=resolution.is_unknown))
     return resolved

@@ -51,7 +51,7 @@ def count_durations(
     is_early = sa.cast(at < DeletionRequest.deadline, sa.Integer)
     both = (2 * days_between(DeletionRequest.submitted_at, at) + is_early).label("both")
     within = was_completed(view, since=since, before=before)
-    # With a limit SQLite sorts only these numbers.
+    # With a limit, SQLite sorts only these numbers.
     each = sa.select(both).where(within).limit(_ALL).subquery()
     by_days: dict[int, list[int]] = {}
     for number, count in session.execute(sa.select(each.c.both, sa.func.count()).group_by(each.c.both)):

@@ -44,7 +44,7 @@ def count(session: Session, *, answer: LeavingReason, odds: int) -> datetime.dat
 def surveys(
     session: Session, *, since: datetime.date | None = None, until: datetime.date | None = None
 ) -> list[Survey]:
-    """Return a survey for each odds, over the weeks that begin on or after `since` and before `until`.
+    """Return a survey for each value of the odds, over the weeks that begin on or after `since` and before `until`.
 
     Answers of different odds are not mixed, because their rates mean different things.
     """

@@ -88,7 +88,7 @@ def listed(settings: Settings, tenant_id: str) -> list[Encoding]:
     encodings = []
     oldest = time.time() - settings.network_seconds - _ABANDONED_SECONDS
     for file in _folder(settings).glob("enc_*"):
-        # An upload may have ended by now, or its file be of another release.
+        # An upload may have ended by now, or its file may come from another release.
         with contextlib.suppress(OSError, ValueError, TypeError):
             if file.stat().st_mtime < oldest:
                 os.unlink(file)

@@ -46,7 +46,7 @@ class Declared:
 
 
 class ShortReads(io.BufferedReader):
-    """File that refuses reads of more than a piece: a zip file declares the length of its own directory."""
+    """File that refuses reads of more than a piece, because a zip file declares the length of its own directory."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         piece = super().read(_PIECE + 1 if size is None or size < 0 else min(size, _PIECE + 1))

@@ -42,7 +42,7 @@ Sent = Annotated[str, Query(max_length=4096)]
 
 
 @router.get("/oidc")
-# Addresses of logins usually name this parameter so.
+# This is the usual name of the parameter in addresses of logins.
 async def begin(request: Request, installation: calls.At, next: gate.Next = pages.ROOT) -> Response:  # noqa: A002
     """Redirect to the identity provider."""
     limits = _provider_limits(request, installation)

@@ -246,7 +246,7 @@ def _one_row_each(rows: Iterator[tuple[bytes | None, int]]) -> Iterator[tuple[by
 
 
 def sampled(slots: Sequence[int]) -> tuple[int, ...]:
-    """Draw half of the slots at random, at most `SAMPLE`, and return them in ascending order."""
+    """Draw half of the slots at random, at most `SAMPLE` slots, and return them in ascending order."""
     return tuple(sorted(_RANDOM.sample(slots, min(len(slots) // 2, SAMPLE))))
 
 

@@ -111,7 +111,7 @@ def tasks(
     limit: int,
     cursor: str | None,
 ) -> bulk.Page[SystemTask]:
-    """Return a page of tasks that match, newest first."""
+    """Return a page of the tasks that match the arguments, newest first."""
     wanted = {"status": status, "system_id": system_id, "request_id": request_id}
     query = sa.select(SystemTask).filter_by(**{name: value for name, value in wanted.items() if value is not None})
     if overdue:
@@ -322,7 +322,7 @@ class _Register:
         ]
 
     def _held_by(self, ancestor: str) -> list[str] | None:
-        """Return the datasets that a model or system learned from; None for all."""
+        """Return the datasets that a model or system learned from; None stands for all datasets."""
         if ancestor in self._dataset_of:
             return [self._dataset_of[ancestor]]
         row = self.systems.get(ancestor)

@@ -136,7 +136,7 @@ def _stated(joint: Joint) -> dict[str, Any]:
 
 
 def iso(time: datetime.datetime | None) -> Any:
-    """Return a time as lines state it, in UTC; None for None."""
+    """Return a time in UTC as lines state it; None if `time` is None."""
     return None if time is None else time.astimezone(datetime.UTC).isoformat()
 
 

@@ -169,7 +169,7 @@ def present(blocks: Iterable[Block]) -> set[bytes]:
     for block in blocks:
         rows = block.features[block.features.any(axis=1)].astype(np.float64)
         parts = np.rint(rows[:, :-1] / rows[:, -1:] * _UNITS)
-        # Rows added to the dataset by another way hold no tokens.
+        # Rows added to the dataset in another way hold no tokens.
         parts = parts[((parts >= 0) & (parts < _UNITS)).all(axis=1)]
         tokens_present.update(part.tobytes() for part in parts.astype(np.uint16))
     return tokens_present
@@ -226,7 +226,7 @@ def split(table: pa.Table, *, holdout: float) -> tuple[pa.Table, pa.Table]:
 
 def mixed(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of tables of one schema in random order, as one chunk: no position reveals whose row it is."""
-    # Chunks with dictionaries of their own would tell, too.
+    # Chunks with separate dictionaries would also reveal it.
     joined = _compact(pa.concat_tables(tables))
     return joined.take(pa.array(_RANDOM.sample(range(joined.num_rows), joined.num_rows), pa.int64()))
 

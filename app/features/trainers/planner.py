@@ -16,7 +16,7 @@ MARGIN = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrainingWait:
-    """Request that waits: `ready_at` is the time from which its rows can be absent."""
+    """Request that waits for a retraining. `ready_at` is the time from which its rows can be absent."""
 
     request_id: str
     ready_at: datetime.datetime

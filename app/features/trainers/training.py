@@ -46,7 +46,7 @@ class ClaimedTraining:
 
 
 def run_next(installation: Installation) -> bool:
-    """Do the next training that is due. Return False if none is due."""
+    """Run the next training that is due. Return False if none is due."""
     with installation.database.reading() as session:
         if not _due(session):
             return False
@@ -63,7 +63,7 @@ def run_next(installation: Installation) -> bool:
         log.info("trainers.published", training_id=claimed.training_id, trainer_id=claimed.trainer_id)
     except TrainingLost:
         log.info("trainers.training_lost", training_id=claimed.training_id)
-    # Any failed training is handed back, whatever the error.
+    # Any failed training is handed back, regardless of the error.
     except Exception as error:  # noqa: BLE001
         code = error.code if isinstance(error, TrainerRefused | Problem) else type(error).__name__
         log.error("trainers.training_failed", training_id=claimed.training_id, error=code)

@@ -174,7 +174,7 @@ class _Deadline:
 
 
 class _Connections(httpcore.NetworkBackend):
-    """Backend that connects to the checked addresses only, whatever name httpcore requests."""
+    """Backend that connects to the checked addresses only, regardless of the name that httpcore requests."""
 
     def __init__(self, addresses: Sequence[Address], deadline: _Deadline) -> None:
         self._addresses = addresses[:_MAX_ADDRESSES]
@@ -441,7 +441,7 @@ class Dispatcher:
             telemetry.logger().error("webhooks.round_failed", error=type(error).__name__, places=places)
 
     def _round(self) -> bool:
-        """Record finished attempts and claim due deliveries. Return True if there may be more."""
+        """Record finished attempts and claim due deliveries. Return True if more may be due."""
         finished = [*self._finished]
         ended = {delivery.id for delivery, _ in finished}
         under_way = [delivery for delivery in self._under_way.values() if delivery.id not in ended]
@@ -460,7 +460,7 @@ class Dispatcher:
                 of_tenants=tenants,
                 latest=self._latest,
             )
-            # A round may put off what waits for an earlier delivery, and nothing else.
+            # A round may do no more than postpone deliveries that wait for an earlier one.
             has_moved = bool(session.dirty)
         for (delivery, outcome), result in zip(finished, results, strict=True):
             self._finished.popleft()
@@ -489,7 +489,7 @@ class Dispatcher:
                 timeout_seconds=self._timeout_seconds,
                 tls=self._tls,
             )
-        # A fault of this service; a later attempt may succeed.
+        # This is a fault of the service; a later attempt may succeed.
         except Exception as error:  # noqa: BLE001
             places = telemetry.places(error.__traceback__)
             telemetry.logger().error(

@@ -123,7 +123,7 @@ def protocols() -> dict[str, ProtocolCallbacks]:
 
 
 def announce(session: Session, announcements: Sequence[Announcement]) -> None:
-    """Send announcements to the receivers of their requests, in the transaction that changes these."""
+    """Send announcements to the receivers of their requests, in the transaction that changes the requests."""
     by_source = protocols()
     announce_all(session, [item for item in announcements if item.request.source not in by_source])
     # The state of all parts of a request is sent once per time.
@@ -162,7 +162,7 @@ _IS_WAKING = "webhooks.is_waking"
 _MOMENT = datetime.timedelta(microseconds=1)
 
 _listeners: list[Callable[[], None]] = []
-"""Wake-up functions of the dispatchers of this process."""
+"""Functions that wake the dispatchers of this process."""
 
 
 def announce_all(session: Session, announcements: Sequence[Announcement]) -> None:
@@ -195,7 +195,7 @@ def send_all(session: Session, messages: Sequence[WebhookMessage]) -> None:
     latest: dict[str, datetime.datetime] = {}
     for message in messages:
         before = latest.get(message.request.id)
-        # Messages of one time keep their order.
+        # Messages with the same time keep their order.
         at = message.at if before is None else max(message.at, before + _MOMENT)
         latest[message.request.id] = at
         rows += [_pending(message, url, at) for url in dict.fromkeys(message.urls)]

@@ -306,7 +306,7 @@ def _whole(value: str) -> int | str:
 
 
 def _checked_policy(changed: dict[str, Any]) -> Policy:
-    """Return a policy of the changed fields. Raises `InputInvalid`."""
+    """Validate the changed fields as a policy. Raises `InputInvalid`."""
     try:
         return Policy.model_validate(changed)
     except ValidationError as error:
