@@ -100,7 +100,7 @@ class Lanes:
             raise AuditFailed("A lane did not end as a finite number.")
         end = self.without_witnesses(end)
         if self._plan.steps_before:
-            # Lanes that continue a chain are compared with their start, which has not faded, however long the run is.
+            # Lanes that continue a chain are compared with their start, which does not fade even in long runs.
             foreseen, along = start * law.decay, start
         else:
             foreseen = along = mean * self._canaries

@@ -19,7 +19,7 @@ _MODULE = "worker.learning"
 
 
 class Holder(Protocol):
-    """Holder of a run's lease. Both methods raise `LeaseLost` once the run was taken away."""
+    """Holder of a run's lease. Both methods raise `LeaseLost` if the run was taken away."""
 
     def progressed(self, steps_done: int) -> None:
         """Report the number of steps done. The run pauses until this returns."""

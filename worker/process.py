@@ -2,8 +2,8 @@
 
 A server that has never held a record forks them. It imports their modules when the first child is requested, so that a
 worker without work needs neither torch nor its memory; every later child starts within milliseconds. Each child has a
-leash, a socket whose other end its owner holds: when the owner closes it or dies, the server kills the child. All
-memory of the child returns to the operating system in any case.
+leash, a socket whose other end its owner holds: when the owner closes it or dies, the server kills the child. In any
+case all memory of the child returns to the operating system.
 
 Unlike the fork server of `multiprocessing`, this server is forked from its worker, kills the children of a dead owner,
 and leaves no file behind (`docs/decisions/0005-one-process-per-run.md`).

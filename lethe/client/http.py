@@ -270,7 +270,7 @@ def _problem(operation: Operation[..., Any], answer: httpx.Response) -> Problem:
     retry_after = retry_after_in(answer.headers.get("Retry-After"))
     try:
         body = read(ProblemBody, answer.content, of=str(operation))
-    # The answer of a proxy or another server, which may quote anything.
+    # The answer comes from a proxy or another server, which may quote anything.
     except AnswerInvalid:
         detail = f"{answer.status_code} from {operation}"
         return of_answer(answer.status_code, "http_error", "", detail, (), retry_after=retry_after)

@@ -106,7 +106,7 @@ def _check_names(named: Iterable[str], allowed: Iterable[str]) -> None:
 
 
 def _as_text(value: Any) -> str:
-    """Return a field of a form as text: the text of a file, a list or an object as JSON."""
+    """Return a form field as text: the content of a file, or a list or an object as JSON."""
     if isinstance(value, Path):
         return value.read_text()
     return (

@@ -221,7 +221,7 @@ def bits(values: Sequence[object], names: Sequence[str], separator: str) -> npt.
 
 
 def text(value: object) -> str | None:
-    """Return a value as a text of CSV, so that all formats agree; None if it is missing or cannot be a name."""
+    """Return a value as CSV would write it, so that all formats agree; None if it is missing or cannot be a name."""
     if isinstance(value, str):
         return value or None
     if isinstance(value, bool):

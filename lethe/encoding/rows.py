@@ -355,8 +355,8 @@ _SPREAD = math.sqrt(_PARTS * (2**32 - 1) / 12) / 2**_SHIFT
 
 @lru_cache(maxsize=4)
 def _drawn(seed: int, features: int, inputs: int) -> tuple[Floats, Floats]:
-    """Return the integer weights  # (d, D) and the phases  # (D,). They are drawn by feature, weights before the
-    phase: four words of four parts each for a weight, one word for a phase."""
+    """Return the integer weights  # (d, D) and the phases  # (D,). They are drawn feature by feature, the weights
+    before the phase: four words of four parts each for a weight, one word for a phase."""
     words = np.random.Philox(key=seed).random_raw(features * (4 * inputs + 1)).reshape(features, 4 * inputs + 1)
     parts = words[:, :-1].astype("<u8").view("<u2").reshape(features, inputs, _PARTS)
     sums = parts.sum(axis=2, dtype=np.int64) - _PARTS * (2**16 - 1) // 2

@@ -143,7 +143,7 @@ def _walked(runs: Runs, *, ranges: int) -> "_Walk":
 
 
 def _different(runs: Runs) -> list[Mechanism]:
-    """Return the mechanism of each maximal sequence of runs that share one."""
+    """Return the mechanism of each maximal sequence of runs with the same mechanism."""
     mechanisms: list[Mechanism] = []
     for mechanism, _ in runs:
         if not mechanisms or mechanism is not mechanisms[-1]:

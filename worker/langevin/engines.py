@@ -39,7 +39,7 @@ CPU = Backend()
 
 
 class OpenRows(Rows, Protocol):
-    """The rows of a run, open for its steps. A context: on leaving it, everything computed from rows is zeroed."""
+    """The rows of a run, open for its steps. A context manager, which zeroes everything computed from rows on exit."""
 
     def look(self, slots: Sequence[slice]) -> None:
         """Drop everything copied or computed from rows outside `slots`."""

@@ -101,7 +101,7 @@ def mann_whitney_cdf(statistic: int, m: int, n: int) -> float:
         with np.errstate(over="ignore"):
             return float(np.sum(sizes / np.expm1(decay * sizes) - (n + sizes) / np.expm1(decay * (n + sizes))))
 
-    # At the middle the circle would be the unit circle, on which factors have zeros.
+    # In the middle the circle would be the unit circle, on which factors have zeros.
     decay, target = 1e-3 / (m + n), max(statistic, 0.5)
     if mean(decay) > target:
         decay = optimize.brentq(lambda decay: mean(decay) - target, decay, 50.0)

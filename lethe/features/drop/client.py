@@ -127,7 +127,7 @@ def _person(row: Mapping[str, object], kind: str, place: str, totals: PeopleTota
 
 
 def _files(path: Path) -> Iterator[tuple[str, IO[str]]]:
-    """Yield the name and text of each CSV file of a download, those of removed lines last. Raises `InputInvalid`."""
+    """Yield the name and text of each CSV file of a download, files of removed lines last. Raises `InputInvalid`."""
     with _opened(path) as archive:
         names = [path.name] if archive is None else [name for name in archive.namelist() if name.endswith(".csv")]
         for name in sorted(names, key=lambda name: "_Removed" in name):

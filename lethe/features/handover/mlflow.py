@@ -245,7 +245,7 @@ class _RegisteredModel:
         return None
 
     def add(self, version: VersionOut, content: _VersionContent) -> "ModelVersion":
-        """Store the weights with a run of their own, and register them."""
+        """Store the weights with a separate run, and register them."""
         tags = {
             "lethe.model_id": self._model.id,
             "lethe.version": str(version.number),
@@ -366,7 +366,7 @@ class _RegisteredModel:
             if store.list_artifacts(folder):
                 store.delete_artifacts(folder)  # type: ignore[no-untyped-call]
             return not store.list_artifacts(folder)
-        # Each store has errors of its own; after any of them the weights may still exist.
+        # Each store raises different errors; after any of them the weights may still exist.
         except Exception:  # noqa: BLE001
             return False
 
@@ -433,7 +433,7 @@ def _requirements(about: dict[str, Any]) -> list[str]:
 def _copy_code(to: Path) -> None:
     """Copy the modules that encode and predict into a package of another name.
 
-    The served model therefore predicts the same next to another release of Lethe, or without one.
+    The served model therefore gives the same predictions with another release of Lethe, or without Lethe.
     """
     root = Path(lethe.__file__).parent
     for file in _modules_of(Path(mlflow_pyfunc.__file__), root):

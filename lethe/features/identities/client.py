@@ -19,7 +19,7 @@ MAX_BATCH = 500
 
 
 class LoadTotals(pydantic.BaseModel):
-    """Totals of a load in several calls. `suppressed`: places of links left out because the person was forgotten."""
+    """Totals of a load in several calls. `suppressed`: positions of links left out because the person was forgotten."""
 
     num_links: int = 0
     num_new: int = 0

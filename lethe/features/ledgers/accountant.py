@@ -139,7 +139,7 @@ def bound(steps: Steps, *, rows: int, delta: float) -> float | None:
         total = part if total is None else total.compose(part)
     assert total is not None
     value = float(total.get_epsilon_for_delta(delta - 3 * _LOST)) + _LOST
-    # A NaN is beyond, too.
+    # NaN counts as beyond the maximum, too.
     return value if value <= MAX_EPSILON else None
 
 
@@ -295,7 +295,7 @@ def _mixture(noise: float, held: Any, weights: Any, adjacency: Any) -> Any:
     sign = -1.0 if adjacency == AdjacencyType.REMOVE else 1.0
     logs = np.log(weights) - held**2 / (2 * noise**2)
     slopes = sign * held / noise**2
-    # Beyond 40 deviations lies less than the least positive float.
+    # The mass beyond 40 deviations is below the smallest positive float.
     grid = np.linspace(-40 * noise - held[-1], 40 * noise + held[-1], 1 << 13)
 
     def losses(x: Any) -> tuple[Any, Any]:

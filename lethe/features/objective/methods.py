@@ -172,7 +172,7 @@ def _squares(exposure: Any) -> Iterator[float]:
         yield versions * accountant.mu(exposure.mechanism, records=exposure.records) ** 2
 
 
-# Cached because a certificate and every answer about a model ask the same again, and a convolution takes a while.
+# Cached because a certificate and every answer about a model repeat the question, and a convolution takes a while.
 @lru_cache(maxsize=4096)
 def _epsilon_of(notion: Notion, exposures: tuple[Any, ...], delta: float) -> float:
     if notion is Notion.RELEASE:

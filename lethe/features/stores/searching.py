@@ -52,7 +52,7 @@ class Searcher:
         for chunk in chunks:
             data = before + chunk
             for place, number, offset, length in self._in(data):
-                # Whatever lies wholly in the overlap was found with the chunk before.
+                # Matches wholly in the overlap were found with the preceding chunk.
                 if offset + length > len(before):
                     yield Hit(place, number, start + offset)
             kept = min(self._overlap, len(data))

@@ -217,7 +217,7 @@ def cyclic_batches(
 
 
 def _advance(reach: float, v: float, steps: int, gap: float, c: float, eta: float, sigma: float) -> tuple[float, float]:
-    """Return (Delta, v) after `steps` with gradients `gap` apart."""
+    """Return (Delta, v) after `steps` steps whose gradients are `gap` apart."""
     return (
         c**steps * reach + eta * gap * geometric(c, steps),
         c ** (2 * steps) * v + 2 * eta * sigma**2 * geometric(c * c, steps),

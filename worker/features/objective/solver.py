@@ -223,7 +223,7 @@ def _newton(
 
 
 def _parts(values: Floats, hessians: list[Floats]) -> list[Floats]:
-    """Return views of `values` for each Hessian: all of it, or one row each."""
+    """Return views of `values`, one per Hessian: all of it, or one row each."""
     return [values.reshape(-1)] if len(hessians) == 1 else list(values)
 
 

@@ -284,7 +284,7 @@ def run(
 
 
 class _Clock:
-    """Clock for the seconds that steps take, without pauses of the run."""
+    """Clock that measures the seconds of steps, without pauses of the run."""
 
     def __init__(self, on_progress: Callable[[int], None]) -> None:
         self._on_progress = on_progress
