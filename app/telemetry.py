@@ -23,7 +23,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _MAX_STACK_FRAMES = 5
 
 registry = CollectorRegistry()
-"""Registry of the counters of this process; features add theirs."""
+"""Registry of the counters of this process; features add their counters to it."""
 _calls = Histogram("lethe_http_call_seconds", "Time to answer a call", ["method", "route", "status"], registry=registry)
 _complaints = Counter("lethe_log_events", "Warnings and errors that were logged", ["level", "event"], registry=registry)
 

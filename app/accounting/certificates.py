@@ -88,7 +88,7 @@ class Evidences:
         self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, Counter[int], int]]] = {}
 
     def of(self, erasure: tables.Erasure) -> Evidence:
-        """Return the evidence for the guarantees about an erasure, without the old part of the history.
+        """Return the evidence for the guarantees about an erasure, without history too old to affect them.
 
         Raises `PrivacyError` if the parts contradict each other.
         """

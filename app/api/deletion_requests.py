@@ -132,7 +132,7 @@ def asked(
     source: str | None = None,
     strict: bool = False,
 ) -> deletion.RequestDraft:
-    """Return the draft of the request in `body`. Raises `InputInvalid`, also for a refused callback_url."""
+    """Return the draft of the request in `body`. Raises `InputInvalid`, including for a refused callback_url."""
     if body.callback_url is not None:
         admission.check_callback_url(body.callback_url, call.installation.settings.webhook_networks())
     subject, aliases = subject_ref(call, body), aliases_of(call, body)
@@ -295,7 +295,7 @@ def audited_search(call: Call, query: contract.RequestFilter) -> search_reposito
 
 
 def _subject_sought(call: Call, query: contract.RequestFilter) -> str | None:
-    """Return the pseudonym of the subject in a query; None without one. Raises `InputInvalid`."""
+    """Return the pseudonym of the subject in a query, or None if there is none. Raises `InputInvalid`."""
     if query.subject_id is not None and query.subject_sha256 is not None:
         fault = FieldError("subject_sha256", "expected either subject_id or subject_sha256")
         raise InputInvalid("Name the subject once.", [fault])

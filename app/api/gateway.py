@@ -75,7 +75,7 @@ _KINDS = {
     "delivery": "webhook delivery",
     "agent": "authorised agent",
 }
-"""Nouns for the objects that ids in paths identify, where the parameter's name is not such a noun."""
+"""Nouns for the objects that ids in paths identify, if the parameter's name is not such a noun."""
 F = TypeVar("F", bound=Callable[..., Any])
 _PREFIX = "/v1"
 SERVED: dict[Callable[..., Any], Operation[..., Any]] = {}

@@ -1,6 +1,6 @@
 """Uploads: the fields of their forms, made from the contract, and the steps that the endpoints share.
 
-A file is spooled as it arrives (`app.api.forms`), read from there, and gone when the call ends.
+A file is spooled as it arrives (`app.api.forms`), read from the spool, and deleted when the call ends.
 """
 
 import functools
@@ -133,8 +133,8 @@ def _with_form(installation: installations.Installation, once: Once, file: Uploa
 
 
 def upload(call: Call, *, file: UploadFile, **of_file: Any) -> RowUpload:
-    """Return the upload of a file of rows, whose people belong to the caller's tenant; `of_file` are fields of
-    `RowUpload`."""
+    """Return the upload of a file of rows, whose people belong to the caller's tenant. `of_file` are further fields of
+    it."""
     return RowUpload(
         file=_spooled(file),
         folder=folder(call.installation.settings),

@@ -132,8 +132,8 @@ def target_of(dataset: Dataset) -> TargetColumn | None:
 
 
 def network_of(session: Session, dataset: Dataset) -> PublicNetwork | None:
-    """Return the network that computed the features of the rows, as mechanisms name it; None without one. Raises
-    `NetworkUnknown`."""
+    """Return the network that computed the features of the rows, as mechanisms name it, or None if there is none.
+    Raises `NetworkUnknown`."""
     return network_keeper().named(session, dataset.network_id) if dataset.network_id else None
 
 

@@ -242,8 +242,8 @@ def ordered(
     cursor: str | None,
     ascending: bool = False,
 ) -> sa.Select[*Ts]:
-    """Return the statement of a page, which selects one row more than `limit` to detect a next page. Raises as `page`
-    does."""
+    """Return the statement of a page, which selects one row more than `limit` to detect a next page. Raises the errors
+    of `page`."""
     if cursor is not None:
         last_at, last_key = _decode(cursor)
         last = sa.tuple_(sa.literal(last_at, at.type), sa.literal(last_key, key.type))

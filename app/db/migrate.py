@@ -161,7 +161,7 @@ TABLES = (
     "alembic_version",
     *sockets.plugs("app.features", "tables", "READ_BY_ACCOUNTING"),
 )
-"""Tables that `lethe serve-accounting` reads: neither idempotent answers nor events of requests."""
+"""Tables that `lethe serve-accounting` reads, which exclude idempotent answers and events of requests."""
 
 
 def grant(database: Database, role: str) -> None:

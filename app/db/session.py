@@ -75,7 +75,7 @@ class Database:
 
     @property
     def name(self) -> str:
-        """Names of the dialect and the driver, for people."""
+        """Names of the dialect and the driver, for display."""
         return f"{self.engine.dialect.name} by {self.engine.dialect.driver}"
 
     def guard(self, check: Callable[[], None]) -> None:
@@ -243,8 +243,8 @@ def _made_by(tenant_id: str, maker: str) -> tuple[LoaderCriteriaOption, ...]:
 def _refuse_unowned(
     _connection: sa.Connection, _cursor: Any, sql: str, _parameters: Any, context: Any, _many: bool
 ) -> None:
-    """Raise `RuntimeError` if a statement names an `Owned` table without its tenant. Loader criteria cover classes
-    only."""
+    """Raise `RuntimeError` if a statement uses an `Owned` table without a condition on its tenant. Loader criteria only
+    restrict classes."""
     if context is not None and context.execution_options.get("lethe_of_tenant") and not _owned_throughout(sql):
         raise RuntimeError(_NOT_ITS_OWN)
 

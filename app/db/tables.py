@@ -584,7 +584,7 @@ class RequestModel(Table):
 
 
 CUT_OFF = sa.text("status IN ('abandoned', 'cancelled', 'failed')")
-"""Condition of runs that did not complete."""
+"""Condition that a run did not complete."""
 
 
 class Run(Owned, Table):

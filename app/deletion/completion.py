@@ -139,7 +139,7 @@ def change(new: Submitted, wanted: RequestStatus, *, at: datetime.datetime, verb
 
 
 def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.datetime, new: bool = False) -> None:
-    """Store erasures, models and changes, and announce the changes. With `new`, also store the requests themselves."""
+    """Store erasures, models and changes, and announce the changes. With `new`, store the requests themselves, too."""
     requests = [item.request for item in submitted]
     changes = [change for item in submitted for change in item.changes]
     with bulk.together(session):

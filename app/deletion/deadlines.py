@@ -19,7 +19,7 @@ from lethe.contract.sets import ClockState, Regulation
 from lethe.contract.tenants import Policy, TimeLimit
 
 BEFORE_THE_DEADLINE = datetime.timedelta(days=7)
-"""Time before the deadline of a request from which no grace period, batch or less urgent work may delay it."""
+"""Period before a request's deadline in which no grace period, batch or less urgent work may delay the request."""
 _DAY = datetime.timedelta(days=1)
 
 

@@ -289,7 +289,7 @@ def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> No
 
 def reject(session: Session, request: DeletionRequest, *, ground: RejectionGround, explanation: str) -> None:
     """Reject a request on a legal ground. Raises `TransitionForbidden` once a worker has claimed the rows or, for a
-    discreet request, once its grace period is over."""
+    discreet request, after its grace period."""
     if request.status == RequestStatus.REJECTED and request.rejection_ground == ground:
         return
     request.rejection_ground = ground
