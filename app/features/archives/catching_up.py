@@ -112,7 +112,7 @@ def _update(session: Session, request: DeletionRequest, remembered: Remembered) 
 
 
 def _withdraw(session: Session, request: DeletionRequest, remembered: Remembered) -> bool:
-    """Withdraw a request; return False if its rows have been claimed for another request of the person since."""
+    """Withdraw a request; return False if its rows have since been claimed for another request of the person."""
     try:
         deletion.withdraw(session, request, RequestStatus(remembered.status), verb=_RESTORED, discreet=False)
     except TransitionForbidden:

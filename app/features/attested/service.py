@@ -103,7 +103,7 @@ def get(session: Session, trainer_id: str, *, lock: bool = False) -> AttestedTra
 
 
 def latest_manifest(session: Session, trainer: AttestedTrainer) -> AttestedManifest | None:
-    """Return the last accepted manifest of a trainer; None without one."""
+    """Return the last accepted manifest of a trainer, or None if there is none."""
     query = sa.select(AttestedManifest).where(AttestedManifest.trainer_id == trainer.id)
     return session.scalars(query.order_by(AttestedManifest.rows_read_at.desc()).limit(1)).first()
 

@@ -68,5 +68,5 @@ def onward_page(address: str) -> str:
 
 
 def account_key(email: str) -> str:
-    """Return the name under which wrong passwords of an account are counted, whether the account exists or not."""
+    """Return the name under which wrong passwords of an account are counted, whether or not the account exists."""
     return "account " + hashlib.sha256(email.strip().lower().encode(errors="replace")).hexdigest()

@@ -112,7 +112,7 @@ def ngettext(singular: str, plural: str, number: int) -> str:
 
 
 def inside(text: str) -> str:
-    """Return a label as it is written within a sentence."""
+    """Return a label in the form in which it is written within a sentence."""
     return text if spoken() in _CAPITALISED_NOUNS else text.lower()
 
 

@@ -38,7 +38,7 @@ def is_any_session_over(session: Session, *, at: datetime.datetime, idle_since: 
 
 
 def drop_ended_sessions(session: Session, *, at: datetime.datetime, idle_since: datetime.datetime, limit: int) -> int:
-    """Delete up to `limit` sessions that are over, and return their number."""
+    """Delete up to `limit` sessions that have ended, and return their number."""
     ended = sa.select(DashboardSession.token_hash).where(_is_over(at, idle_since)).limit(limit)
     result = session.execute(sa.delete(DashboardSession).where(DashboardSession.token_hash.in_(ended)))
     return cast("sa.CursorResult[tuple[()]]", result).rowcount

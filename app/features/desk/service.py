@@ -97,7 +97,7 @@ def attach(
 
 
 def get_attachment(session: Session, *, request_id: str, attachment_id: str) -> RequestAttachment:
-    """Return an attachment. Raises `AttachmentUnknown`, also if its key is destroyed and its row is not yet deleted."""
+    """Return an attachment. Raises `AttachmentUnknown`, even if its key is destroyed and its row is not deleted yet."""
     attachment = repository.attachment(session, request_id=request_id, attachment_id=attachment_id)
     if attachment is None or not attachment.name.text:
         raise _unknown_attachment()

@@ -35,8 +35,8 @@ class DropLine(Owned, Table):
 
 
 class DropHash(Owned, Table):
-    """Keyed hash under which a list may name the person of an identifier; empty if the list holds nothing about the
-    person. `kind`: kind of the identifier. Several people may share a hash."""
+    """Keyed hash under which a list may name the person of an identifier; empty if no data of the list is held about
+    the person. `kind`: kind of the identifier. Several people may share a hash."""
 
     __tablename__ = "drop_hashes"
     subject_ref: Mapped[str] = mapped_column(primary_key=True)

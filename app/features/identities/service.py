@@ -417,7 +417,7 @@ def counts(session: Session) -> tuple[int, int, Counter[str], Counter[str]]:
 
 
 def datasets(session: Session, dataset_ids: Collection[str] | None) -> dict[str, str]:
-    """Map datasets to the kind of identifier that names their people: the datasets with these ids, or all."""
+    """Map datasets to the kind of identifier that names their people: all datasets, or those with the given ids."""
     query = sa.select(Dataset.id, Dataset.subject_kind).where(Dataset.destroyed_at.is_(None)).order_by(Dataset.id)
     if dataset_ids is not None:
         query = query.where(Dataset.id.in_(dataset_ids))

@@ -90,7 +90,7 @@ def carried_in(session: Session, *, model_id: str, revision: int | None, limit: 
 
 
 def first_without(session: Session, *, model_id: str, revision: int) -> Version | None:
-    """Return the first version of a model without the rows erased at `revision`; None without one."""
+    """Return the first version of a model without the rows erased at `revision`, or None if there is none."""
     query = sa.select(Version).where(Version.model_id == model_id, Version.revision >= revision)
     return session.scalars(query.order_by(Version.number).limit(1)).first()
 

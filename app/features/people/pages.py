@@ -1,4 +1,4 @@
-"""Pages of people: login by an identity provider, invitations, the own account, and people with their roles.
+"""Pages of people: login by an identity provider, invitations, the caller's account, and people with their roles.
 
 The session cookie is strict, so browsers do not send it to the page that the provider redirects to. The login in
 progress is kept in a lax cookie with a short lifetime, and that page then redirects to the requested page.

@@ -48,7 +48,7 @@ def rehearsals(session: Session, *, model_id: str, limit: int, cursor: str | Non
 
 
 def open_rehearsal(session: Session, *, dataset_id: str) -> Rehearsal | None:
-    """Return a rehearsal of the dataset's models that has not ended; None without one."""
+    """Return a rehearsal of the dataset's models that has not ended, or None if there is none."""
     query = sa.select(Rehearsal).join(Model, Model.id == Rehearsal.model_id)
     return session.scalars(query.where(Model.dataset_id == dataset_id, Rehearsal.status.in_(_OPEN)).limit(1)).first()
 
@@ -83,7 +83,7 @@ def _rows_rehearsed(dataset_id: str) -> sa.Select[str]:
 
 
 def rehearsal_to_make(session: Session, *, dataset_id: str) -> Rehearsal | None:
-    """Return the oldest waiting rehearsal of a dataset's models; None without one."""
+    """Return the oldest waiting rehearsal of a dataset's models, or None if there is none."""
     query = sa.select(Rehearsal).join(Model, Model.id == Rehearsal.model_id)
     query = query.where(Model.dataset_id == dataset_id, Rehearsal.status == contract.RehearsalStatus.WAITING)
     return session.scalars(query.order_by(Rehearsal.asked_at, Rehearsal.id).limit(1)).first()
@@ -96,7 +96,7 @@ def with_waiting(models: sa.Select[str, str]) -> sa.Select[str, str, datetime.da
 
 
 def rehearsal_of(session: Session, *, run_id: str) -> Rehearsal | None:
-    """Return the rehearsal that a run carries out; None without one."""
+    """Return the rehearsal that a run carries out, or None if there is none."""
     query = sa.select(Rehearsal).where(Rehearsal.run_id == run_id, Rehearsal.status == contract.RehearsalStatus.RUNNING)
     return session.scalars(query).one_or_none()
 
@@ -203,7 +203,7 @@ def get(session: Session, *, model_id: str, rehearsal_id: str) -> Rehearsal:
 def draw(session: Session, *, run_id: str) -> Drawn:
     """Draw the people of a run's rehearsal among the people without an open request.
 
-    Raises `RehearsalTooLarge` if too few of them are left, `RehearsalDone`, `DatasetDamaged`.
+    Raises `RehearsalTooLarge` if too few people are left, `RehearsalDone`, `DatasetDamaged`.
     """
     run = session.get_one(Run, run_id)
     rehearsal, model = _of(session, run), session.get_one(Model, run.model_id)

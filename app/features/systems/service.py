@@ -85,7 +85,7 @@ def get(session: Session, system_id: str) -> System:
 
 
 def registered(session: Session, register: type[R]) -> list[R]:
-    """Return the rows of a register of the session's tenant, also retired ones, newest first."""
+    """Return the rows of a register of the session's tenant, including retired ones, newest first."""
     return list(session.scalars(sa.select(register).order_by(register.created_at.desc(), register.id.desc())))
 
 
@@ -297,7 +297,7 @@ def _by_api_key(
 
 
 class _Register:
-    """Systems of some tenants, also retired ones, to find those that a request concerns."""
+    """Systems of some tenants, including retired ones, to find the systems that a request concerns."""
 
     def __init__(self, session: Session, tenant_ids: Collection[str]) -> None:
         self.systems: dict[str, System] = {}

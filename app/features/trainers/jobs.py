@@ -13,7 +13,7 @@ _trainers: dict[int, Periodic] = {}
 
 
 def erase_from_tables(installation: Installation) -> None:
-    """Erase rows of people from training tables, also while a training runs."""
+    """Erase rows of people from training tables, even while a training runs."""
     if training.is_anything_kept(installation):
         training.settle_tables(installation)
         training.destroy_retired_keys(installation)

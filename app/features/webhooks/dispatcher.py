@@ -56,9 +56,9 @@ class DeliveryVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
-    """Result of one attempt. `error_code` is stable, and None if and only if the delivery succeeded. `url_invalid`,
-    `refused_address`, `not_resolved`, `not_connected`, `tls_failed`, `timeout`, `connection_lost`, `answer_malformed`,
-    `answer_too_large`, `redirected`, `http_<status>`."""
+    """Result of one attempt. `error_code` is stable: None if and only if the delivery succeeded, otherwise
+    `url_invalid`, `refused_address`, `not_resolved`, `not_connected`, `tls_failed`, `timeout`, `connection_lost`,
+    `answer_malformed`, `answer_too_large`, `redirected` or `http_<status>`."""
 
     verdict: DeliveryVerdict
     error_code: str | None = None
@@ -353,7 +353,7 @@ def busy(under_way: Mapping[str, int], maximum: int) -> Collection[str]:
 
 
 def record(session: Session, delivery: ClaimedDelivery, outcome: SendResult, random: Random) -> str | None:
-    """Record the result of an attempt and return it: delivered, gone, failed (to be retried) or dead. Returns None if
+    """Record the result of an attempt and return it: delivered, gone, failed (to be retried) or dead. Return None if
     the delivery ended or its lease was lost meanwhile; the attempt then does not count."""
     row = repository.delivery(session, delivery.id)
     if row is None or row.status != DeliveryStatus.PENDING:
@@ -400,8 +400,7 @@ _LEASE_MARGIN = datetime.timedelta(seconds=20)
 
 
 class Dispatcher:
-    """Sends due deliveries until `close`. `dialects` are by source of the request, for callbacks of external
-    protocols."""
+    """Thread that sends due deliveries until `close`. `dialects` are keyed by the source of requests from protocols."""
 
     def __init__(self, database: Database, keys: Keys, settings: Settings, *, dialects: Mapping[str, Dialect]) -> None:
         self._database = database

@@ -107,7 +107,7 @@ def drop_planned(
 
 
 def last_notified(session: Session, *, request_id: str, url: str, until: datetime.datetime) -> WebhookDelivery | None:
-    """Return the last delivery to this receiver about a request among those it may get by `until`; None without one."""
+    """Return the last delivery to this receiver about a request that it may get by `until`; None if there is none."""
     query = (
         sa.select(WebhookDelivery)
         .where(

@@ -70,7 +70,7 @@ class PolicyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimitInForce:
-    """Time limit of a regulation and its one extension in words, and the law from which they come."""
+    """Time limit of a regulation and its one extension in words, with the law from which they come."""
 
     regulation: str
     limit: str

@@ -179,7 +179,7 @@ def _logged_in(request: Request, caller: Caller, token: str, onward: str) -> Res
 
 
 def _session_of(caller: Caller, token: str) -> Response:
-    """Return the caller and the form token to an open page."""
+    """Respond to an open page with the caller and the form token."""
     return pages.no_content({"Form-Token": sessions.form_token(token), "Caller-Id": caller.id})
 
 
