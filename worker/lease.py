@@ -36,7 +36,7 @@ class Lease(periodic.Periodic):
             raise errors.LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
     def opened(self) -> None:
-        """Report that a block of rows was opened, which counts as progress. Raises as `progressed`."""
+        """Report that a block of rows was opened, which counts as progress. Raises the errors of `progressed`."""
         self._moved_at = time.monotonic()
         if self._lost:
             raise errors.LeaseLost(f"Run {self._run_id} was taken from this worker.")
@@ -88,11 +88,11 @@ class PreemptibleLease:
         self._next_check_at = 0.0
 
     def opened(self) -> None:
-        """Report that a block of rows was opened. Raises as `Lease.progressed`."""
+        """Report that a block of rows was opened. Raises the errors of `Lease.progressed`."""
         self._lease.opened()
 
     def progressed(self, steps_done: int) -> None:
-        """Report the number of steps, and do the due deletions. Raises as `Lease.progressed`."""
+        """Report the number of steps, and do the due deletions. Raises the errors of `Lease.progressed`."""
         self._lease.progressed(steps_done)
         if (began := time.monotonic()) < self._next_check_at:
             return

@@ -29,7 +29,7 @@ from typing import NoReturn, Self
 from lethe import hardening
 
 _GONE_WITHIN = 10.0
-"""Seconds to wait until a killed child is gone and the server reports it."""
+"""Seconds to wait until a killed child has ended and the server reports it."""
 _MAX_DESCRIPTORS = 128
 _COLD, _WARM = b"!", b"w"
 """Messages that request a child; the second makes the server call `warm` of its module before."""

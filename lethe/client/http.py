@@ -129,8 +129,8 @@ class Calls:
     async def pieces(
         self, operation: Operation[..., bytes], *ids: str | int, arguments: BaseModel | None = None
     ) -> AsyncGenerator[bytes]:
-        """Yield the answer in pieces, whatever its length. A partial answer is not requested again: an interruption
-        raises `Unreachable`."""
+        """Yield the answer in pieces, regardless of its length. A partial answer is not requested again: an
+        interruption raises `Unreachable`."""
         answer = await self._answer(operation, ids, arguments, _DEFAULT, stream=True)
         try:
             with self._named(operation):

@@ -53,7 +53,7 @@ def checked_values(takes: type[B], named: Mapping[str, Any]) -> B:
 
 @contextmanager
 def form_of(file: str | Path | files.Frame, fields: BaseModel) -> Iterator[dict[str, Any]]:
-    """Yield a form as arguments of httpx while its file is open. A `name` defaults to that of the file. Raises
+    """Yield a form as arguments of httpx while its file is open. `name` defaults to the name of the file. Raises
     `InputInvalid` for anything but a path or a frame."""
     if not isinstance(file, str | Path | files.Frame):
         faults = [FieldError("path", "expected a path or a frame")]

@@ -634,8 +634,8 @@ class Text(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vector(Column):
-    """List of `length` finite numbers, such as an embedding, as distances from `center` in units of `scale`, each one
-    number or one per entry, clipped to [-clip, clip] if `clip` is given. A vector is never missing."""
+    """List of `length` finite numbers, such as an embedding, which is never missing. It is stored as distances from
+    `center` in units of `scale` (one number, or one per entry), clipped to [-clip, clip] if `clip` is given."""
 
     kind = "vector"
     length: int

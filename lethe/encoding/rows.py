@@ -25,8 +25,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomFeatures:
-    """D = `features` random features that replace those of the columns, with the `scale` > 0 of the random weights and
-    their `seed`, 0 <= seed < 2^53."""
+    """D = `features` random features that replace the features of the columns, with the `scale` > 0 of the random
+    weights and their `seed`, 0 <= seed < 2^53."""
 
     features: int
     seed: int

@@ -79,7 +79,7 @@ FALSE_ALARM = 1e-6
 _TESTS = 3
 """Number of shares of FALSE_ALARM: one is for the guesses, two for noise, forgetting and schedule together."""
 ERROR = FALSE_ALARM / _TESTS
-"""Maximum probability with which a reported lower bound is wrong. It is that of the test that refuses a run for its
+"""Maximum probability with which a reported lower bound is wrong. It equals that of the test that refuses a run for its
 guesses, so that a bound above the certified value refuses the run and is never reported."""
 _DOWN = 1 - 2.0**-40
 """Factor that lowers a lower bound by more than its rounding error."""

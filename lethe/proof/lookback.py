@@ -56,7 +56,7 @@ class Lookback:
 
     @property
     def mu(self) -> float:
-        """Value of mu, rounded up; infinite if a difference was followed by no noise."""
+        """Value of mu, rounded up; infinite if no noise followed a difference."""
         mu = previous = noise = 0.0
         for v, g in zip(self.noise, self.influence, strict=True):
             if v <= noise:

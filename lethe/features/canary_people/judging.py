@@ -42,10 +42,10 @@ class CanaryOutcome(StrEnum):
 class Verdict:
     """Verdict on one artefact.
 
-    `p_value` bounds the probability that an honest pipeline shows so much of the forgotten; None if no canaries were to
-    be forgotten. `level` is the bound below which it is an alarm. `power` estimates the probability of an alarm if the
-    forgotten had been kept like the present ones, `present_p_value` is the p-value of the present ones themselves.
-    `planted` and `never` are the numbers of canaries in each group.
+    `p_value` bounds the probability that an honest pipeline shows so much knowledge of the forgotten; None if no
+    canaries were to be forgotten. `level` is the bound below which it is an alarm. `power` estimates the probability of
+    an alarm if the forgotten had been kept like the present ones, `present_p_value` is the p-value of the present ones
+    themselves. `planted` and `never` are the numbers of canaries in each group.
     """
 
     outcome: CanaryOutcome

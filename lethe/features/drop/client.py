@@ -32,7 +32,7 @@ class DropTotals(pydantic.BaseModel):
 
 
 class PeopleTotals(pydantic.BaseModel):
-    """Number of rows loaded, and of hashes by list. `nothing_held`: number of rows without data for it, by list."""
+    """Number of rows loaded, and of hashes by list. `nothing_held`: number of rows without data for a list, by list."""
 
     num_rows: int = 0
     hashes: dict[str, int] = pydantic.Field(default_factory=dict)

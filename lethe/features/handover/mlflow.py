@@ -360,7 +360,7 @@ class _RegisteredModel:
         return None if number == self._model.live_version else number
 
     def _delete_artifacts(self, root: str, folder: str) -> bool:
-        """Delete a folder of artifacts; return True if it is gone. Many stores do not allow MLflow to delete."""
+        """Delete a folder of artifacts; return True if it no longer exists. Many stores do not let MLflow delete."""
         try:
             store = self._store(root)
             if store.list_artifacts(folder):

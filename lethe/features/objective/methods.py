@@ -33,7 +33,7 @@ _NOT_TAKEN = (
     "cool_down",
     "second_moment",
 )
-"""Settings of a model that this method does not have."""
+"""Settings of a model that this method does not support."""
 
 
 class Perturbed(ObjectivePerturbation):

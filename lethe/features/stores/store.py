@@ -1,4 +1,4 @@
-"""Stores of people's records: the interface of adapters, and the names of their refusals."""
+"""Stores of people's records: the interface of adapters, and the codes of their refusals."""
 
 import contextlib
 import hashlib
@@ -34,7 +34,7 @@ class StoreFile:
     decoded: Callable[[], Iterable[tuple[str, bytes]]] | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of the file; none if it is gone."""
+        """Yield the bytes of the file, or nothing if the file no longer exists."""
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
