@@ -18,7 +18,7 @@ from lethe.contract.problems import RateLimited, Sentence
 _MAX_WRONG_PASSWORDS = 10
 """Wrong passwords for an account per minute from one address. An attacker cannot lock out a user at another address."""
 _MAX_WRONG_PASSWORDS_OF_ACCOUNT = 100
-"""Wrong passwords for an account per minute from all addresses together."""
+"""Maximum wrong passwords for an account per minute from all addresses together."""
 _OWN_SHARE = 10
 """Each gateway admits at least 1/`_OWN_SHARE` of a quota, so that a wrong shared count locks no key out."""
 _MAX_ADDRESSES = 10_000

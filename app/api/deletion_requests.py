@@ -61,8 +61,8 @@ class PlainRoute(APIRoute):
 
 
 async def _ordinary(request: Request) -> dict[str, Any] | None:
-    """Return the arguments of an ordinary `create_deletion_request`. None if the call has a query or a fault; FastAPI
-    then resolves the call, which takes half of its answer time."""
+    """Return the arguments of an ordinary `create_deletion_request`, or None if the call has a query or a fault.
+    FastAPI then resolves the call, which takes half of its answer time."""
     headers = request.headers
     key = headers.get("idempotency-key")
     is_json = headers.get("content-type", "").lower() == "application/json"
@@ -275,7 +275,7 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
 def sought_by(call: Call, query: contract.RequestFilter) -> search_repository.Sought:
     """Return the search described by a query. Raises `InputInvalid`; `ScopeMissing` for filters by assignee or model.
 
-    A filter by model would tell an app about whom rows are held.
+    A filter by model would reveal to an app whose rows are stored.
     """
     if query.assignee is not None:
         call.caller.require(Scope.REQUESTS_REVIEW)

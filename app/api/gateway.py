@@ -44,7 +44,7 @@ def of_features() -> tuple[Mount, ...]:
 
 
 Lifespan: TypeAlias = Callable[[FastAPI], AbstractContextManager[None]]
-"""Context of a feature around the life of an application, a gateway or the accounting service (the socket
+"""Context of a feature during the life of an application, a gateway or the accounting service (the socket
 `LIFESPANS`)."""
 
 

@@ -23,7 +23,7 @@ from app.rows.row_store import RowStore
 from lethe.contract.problems import EvaluationOverlaps, Sentence
 
 _BY_CHANCE = 5.0
-"""Tolerance in standard deviations, exceeded by chance in less than one of a million comparisons."""
+"""Tolerance in standard deviations, exceeded by chance in fewer than one in a million comparisons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

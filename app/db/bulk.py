@@ -201,7 +201,7 @@ def _roomy(connection: sa.Connection) -> Iterator[None]:
 
 
 def in_parts(values: Iterable[str]) -> Iterator[list[str]]:
-    """Yield batches of values that fit one statement of either database, even if it binds each three times."""
+    """Yield batches of values that fit one statement of either database, even if it binds each value three times."""
     remaining = iter(values)
     while batch := list(itertools.islice(remaining, 5000)):
         yield batch

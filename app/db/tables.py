@@ -562,7 +562,7 @@ class Erasure(Table):
 
 
 OWED = (RequestModelStatus.PENDING, RequestModelStatus.RUNNING)
-"""Statuses of a model in a request that it still has to forget."""
+"""Statuses of a request's models that still have to forget its rows."""
 
 
 class RequestModel(Table):

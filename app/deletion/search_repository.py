@@ -207,7 +207,7 @@ def _subject_of(request_id: str) -> sa.ScalarSelect[str]:
 
 
 def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: str | None) -> Page[DeletionRequest]:
-    """Return one page of a model's requests, newest first, along the index of the model's own list."""
+    """Return one page of a model's requests, newest first, by the index of the requests of each model."""
     # `RequestModel` is not restricted to the session's tenant, so look up the model, which is.
     if session.scalars(sa.select(Model.id).where(Model.id == model_id)).first() is None:
         return Page([], None)
