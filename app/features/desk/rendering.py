@@ -297,7 +297,7 @@ def malformed(error: RequestValidationError) -> InputInvalid:
 def _login_of(request: Request) -> Response:
     """Redirect to the login, and from there back to the page.
 
-    An open page is answered 401 and shows the login itself, so that nothing typed there is lost.
+    An open page receives status 401 and shows the login itself, so that nothing typed there is lost.
     """
     if is_fragment(request):
         return Response(status_code=401, headers=_HEADERS | {"HX-Reswap": "none"})

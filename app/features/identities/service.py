@@ -1,4 +1,4 @@
-"""The identity map: which identifiers belong to one person, and what requests it leads to.
+"""The identity map: which identifiers belong to one person, and which requests it affects.
 
 The map stores components, not links: identifiers of one person share `Identity.person`. All identifiers of a person are
 thus found in one statement, and the order of loads does not matter.

@@ -66,7 +66,7 @@ def room(chain: Chain, *, epsilon: float, delta: float) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateStatement:
-    """Signed guarantees of one request and one model, and the guarantees of the model's live version today."""
+    """Signed guarantees of one request and one model, and the current guarantees of the model's live version."""
 
     certificate: Certificate
     signed: list[guarantees.Guarantee]

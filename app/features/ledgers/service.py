@@ -42,8 +42,8 @@ class Numbers:
 
 
 def recompute(body: LedgerIn) -> Numbers:
-    """Recompute the numbers of a ledger, which takes up to some seconds. Raises `InputInvalid`, naming an unknown
-    event, and if the budget does not cover one person."""
+    """Recompute the numbers of a ledger, which may take a few seconds. Raises `InputInvalid`, naming an unknown event,
+    and if the budget does not cover one person."""
     try:
         steps = accountant.read(body.ledger)
         points = accountant.curve(steps, delta=body.delta, budget=body.budget_epsilon)

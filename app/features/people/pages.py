@@ -153,7 +153,7 @@ def welcome_page(request: Request, installation: calls.At, invitation: Invitatio
 
 @router.post("/welcome")
 async def accept_invitation(request: Request, installation: calls.At) -> Response:
-    """Set the password, enrol the authenticator app if there is a code of it, and log the person in."""
+    """Set the password, enrol the authenticator app if the form has a code of it, and log the person in."""
     form = await gate.form_of(request, installation.settings)
     state: calls.Known = request.app.state.known
     invitation, password = text(form, "invitation"), str(form.get("password", ""))

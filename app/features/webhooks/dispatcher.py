@@ -400,7 +400,8 @@ _LEASE_MARGIN = datetime.timedelta(seconds=20)
 
 
 class Dispatcher:
-    """Thread that sends due deliveries until `close`. `dialects` are keyed by the source of requests from protocols."""
+    """Thread that sends due deliveries until `close`. `dialects` are the protocols' dialects by source of the
+    request."""
 
     def __init__(self, database: Database, keys: Keys, settings: Settings, *, dialects: Mapping[str, Dialect]) -> None:
         self._database = database

@@ -168,7 +168,7 @@ def _form(
 
 
 def _networks(context: RequestContext) -> list[tuple[str, str]]:
-    """Return the choices of the network field, including none; empty if the caller may not see networks."""
+    """Return the choices of the network field, including no network; empty if the caller may not see networks."""
     page = context.ask_if_allowed(networks.list_networks, limit=_MAX_DATASETS)
     if page is None:
         return []
