@@ -135,7 +135,7 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP/1.1. A connection is closed if more than `_MAX_PIPELINED` of its calls wait for an earlier one's answer."""
+    """HTTP/1.1 protocol that closes a connection if over `_MAX_PIPELINED` of its calls wait for an earlier answer."""
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
@@ -245,7 +245,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Make Linux kill the child when this process dies. Runs in the child before exec."""
+    """Make Linux kill the child when this process dies. This runs in the child before exec."""
     # Ctrl-C is for the supervisor, which then stops the child.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":

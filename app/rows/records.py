@@ -134,7 +134,7 @@ def _first_damaged(session: Session, dataset_id: str, stored_records: Iterable[S
 
 
 def record(session: Session, error: DatasetDamaged) -> None:
-    """Stop the dataset of the damaged rows, unless the damage is in a batch alone. The first damage stays on record,
+    """Stop the dataset of the damaged rows, unless the damage is only in a batch. The first damage stays on record,
     except that a damaged record replaces every other kind."""
     dataset = repository.dataset_of_rows(session, error.rows_id)
     if dataset is None or is_in_records(dataset) or is_in_batch(session, error):
@@ -150,7 +150,7 @@ def record(session: Session, error: DatasetDamaged) -> None:
 
 
 def recheck(session: Session, dataset: Dataset, error: DatasetDamaged | None) -> None:
-    """Record the result of a requested recheck of a dataset: sound if `error` is None or in a batch alone, otherwise
+    """Record the result of a requested recheck of a dataset: sound if `error` is None or only in a batch, otherwise
     still damaged."""
     if error is None or is_in_batch(session, error):
         dataset.damaged_at, dataset.damage = None, None

@@ -84,8 +84,8 @@ def confirm_edited(session: Session, *, run_id: str, has_batches: bool = True) -
 
 
 def note_damage(session: Session, *, run_id: str, error: DatasetDamaged) -> None:
-    """Drop the addition whose batch the run found damaged, or stop the dataset if its rows are. Ignored if the run was
-    lost: its successor may have destroyed the missing rows."""
+    """Drop the addition whose batch the run found damaged, or stop the dataset if its rows are. The damage is ignored
+    if the run was lost: its successor may have destroyed the missing rows."""
     run = repository.run(session, run_id)
     if run is not None and run.status == RunStatus.RUNNING and not additions.drop_damaged(session, error):
         damage.record(session, error)

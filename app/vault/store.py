@@ -208,7 +208,7 @@ class ObjectStore(Protocol):
         """Write an object, replacing an existing object of this name."""
 
     def create(self, name: str, content: bytes) -> None:
-        """Write a new object, or raise `FileExistsError` if the name exists. Of concurrent calls one succeeds."""
+        """Write a new object, or raise `FileExistsError` if the name exists. Of concurrent calls only one succeeds."""
 
     def get(self, name: str) -> bytes:
         """Return the content of an object, or raise `FileNotFoundError`."""
