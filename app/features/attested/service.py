@@ -128,7 +128,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: a request waits for a trainer once it is accepted. The trainers of a tenant are read once."""
+    """Return a predicate, true if a request waits for a trainer once accepted. A tenant's trainers are read once."""
     of_tenant = functools.cache(lambda tenant_id: _in_use(session, {tenant_id}))
     return lambda request: bool(_concerned(of_tenant(request.tenant_id), request))
 

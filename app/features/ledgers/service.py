@@ -166,7 +166,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: a request concerns a model. A request that is bounded at once is completed by `settle`."""
+    """Return a predicate, true if a request concerns a model. `settle` completes requests that are bounded at once."""
     if not _ANY_IN_USE.may_hold(session):
         return lambda _request: False
     in_use = list(session.scalars(sa.select(DpModel).where(DpModel.retired_at.is_(None))))

@@ -77,7 +77,7 @@ def mark_measured(session: Session, rehearsal: Rehearsal, *, dataset_id: str) ->
 
 
 def _rows_rehearsed(dataset_id: str) -> sa.Select[str]:
-    """Return a query of the id of the rehearsal that has measured the current rows of a dataset."""
+    """Return a query for the id of the rehearsal that has measured the current rows of a dataset."""
     joined = sa.select(RehearsedRows.rehearsal_id).join(Dataset, Dataset.id == RehearsedRows.dataset_id)
     return joined.where(Dataset.id == dataset_id, Dataset.revision == RehearsedRows.revision)
 

@@ -126,7 +126,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: a request opens a task when it is accepted. The register of a tenant is read once."""
+    """Return a predicate, true if a request opens a task when it is accepted. The register of a tenant is read once."""
     of_tenant = functools.cache(lambda tenant_id: _Register(session, {tenant_id}))
     return lambda request: bool(of_tenant(request.tenant_id).concerned(request))
 

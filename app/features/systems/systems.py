@@ -271,7 +271,7 @@ def map_of(
     identifier_kinds: Sequence[str] = (),
     complete_since: datetime.datetime | None = None,
 ) -> dict[str, Any]:
-    """Return what a line states about the people whom its system may hold; no datasets stand for all."""
+    """Return what a line states about the people whom its system may hold; `dataset_ids` is None for all datasets."""
     return {
         "dataset_ids": None if dataset_ids is None else list(dataset_ids),
         "identifier_kinds": list(identifier_kinds),

@@ -20,7 +20,7 @@ def erase_from_tables(installation: Installation) -> None:
 
 
 def train(installation: Installation) -> None:
-    """Wake the thread of this process that trains what is due, one training at a time."""
+    """Wake the thread of this process that runs the due trainings, one at a time."""
     if not training.is_anything_kept(installation):
         return
     with _lock:

@@ -176,7 +176,7 @@ def artefact(session: Session, vault: Vault, row: Trainer, name: str) -> bytes:
 
 
 def opened(vault: Vault, content: bytes | None) -> bytes | None:
-    """Return the content of a sealed block or artefact; None if it, or its key, is destroyed or damaged."""
+    """Return the content of a sealed block or artefact; None if the content or its key is destroyed or damaged."""
     try:
         return None if content is None else vault.open(content)
     except (ValueError, FileNotFoundError):
@@ -279,7 +279,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
 
 
 def waiting(session: Session, row: Trainer) -> list[tuple[DeletionRequest, Erasure]]:
-    """Return the open requests, in the order of their due dates, that wait for a trainer."""
+    """Return the open requests that wait for a trainer, in the order of their due dates."""
     table = session.get_one(TrainingTable, row.table_id)
     query = (
         sa.select(DeletionRequest, Erasure)

@@ -170,7 +170,7 @@ def destroy_retired_keys(installation: Installation) -> None:
 
 
 def _due(session: Session) -> list[Trainer]:
-    """Return the trainers that may start a training now, those that a request waits for first."""
+    """Return the trainers that may start a training now, first those that a request waits for."""
     at = now(session)
     running = sa.select(Training).where(Training.status == TrainingStatus.RUNNING)
     held = {training.trainer_id for training in session.scalars(running) if training.leased_until > at}
@@ -215,7 +215,7 @@ def plan_of(session: Session, trainer: Trainer, *, at: datetime.datetime) -> lis
 
 
 def claim(session: Session, *, lease_seconds: float) -> ClaimedTraining | None:
-    """Start the training that is due first; abandon the former one of a dead worker. Return None if none is due."""
+    """Start the training that is due first; abandon the previous one of a dead worker. Return None if none is due."""
     for trainer in _due(session):
         if _is_lost(session, trainer):
             # Its back-off may have begun.

@@ -391,7 +391,7 @@ Dialect = Callable[[bytes], Mapping[str, str]]
 """Function from a callback's body to the headers that a protocol requires."""
 
 _AT_ONCE = 32
-"""Maximum number of concurrent calls. One tenant alone has half of them at most."""
+"""Maximum number of concurrent calls. A single tenant gets at most half of them."""
 _MAX_CALLS_PER_HOST = 4
 """Maximum number of concurrent calls to a host, so that a slow receiver does not delay the others."""
 _POLL_SECONDS = 1.0
