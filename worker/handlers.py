@@ -29,8 +29,8 @@ class Holder(Protocol):
 
 
 class RunHandler(Protocol):
-    """Complete a claimed run on the edited rows under `root`, and end it in the database. If a handler raises, the run
-    is handed back with the code of the error."""
+    """Function that completes a claimed run on the edited rows under `root`, and ends it in the database. If a handler
+    raises, the run is handed back with the code of the error."""
 
     def __call__(self, installation: Installation, run: ClaimedRun, root: str, holder: Holder, /) -> None: ...
 

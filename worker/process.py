@@ -32,7 +32,7 @@ _GONE_WITHIN = 10.0
 """Seconds to wait until a killed child has ended and the server reports it."""
 _MAX_DESCRIPTORS = 128
 _COLD, _WARM = b"!", b"w"
-"""Messages that request a child; the second makes the server call `warm` of its module before."""
+"""Messages that request a child; the second makes the server call `warm` of its module first."""
 _NICENESS = 10
 """Niceness of children, which leaves them a tenth of a core that other processes use fully."""
 

@@ -690,6 +690,6 @@ def _lengths(between: tuple[int, int] | None) -> range:
 
 
 def _place(text: str, features: int) -> tuple[int, float]:
-    """Return a position among the features and a sign from the text's hash, identical everywhere and forever."""
+    """Return a position among the features and a sign from the text's hash, the same on every machine and forever."""
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=9).digest()
     return int.from_bytes(digest[:8], "big") % features, 1.0 if digest[8] & 1 else -1.0

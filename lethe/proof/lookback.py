@@ -109,7 +109,7 @@ Runs = tuple[tuple[Mechanism, int], ...]
 
 
 def present(runs: Runs) -> Lookback:
-    """Return the lookback of one record (`zero_out`) present in all of `runs`, which are compared on their own."""
+    """Return the lookback of one record (`zero_out`) present in all of `runs`, apart from any other runs."""
     if not runs:
         return NOTHING
     last = runs[-1][0]

@@ -79,8 +79,8 @@ class SelfCheckedRows(OpenRows, Protocol):
 
 
 class Engine(Protocol):
-    """Open the rows of a run, or return None if the engine does not compute this mechanism on this device. A feature
-    lists such functions as `ENGINES` of its module `engines`."""
+    """Function that opens the rows of a run, or returns None if the engine does not compute this mechanism on this
+    device. A feature lists such functions as `ENGINES` of its module `engines`."""
 
     def __call__(
         self,
@@ -96,8 +96,8 @@ class Engine(Protocol):
 
 
 class Scorer(Protocol):
-    """Replace rows by their scores under the `parameters` of a tangent model. A feature lists such functions as
-    `SCORERS` of its module `engines`."""
+    """Function that replaces rows by their scores under the `parameters` of a tangent model. A feature lists such
+    functions as `SCORERS` of its module `engines`."""
 
     def __call__(
         self, mechanism: Mechanism, network: bytes, parameters: NDArray[np.float64], rows: Iterable[LabelledRows]

@@ -43,7 +43,7 @@ _CYRILLIC = str.maketrans("абвгдезийклмнопрстуфыэєіїґ�
     | {"ъ": None, "ь": None, "ю": "yu", "я": "ya"}
 )
 _LETTERS = _LATIN | _GREEK | _CYRILLIC
-"""ASCII of letters that have no decomposition into an ASCII letter and marks."""
+"""ASCII spelling of letters that have no decomposition into an ASCII letter and marks."""
 
 
 def email(text: str) -> Forms:
