@@ -59,8 +59,8 @@ RingBroker: TypeAlias = Callable[[str], Notifier]
 
 
 class AtTicks:
-    """Notifier that passes notifications on at the next tick, as one. Ticks are multiples of `seconds` on the clock of
-    the host, so no request sets them."""
+    """Notifier that merges notifications and passes them on at the next tick. Ticks are multiples of `seconds` on the
+    host's clock, so that no request determines them."""
 
     def __init__(self, notifier: Notifier, *, seconds: float) -> None:
         self.notifier = notifier

@@ -25,7 +25,7 @@ _NOT_LOCKED = "The memory may be swapped out: allow it to be locked (ulimit -l u
 
 
 def ensure() -> None:
-    """Harden the process; the first call of a long-lived program after logging is configured. May re-execute the
+    """Harden the process; call this first in a long-lived program, after configuring logging. May re-execute the
     program. Log what the system does not permit."""
     overwrites = overwrites_freed_memory()
     if not overwrites and sys.platform == "linux" and (missing := _missing()):

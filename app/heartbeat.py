@@ -36,8 +36,8 @@ class Heartbeat(Periodic):
 
 
 def last_seen(data_dir: Path, *, host: str | None = None) -> datetime.datetime | None:
-    """Return the time of the last heartbeat of any worker, or of `host`, by the file system's clock; None without
-    one."""
+    """Return the time of the last heartbeat of any worker, or of `host`, by the file system's clock, or None if there
+    is none."""
     heartbeats = hosts(data_dir)
     return heartbeats.get(host) if host is not None else max(heartbeats.values(), default=None)
 

@@ -31,7 +31,7 @@ OpenBucket: TypeAlias = Callable[[str, str], ObjectStore]
 _KINDS = ("weights", "blocks")
 """Kinds of sealed content: weights of versions, and rows of datasets."""
 _FOLDERS = ("blocks", "encoding", "keys", "tmp", "vault", "weights", "workers")
-"""Folders of a data folder; a separate folder of rows and weights has some of them."""
+"""Subfolders of a data folder; a separate folder of rows and weights has some of them."""
 _PATIENCE_SECONDS = 30.0
 """Time for which the set-up waits for a database server that may be starting as well."""
 
@@ -138,7 +138,7 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
 
 
 def _migrate_with_keys(settings: Settings, database: Database) -> Keys:
-    """Migrate the database and return the keys, which match the database as the stores do. The marks of the places are
+    """Migrate the database and return the keys, which match the database, as the stores do. The marks of the places are
     read before the database, which is marked last. If the database is empty, the contents of unmarked places therefore
     belong to no other installation."""
     marked = places(settings)

@@ -215,7 +215,7 @@ class Guard:
         self._seen, self._until, self._said = states, until, None
 
     def _wrong(self) -> str | None:
-        """Return the reason of a mismatch; None without one. A change during the comparison repeats it."""
+        """Return the reason of a mismatch, or None if all match. A change during the comparison restarts it."""
         reason: str | None = None
         for _ in range(_ATTEMPTS):
             before = self._look()

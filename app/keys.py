@@ -56,7 +56,7 @@ class Keys:
         return self
 
     def paths(self) -> dict[str, Path]:
-        """Return the file of each key by name."""
+        """Return the path of each key file, by the name of the key."""
         return {name: self._path(name) for name in ((PUBLIC,) if self.is_public else (*SECRETS, SIGNING))}
 
     def publish(self) -> None:
@@ -314,8 +314,8 @@ def _opens(key: AESGCM, nonce: bytes, sealed: bytes, context: str) -> bool:
 
 
 def read_or_create(path: Path, make: Callable[[], str]) -> str:
-    """Return the text of a 0600 file, which is created durably if missing. Concurrent processes create one file
-    only."""
+    """Return the text of a 0600 file, which is created durably if missing. Concurrent processes create only one
+    file."""
     if not path.exists():
         content = make()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -367,7 +367,7 @@ def _text(path: Path) -> str:
 
 
 def _id_of(key: bytes) -> bytes:
-    """Return an id of the key that discloses nothing about it."""
+    """Return an id of the key that discloses nothing about the key."""
     return hmac.digest(key, b"lethe.kek", "sha256")[:_ID_BYTES]
 
 

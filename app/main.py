@@ -87,12 +87,12 @@ def _routes() -> Sequence[BaseRoute]:
 
 
 def _mounts() -> list[Mount]:
-    """Return the routers in the order of matching: those of the core first."""
+    """Return the routers in the order of matching, the core's routers first."""
     return [*(Mount(router=router) for router in _ROUTERS), Mount(router=operations.probes, prefix=""), *of_features()]
 
 
 def _refused(request: Request, error: Problem) -> Response:
-    """Answer a call that was refused before its route was known: with the page of a feature if one takes it, else a
+    """Answer a call that was refused before its route was known: with a feature's page if there is one, else with a
     problem."""
     for prefix, refused in sockets.plugs("app.features", "endpoints", "REFUSALS"):
         if f"{request.url.path}/".startswith(f"{prefix}/"):

@@ -30,17 +30,17 @@ def sign(keys: Keys, payload: bytes, *, kind: str) -> str:
 
 
 Wanted: TypeAlias = tuple[Any, Callable[[], Any]]
-"""Facts that are to be stated, and the function that makes the row with their signature."""
+"""Facts to be stated, and the function that makes the row with their signature."""
 
 
 class NotSigned(Exception):
-    """Signatures that a transaction needs but that were not made before it."""
+    """Error for signatures that a transaction needs but that were not made before it."""
 
 
 class SignedAhead:
     """Signatures made outside the write transaction that stores them, where no other writer waits for them.
 
-    While the transaction, which asks for them by `of`, fails with `NotSigned`, make them by `sign` and repeat it. With
+    The transaction asks for them by `of`. While it fails with `NotSigned`, make them by `sign` and repeat it. With
     `at_once`, or up to `few`, which take less time than a second transaction, `of` makes them itself. `at` is the
     stated time, set by the first transaction.
     """
@@ -62,7 +62,7 @@ class SignedAhead:
         return {name: self._signed[name][1] for name in wanted}
 
     def sign(self) -> None:
-        """Make the signatures that the last transaction lacked."""
+        """Make the signatures that were missing in the last transaction."""
         self._signed |= {name: (facts, make()) for name, (facts, make) in self._wanted.items()}
 
 

@@ -37,7 +37,7 @@ from app.unlearning import service as unlearning
 _MAX_PAUSE_SECONDS = 15.0
 _MAX_PIPELINED = 16
 _BUSY_TICKS, _IDLE_TICKS = 10, 4
-"""Ticks in a row at which memory is not cleaned: while requests come, and while none came since the last time."""
+"""Consecutive ticks without cleaning of memory, while requests arrive, and while none arrived since the last one."""
 _DESCRIPTORS = 4096
 
 
@@ -135,7 +135,7 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
-    """HTTP/1.1. A connection is closed if more than `_MAX_PIPELINED` of its calls wait for an earlier one's answer."""
+    """HTTP/1.1 protocol that closes a connection if over `_MAX_PIPELINED` of its calls wait for an earlier answer."""
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
@@ -154,7 +154,7 @@ def _raise_descriptor_limit() -> None:
 
 class _Forgetting:
     """Callback that collects and overwrites what the last request left in memory. It is called every second, and acts
-    at the first call without a new request. A busy event loop collects anyway, and callers would wait, so up to ten
+    on the first call without a new request. A busy event loop collects anyway, and callers would wait, so up to ten
     calls in a row are skipped while requests arrive; without requests it acts every five seconds, because of background
     jobs."""
 
@@ -245,7 +245,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Make Linux kill the child when this process dies. Runs in the child before exec."""
+    """Make Linux kill the child when this process dies. This runs in the child before exec."""
     # Ctrl-C is for the supervisor, which then stops the child.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":

@@ -23,7 +23,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _MAX_STACK_FRAMES = 5
 
 registry = CollectorRegistry()
-"""Registry of the counters of this process; features add theirs."""
+"""Registry of the counters of this process; features add their counters to it."""
 _calls = Histogram("lethe_http_call_seconds", "Time to answer a call", ["method", "route", "status"], registry=registry)
 _complaints = Counter("lethe_log_events", "Warnings and errors that were logged", ["level", "event"], registry=registry)
 
@@ -69,7 +69,7 @@ def logger() -> structlog.typing.FilteringBoundLogger:
 
 
 def call_answered(*, method: str, route: str, status: int, seconds: float) -> None:
-    """Count and log one HTTP call by its known method and its route, never by its path, which may name a person."""
+    """Count and log one HTTP call by known method and route, never by its path, which may name a person."""
     _calls.labels(method, route, status).observe(seconds)
     logger().debug("gateway.call_answered", method=method, route=route, status=status, seconds=round(seconds, 4))
 

@@ -71,5 +71,5 @@ def span(
 
 
 def trace_id() -> str | None:
-    """Return the id of the trace of this thread's open span; None without one."""
+    """Return the id of the trace of this thread's open span, or None if no span is open."""
     return _tracer.trace_id() if _tracer else None

@@ -1,4 +1,4 @@
-"""Turns at work that only a few can do at a time, shared fairly among tenants."""
+"""Turns for work that only a few threads may do at a time, shared fairly among tenants."""
 
 import threading
 from collections import Counter, deque
@@ -57,7 +57,7 @@ class Turns:
         """End a turn, or stop waiting for it."""
         with self._lock:
             if turn.cancel():
-                # Turns given up would accumulate until one of their tenant begins.
+                # Abandoned turns would accumulate until a turn of their tenant begins.
                 waiting = self._waiting.get(tenant)
                 if waiting and turn in waiting:
                     waiting.remove(turn)

@@ -1,4 +1,4 @@
-"""Hardening of a process that holds people's data or a customer's network: its memory is written to no file."""
+"""Hardening of a process that holds people's data or a customer's network: no file may receive its memory."""
 
 import ctypes
 import sys
@@ -19,8 +19,8 @@ _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 
 
 def harden() -> bool:
-    """Disable core dumps, and on Linux debuggers of other processes and swap. Return True if swap is disabled. Children
-    must call this too: they inherit only the allocator settings."""
+    """Disable core dumps and, on Linux, swap and debugging by other processes. Return True if swap is disabled.
+    Children must call this too: they inherit only the allocator settings."""
     # Windows does not have this module.
     import resource
 

@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def read(kind: type[T], content: bytes, *, of: str) -> T:
-    """Parse `content`, the answer to the call `of`, as a `kind`.
+    """Parse `content`, the answer to the call `of`, into the type `kind`.
 
-    Raises `AnswerInvalid`, which names the faulty field. It never quotes the content and has no cause that would.
+    Raises `AnswerInvalid`, which names the faulty field. The error neither quotes the content nor has a cause.
     """
     if kind is bytes:
         return content  # type: ignore[return-value]

@@ -1,6 +1,6 @@
 """The server of Lethe as an installed application: its folders are inside this one, under no name that others use.
 
-A customer's own `app` is what it was: only processes of the server see these folders as `app`, `worker`, `migrations`.
+A customer's own `app` stays as it is: only processes of the server see these folders as `app`, `worker`, `migrations`.
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Any
 
 _INSTALLED = Path(__file__).parent
 _FOLDER = str(_INSTALLED if (_INSTALLED / "app").is_dir() else _INSTALLED.parent)
-"""Of the folders: in a checkout they lie one above."""
+"""Folder that contains the server's folders; in a checkout it is the parent folder."""
 
 if _FOLDER not in sys.path:
     sys.path.insert(0, _FOLDER)
@@ -19,7 +19,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_FOLDER, os.environ.get
 
 
 def __getattr__(name: str) -> Any:
-    """Return all commands of the server, or those of its services, which start without the others."""
+    """Return all commands of the server, or those of its services, which start without loading the others."""
     if name == "services":
         return import_module("app.cli.service").commands
     if name == "commands":

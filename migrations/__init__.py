@@ -22,7 +22,7 @@ def parsed(revision: str) -> tuple[str, int, int]:
 
 def are_usable(revisions: Collection[str], *, expected: Collection[str]) -> bool:
     """Return True if code that expects the revisions `expected` can use a database that has `revisions`, one of each
-    branch. A branch that the code does not know is one of which it expects number 0."""
+    branch. Of a branch that it does not know, the code expects number 0."""
     known = {branch: number for branch, number, _ in map(parsed, expected)}
     present = {branch: (number, oldest) for branch, number, oldest in map(parsed, revisions)}
     return known.keys() <= present.keys() and all(

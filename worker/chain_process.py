@@ -43,7 +43,7 @@ _runners()
 
 
 def warm() -> None:
-    """Import the module that torch imports at the first derivative of a network. It takes each process a second."""
+    """Import the module that torch imports at the first derivative of a network, which takes a second per process."""
     importlib.import_module("torch._dynamo")
 
 

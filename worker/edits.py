@@ -10,7 +10,7 @@ from worker import windows
 
 
 def edited(installation: installations.Installation, run: ClaimedRun) -> str:
-    """Edit the rows of a run and return the root of the result. Rows added for people to be erased end as null.
+    """Edit the rows of a run and return the root of the result. Rows added for people to be erased become null.
 
     If an earlier run was cut off, its remains are destroyed first; before a run that learns from scratch they are
     always looked for. The blocks that this run reads are opened once, and if one of them or of the blocks to be edited

@@ -2,8 +2,8 @@
 gradient.
 
 Lanes are extra coordinates of a run that no row touches, half of them with a canary and all of them with witnesses,
-driven by the run's own steps. `lethe/proof/canary_test.py` states their law and the conclusions from their end. They
-hold no data about a person.
+driven by the run's own steps. `lethe/proof/canary_test.py` states their law and the conclusions from their final
+positions. They hold no data about a person.
 """
 
 import math
@@ -100,7 +100,7 @@ class Lanes:
             raise AuditFailed("A lane did not end as a finite number.")
         end = self.without_witnesses(end)
         if self._plan.steps_before:
-            # Lanes that continue a chain are compared with their start, which has not faded, however long the run is.
+            # Lanes that continue a chain are compared with their start, which does not fade even in long runs.
             foreseen, along = start * law.decay, start
         else:
             foreseen = along = mean * self._canaries

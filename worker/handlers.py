@@ -19,7 +19,7 @@ _MODULE = "worker.learning"
 
 
 class Holder(Protocol):
-    """Holder of a run's lease. Both methods raise `LeaseLost` once the run was taken away."""
+    """Holder of a run's lease. Both methods raise `LeaseLost` if the run was taken away."""
 
     def progressed(self, steps_done: int) -> None:
         """Report the number of steps done. The run pauses until this returns."""
@@ -29,8 +29,8 @@ class Holder(Protocol):
 
 
 class RunHandler(Protocol):
-    """Complete a claimed run on the edited rows under `root`, and end it in the database. If a handler raises, the run
-    is handed back with the code of the error."""
+    """Function that completes a claimed run on the edited rows under `root`, and ends it in the database. If a handler
+    raises, the run is handed back with the code of the error."""
 
     def __call__(self, installation: Installation, run: ClaimedRun, root: str, holder: Holder, /) -> None: ...
 

@@ -153,7 +153,7 @@ def _answer(
     shape: tuple[int, ...],
 ) -> dict[str, Any]:
     """Return the final answer of the run's process. Until then load the rows that it requests. Raises `ChainFailed` as
-    soon as it fails."""
+    soon as the process fails."""
     steps_done = 0
     while True:
         message = json.loads(_received(connection)) if connection.poll(_SECONDS_BETWEEN_SIGNS) else None

@@ -36,7 +36,7 @@ class Lease(periodic.Periodic):
             raise errors.LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
     def opened(self) -> None:
-        """Report that a block of rows was opened, which counts as progress. Raises as `progressed`."""
+        """Report that a block of rows was opened, which counts as progress. Raises the errors of `progressed`."""
         self._moved_at = time.monotonic()
         if self._lost:
             raise errors.LeaseLost(f"Run {self._run_id} was taken from this worker.")
@@ -72,8 +72,8 @@ class Lease(periodic.Periodic):
 
 
 class PreemptibleLease:
-    """Lease of a run that honours no deletion. Between two steps the run waits while its worker does the due deletions
-    of other datasets, then continues, in the memory of its own process.
+    """Lease of a run that serves no deletion request. Between two steps the run waits while its worker does the due
+    deletions of other datasets, and then continues in the memory of its process.
 
     `run_deletion` does one run, and returns False if none is due. It is called before the first step and every
     `poll_seconds`. After each deletion the run takes steps for at least a tenth of the deletion's time, so that
@@ -88,11 +88,11 @@ class PreemptibleLease:
         self._next_check_at = 0.0
 
     def opened(self) -> None:
-        """Report that a block of rows was opened. Raises as `Lease.progressed`."""
+        """Report that a block of rows was opened. Raises the errors of `Lease.progressed`."""
         self._lease.opened()
 
     def progressed(self, steps_done: int) -> None:
-        """Report the number of steps, and do the due deletions. Raises as `Lease.progressed`."""
+        """Report the number of steps, and do the due deletions. Raises the errors of `Lease.progressed`."""
         self._lease.progressed(steps_done)
         if (began := time.monotonic()) < self._next_check_at:
             return

@@ -2,8 +2,8 @@
 
 A server that has never held a record forks them. It imports their modules when the first child is requested, so that a
 worker without work needs neither torch nor its memory; every later child starts within milliseconds. Each child has a
-leash, a socket whose other end its owner holds: when the owner closes it or dies, the server kills the child. All
-memory of the child returns to the operating system in any case.
+leash, a socket whose other end its owner holds: when the owner closes it or dies, the server kills the child. In any
+case all memory of the child returns to the operating system.
 
 Unlike the fork server of `multiprocessing`, this server is forked from its worker, kills the children of a dead owner,
 and leaves no file behind (`docs/decisions/0005-one-process-per-run.md`).
@@ -29,12 +29,12 @@ from typing import NoReturn, Self
 from lethe import hardening
 
 _GONE_WITHIN = 10.0
-"""Seconds to wait until a killed child is gone and the server reports it."""
+"""Seconds to wait until a killed child has ended and the server reports it."""
 _MAX_DESCRIPTORS = 128
 _COLD, _WARM = b"!", b"w"
-"""Messages that request a child; the second makes the server call `warm` of its module before."""
+"""Messages that request a child; the second makes the server call `warm` of its module first."""
 _NICENESS = 10
-"""Niceness of children: a tenth of a core remains theirs where others use all of it."""
+"""Niceness of children, which leaves them a tenth of a core that other processes use fully."""
 
 
 class Child:

@@ -18,7 +18,7 @@ from worker.lease import Lease, PreemptibleLease
 
 
 def run_next(installation: Installation, *, worker: str, deletions_only: bool = False) -> bool:
-    """Do the next run that is due; return False if there is none. A run that fails is handed back and raises nothing.
+    """Do the next run that is due; return False if there is none. A run that fails is handed back without an error.
     With `deletions_only` consider only runs for which a deletion request waits.
 
     While the database is unreachable, or was created with other keys, no run is due. The lease of a run that this
@@ -66,7 +66,7 @@ def _do(installation: Installation, run: queue.ClaimedRun, span: tracing.TraceSp
             _work(installation, run, PreemptibleLease(lease, run_deletion=deletions) if run.gives_way else lease)
     except errors.LeaseLost:
         _log_lost(installation, run)
-    # Any failed run is handed back, whatever the error.
+    # Any failed run is handed back, regardless of the error.
     except Exception as error:  # noqa: BLE001
         code = error.code if isinstance(error, Problem | isolated.ChainFailed) else type(error).__name__
         observed = error.observed if isinstance(error, errors.AuditFailed) else None
@@ -96,7 +96,7 @@ def _log_lost(installation: Installation, claimed_run: queue.ClaimedRun) -> None
 
 
 def _name(span: tracing.TraceSpan, run: queue.ClaimedRun) -> None:
-    """Label the span. Its run id leads from logs and the API to this trace."""
+    """Label the span with facts of the run. The run's id leads from logs and the API to this trace."""
     span.set_attribute("lethe.run_id", run.run_id)
     span.set_attribute("lethe.kind", run.kind)
     span.set_attribute("lethe.dataset_id", run.dataset_id)

@@ -23,8 +23,8 @@ _WRITTEN_EVERY_SECONDS = 20.0
 
 
 class Callers:
-    """Callers by API key. A process queries the database once per key and `_BELIEVED_SECONDS`, not at every call.
-    `used` is called with each key that was read from the database."""
+    """Callers by API key. A process queries the database at most once per key every `_BELIEVED_SECONDS`. `used` is
+    called with each key that was read from the database."""
 
     def __init__(self, database: Database, *, used: Callable[[tables.ApiKey], None] | None = None) -> None:
         self._database = database
@@ -32,8 +32,8 @@ class Callers:
         self._known: dict[str, tuple[float, int, access.Caller]] = {}
 
     def recall(self, key: str | None, *, however_old: bool = False) -> access.Caller | None:
-        """Return the cached caller of a key; None if the key has to be read from the database. With `however_old` the
-        caller was last read at any time, unless this process has changed keys or policies since."""
+        """Return the cached caller of a key; None if the key has to be read from the database. With `however_old`, a
+        caller of any age is returned unless this process has changed keys or policies since."""
         entry = self._known.get(access.hash_of(key)) if key else None
         if entry is None:
             return None
@@ -81,7 +81,7 @@ class LastUses:
             self._noted.add(key.id)
 
     def write(self) -> None:
-        """Write the collected keys to the database. Keep them if it is unreachable or has another schema."""
+        """Write the collected keys to the database. Keep them if the database is unreachable or has another schema."""
         key_ids, self._noted = self._noted, set()
         if not key_ids:
             return

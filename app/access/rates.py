@@ -18,9 +18,9 @@ from lethe.contract.problems import RateLimited, Sentence
 _MAX_WRONG_PASSWORDS = 10
 """Wrong passwords for an account per minute from one address. An attacker cannot lock out a user at another address."""
 _MAX_WRONG_PASSWORDS_OF_ACCOUNT = 100
-"""Wrong passwords for an account per minute from all addresses together."""
+"""Maximum wrong passwords for an account per minute from all addresses together."""
 _OWN_SHARE = 10
-"""A gateway admits one in this many calls of a quota whatever the others count, so that no shared count locks out."""
+"""Each gateway admits at least 1/`_OWN_SHARE` of a quota, so that a wrong shared count locks no key out."""
 _MAX_ADDRESSES = 10_000
 """Number of addresses and accounts counted separately per minute. The rest share one count, which bounds memory."""
 
@@ -48,7 +48,7 @@ class Minute:
 
 
 class Exchange(Protocol):
-    """Exchange of the counts of a gateway with those of the others, until it is closed."""
+    """Exchange of a gateway's counts with the counts of other gateways, until it is closed."""
 
     def close(self) -> None: ...
 
@@ -58,8 +58,8 @@ ShareRates: TypeAlias = Callable[[str, Callable[[], Minute]], Exchange | None]
 
 
 class Rates:
-    """Counts of one process; its methods are called in the event loop. A limit of 0 means no limit. `broker_url` is
-    where gateways exchange their counts."""
+    """Counts of calls in one process, used only from its event loop. A limit of 0 means no limit. `broker_url` is where
+    gateways exchange their counts."""
 
     def __init__(self, *, calls_per_minute: int, failed_calls_per_minute: int, broker_url: str | None = None) -> None:
         self._quota = calls_per_minute
@@ -76,7 +76,7 @@ class Rates:
             return None
         minute = self._this_minute()
         calls = minute.own[caller.id] = minute.own.get(caller.id, 0) + 1
-        # Whatever is said of other gateways, a tenth of the quota is left to this one.
+        # A tenth of the quota is left to this gateway, regardless of the counts of others.
         elsewhere = min(minute.elsewhere.get(caller.id, 0), quota - -(-quota // _OWN_SHARE))
         remaining = quota - calls - elsewhere
         if remaining < 0:

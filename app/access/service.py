@@ -25,19 +25,19 @@ _changes = 0
 
 
 LASTING = (Scope.ADMIN, Scope.OPERATOR)
-"""Scopes of which a tenant must always keep a non-expiring holder once it has had one."""
+"""Scopes for which a tenant that has had a non-expiring holder must always keep such a holder."""
 HoldsScope = Callable[[Session, str, Scope], bool]
 """Hook `HOLDS_SCOPE`: return True if a tenant has a non-expiring holder of a scope that is not an API key."""
 NamesOf = Callable[[Session, Collection[str]], dict[str, str]]
 """Hook `NAMES`: map known ids to names."""
 _REQUESTS = frozenset({Scope.REQUESTS_READ, Scope.REQUESTS_WRITE})
 _OF_ALL = frozenset({Scope.ADMIN, Scope.AGENT, Scope.OPERATOR, Scope.REQUESTS_REVIEW})
-"""Scopes that exclude `own_requests_only`: they cover all requests or none, or have a rule of their own."""
+"""Scopes that exclude `own_requests_only`: they cover all requests or none, or have a separate rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Authenticated caller: an API key, or a person logged in to the dashboard. `id` and `name` are those of the key or
+    """Authenticated caller: an API key, or a person logged in to the dashboard. `id` and `name` belong to the key or
     person."""
 
     id: str

@@ -17,7 +17,7 @@ IN_WORDS: dict[SubjectRule, str] = {
     SubjectRule.EMAIL_DOMAIN: f"email_domain: {_SAME}; what comes after the last @ in whatever case",
     SubjectRule.EMAIL: f"email: {_SAME}; with an @ in it, in whatever case",
 }
-"""Rules in the words of certificates and statements: the properties that two ids of one person share."""
+"""Each rule in the words of certificates and statements: the properties that two ids of one person share."""
 
 
 def normal(subject_id: str, rule: SubjectRule) -> str:

@@ -17,7 +17,7 @@ from lethe.contract.tenants import MAY_NAME_SOMEBODY, Policy
 from lethe.proof import target
 
 OPERATOR = "operator"
-"""Actor in the log of a new tenant. The log of the operator's tenant has the key that created it."""
+"""Actor in the log of a new tenant. The log of the operator's tenant names the key that created the new one."""
 
 
 def create(session: Session, *, name: str, policy: Policy, admin_key: str) -> Tenant:

@@ -88,7 +88,7 @@ class Evidences:
         self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, Counter[int], int]]] = {}
 
     def of(self, erasure: tables.Erasure) -> Evidence:
-        """Return the evidence for the guarantees about an erasure, without the old part of the history.
+        """Return the evidence for the guarantees about an erasure, without history too old to affect them.
 
         Raises `PrivacyError` if the parts contradict each other.
         """
@@ -133,8 +133,8 @@ class Evidences:
         return exposures, dataset_budgets
 
     def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, Counter[int], int]]:
-        """Return (model id, mechanism, numbers of versions published before `revision` by the steps of their runs,
-        number of lost versions) for each model of a dataset that has such versions."""
+        """Return (model id, mechanism, number of versions published before `revision` for each number of steps of a
+        run, number of lost versions) for each model of a dataset that has such versions."""
         if (dataset_id, revision) not in self._releases:
             models = repository.models_of(self._session, dataset_id=dataset_id)
             released = [
@@ -153,7 +153,7 @@ class Evidences:
 
 
 def get(session: Session, keys: Keys, certificate_id: str) -> tables.Certificate:
-    """Return a certificate. Raises `CertificateUnknown`, and `CertificateDamaged` unless it is what was signed."""
+    """Return a certificate. Raises `CertificateUnknown`, and `CertificateDamaged` if it was changed."""
     row = repository.certificate(session, certificate_id)
     certificate = CertificateUnknown.if_none(row, certificate_id=certificate_id)
     require_whole(damaged(keys, [certificate]))
@@ -205,7 +205,7 @@ class Absence:
 
 
 def of(session: Session, keys: Keys, request: tables.DeletionRequest, *, identity_rule: str) -> Absence | None:
-    """Return the signed statement that the request's datasets held nothing when it was accepted, or None if they did.
+    """Return the signed statement that the request's datasets held nothing at its acceptance, or None if they did.
 
     Only for callers who may know whether anything is held. `identity_rule` states in words when two identifiers denote
     the same person; a tenant's rule is fixed once it has a request.

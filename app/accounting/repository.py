@@ -33,8 +33,8 @@ _AT_ONCE = 64
 
 
 class PublishedRun(NamedTuple):
-    """Published run: the number of its version, the number of steps of its chain before it, its own steps, and the
-    number of records that became null before it, at which dataset revision."""
+    """Published run: the number of its version, the number of steps of the chain before it, the number of its own
+    steps, and the number of records that became null before it, with the dataset revision of that count."""
 
     number: int
     first_step: int
@@ -66,8 +66,8 @@ def chain_steps(session: Session, *, model_id: str) -> int:
 
 
 def records_added_to_chain(session: Session, model: Model, *, waiting: bool = False) -> int | None:
-    """Return the number of rows added to a model's dataset after the revision from which its current chain learned
-    first, with `waiting` including rows to be added; None if the model never learned."""
+    """Return the number of rows added to a model's dataset since its current chain began, with `waiting` including rows
+    that are yet to be added; None if the model never learned."""
     learned = sa.select(Version.revision).join(Run, Run.id == Version.run_id)
     learned = learned.where(Version.model_id == model.id, Run.kind != RunKind.UNLEARN)
     began = learned.order_by(Version.number.desc()).limit(1).scalar_subquery()
@@ -80,8 +80,8 @@ def records_added_to_chain(session: Session, model: Model, *, waiting: bool = Fa
 
 
 def releases_before(session: Session, *, model_id: str, revision: int) -> Counter[int]:
-    """Count the versions of a model published before dataset revision `revision`, by the steps of their runs. All lost
-    versions count too, because the records in them are unknown."""
+    """Count the versions of a model published before dataset revision `revision`, by number of steps of their runs. All
+    lost versions count too, because the records in them are unknown."""
     query = sa.select(Run.steps_total, sa.func.count()).join(Version, Version.run_id == Run.id)
     query = query.where(Version.model_id == model_id, Version.revision < revision).group_by(Run.steps_total)
     counts = Counter(session.get_one(Model, model_id).lost_releases)

@@ -1,4 +1,4 @@
-"""Runtime estimates of a model's runs, measured on its own past runs, and of a run under way."""
+"""Estimates of the running times of a model's runs, measured on its past runs, and of a run under way."""
 
 import datetime
 import math
@@ -20,8 +20,8 @@ _RECENT = 20
 class RuntimeEstimate:
     """Seconds from claim to publication: a constant `seconds_per_run` plus `seconds_per_step`.
 
-    Fitted by least squares to the last `runs` published runs; through the origin if all runs have the same length or
-    the fit would yield a negative constant or a step cost of zero or less.
+    It is fitted by least squares to the last `runs` published runs; through the origin if all runs have the same length
+    or the fit would yield a negative constant or a step cost of zero or less.
     """
 
     seconds_per_run: float
@@ -49,7 +49,7 @@ class RuntimeEstimate:
         return cls(seconds_per_run=per_run, seconds_per_step=per_step, runs=runs)
 
     def seconds(self, steps: int, *, runs: int = 1) -> float:
-        """Return the estimated seconds of `steps` in total over `runs` runs."""
+        """Return the estimated seconds of `runs` runs with `steps` steps in total."""
         return runs * self.seconds_per_run + steps * self.seconds_per_step
 
 

@@ -36,11 +36,11 @@ def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
 
 
 def joint_of(session: Session, *, request_id: str) -> joint.Joint | None:
-    """Return the joint guarantee of a request's person over all models that carried them, each as signed. None while a
-    model still has to forget, or if no model carried the person.
+    """Return the joint guarantee of a request's person over all models that carried them, each guarantee as signed.
+    None while a model still has to forget, or if no model carried the person.
 
     A request that joined another's erasure has certificates only of models that still carried the rows when it came.
-    The other models contribute their guarantee of today, whose epsilon does not exceed the one signed for the earlier
+    The other models contribute their current guarantee, whose epsilon does not exceed the one signed for the earlier
     request. Destroyed models do not contribute.
     """
     if repository.is_model_waited_for(session, request_id=request_id):

@@ -41,7 +41,7 @@ CALLER = "lethe.caller"
 REFUSAL = "lethe.refusal"
 """ASGI scope key of the `Problem` that refused the caller, on routes outside `/v1`."""
 MAX_KEY_LENGTH = 255
-"""Limit of the length of an Idempotency-Key."""
+"""Maximum length of an Idempotency-Key."""
 _MAX_FAULTS = 10
 _AMBIGUOUS = re.compile(rb"(?:^|&)subject_id=[^&]*\+")
 _STRANGERS = 2
@@ -71,7 +71,7 @@ def page_of(items: Sequence[T], *, limit: int, cursor: str | None) -> Page[T]:
 
 @contextmanager
 def known(installation: Installation, *, read_only: bool = False) -> Iterator["Known"]:
-    """Yield the known callers of an application. With `read_only` the last use of keys is not stored."""
+    """Yield the cache of known callers of an application. With `read_only` the last use of keys is not stored."""
     broker = installation.settings.broker_url
     rates = Rates(
         calls_per_minute=installation.settings.calls_per_minute,
@@ -133,7 +133,7 @@ async def let_in(state: Known, scope: HTTPScope, scopes: Iterable[Scope]) -> acc
     key = _bearer_of(scope)
     try:
         caller = await identified(state, key, address_of(scope))
-    # Metrics report an unreachable database, so a caller as last known may read them.
+    # Metrics report an unreachable database, so the last known caller may read them.
     except OperationalError:
         before = state.callers.recall(key, however_old=True) if set(scopes) == {Scope.METRICS_READ} else None
         if before is None:
@@ -189,7 +189,7 @@ class Call:
             return idempotency.perform(session, once, make)
 
     def require_room(self, num_bytes: int = 0, *, session: Session | None = None) -> None:
-        """Raise `StorageQuotaExceeded` if the tenant stores more than its bound with `num_bytes` more (the socket
+        """Raise `StorageQuotaExceeded` if another `num_bytes` would exceed the tenant's storage quota (the socket
         `QUOTAS`)."""
         for require in sockets.plugs("app.features", "hooks", "QUOTAS"):
             with nullcontext(session) if session else self.reading() as reading:

@@ -61,8 +61,8 @@ class PlainRoute(APIRoute):
 
 
 async def _ordinary(request: Request) -> dict[str, Any] | None:
-    """Return the arguments of an ordinary `create_deletion_request`. None if the call has a query or a fault; FastAPI
-    then resolves the call, which takes half of its answer time."""
+    """Return the arguments of an ordinary `create_deletion_request`, or None if the call has a query or a fault.
+    FastAPI then resolves the call, which takes half of its answer time."""
     headers = request.headers
     key = headers.get("idempotency-key")
     is_json = headers.get("content-type", "").lower() == "application/json"
@@ -132,7 +132,7 @@ def asked(
     source: str | None = None,
     strict: bool = False,
 ) -> deletion.RequestDraft:
-    """Return the draft of the request in `body`. Raises `InputInvalid`, also for a refused callback_url."""
+    """Return the draft of the request in `body`. Raises `InputInvalid`, including for a refused callback_url."""
     if body.callback_url is not None:
         admission.check_callback_url(body.callback_url, call.installation.settings.webhook_networks())
     subject, aliases = subject_ref(call, body), aliases_of(call, body)
@@ -275,7 +275,7 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
 def sought_by(call: Call, query: contract.RequestFilter) -> search_repository.Sought:
     """Return the search described by a query. Raises `InputInvalid`; `ScopeMissing` for filters by assignee or model.
 
-    A filter by model would tell an app about whom rows are held.
+    A filter by model would reveal to an app whose rows are stored.
     """
     if query.assignee is not None:
         call.caller.require(Scope.REQUESTS_REVIEW)
@@ -295,7 +295,7 @@ def audited_search(call: Call, query: contract.RequestFilter) -> search_reposito
 
 
 def _subject_sought(call: Call, query: contract.RequestFilter) -> str | None:
-    """Return the pseudonym of the subject in a query; None without one. Raises `InputInvalid`."""
+    """Return the pseudonym of the subject in a query, or None if there is none. Raises `InputInvalid`."""
     if query.subject_id is not None and query.subject_sha256 is not None:
         fault = FieldError("subject_sha256", "expected either subject_id or subject_sha256")
         raise InputInvalid("Name the subject once.", [fault])

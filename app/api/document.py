@@ -179,7 +179,7 @@ def _link(document: dict[str, Any], operations: dict[str, Operation]) -> None:
 
 
 def _takers(document: dict[str, Any], parameter: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the operations whose only path parameter, or a required field of whose body, is `parameter`."""
+    """Yield the operations with `parameter` as their only path parameter or as a required field of their body."""
     for _, _, operation in _operations(document):
         in_path = [declared["name"] for declared in operation.get("parameters", ()) if _in_path(declared)]
         if in_path == [parameter]:
@@ -211,7 +211,7 @@ def _in_path(parameter: dict[str, Any]) -> bool:
 
 
 def _serve_document(app: FastAPI) -> None:
-    """Serve the OpenAPI document, which is encoded once: it has a megabyte, and callers need no key."""
+    """Serve the OpenAPI document. It is encoded only once, because it is about 1 MB and callers need no key."""
 
     @functools.cache
     def encoded() -> tuple[bytes, str]:

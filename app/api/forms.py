@@ -29,7 +29,7 @@ _MAX_PARTS = 10
 """Maximum number of files in a form, and of its other fields; each file takes a descriptor."""
 _MAX_FIELD_BYTES = 1 << 20
 _TURNS = Turns(8, of_one=4)
-"""Turns of this process to work on files that have arrived, fewer than its threads, which other calls need too."""
+"""Queue for work on files that have arrived; it leaves enough threads of this process to other calls."""
 
 
 def folder(settings: Settings) -> Path:

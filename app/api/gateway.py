@@ -44,7 +44,7 @@ def of_features() -> tuple[Mount, ...]:
 
 
 Lifespan: TypeAlias = Callable[[FastAPI], AbstractContextManager[None]]
-"""Context of a feature around the life of an application, a gateway or the accounting service (the socket
+"""Context of a feature during the life of an application, a gateway or the accounting service (the socket
 `LIFESPANS`)."""
 
 
@@ -63,7 +63,7 @@ def limit_threads() -> None:
 
 
 _THREADS = 12
-"""Maximum endpoints at work: fewer than the 15 connections of each database pool, so that none waits in vain."""
+"""Maximum endpoints at work: fewer than the 15 connections of each database pool, so that none lacks one."""
 _MAX_SHOWN_LENGTH = 60
 _KINDS = {
     "request": "deletion request",
@@ -75,7 +75,7 @@ _KINDS = {
     "delivery": "webhook delivery",
     "agent": "authorised agent",
 }
-"""Nouns for the objects that ids in paths identify, where the parameter's name is not such a noun."""
+"""Nouns for the objects that ids in paths identify, if the parameter's name is not such a noun."""
 F = TypeVar("F", bound=Callable[..., Any])
 _PREFIX = "/v1"
 SERVED: dict[Callable[..., Any], Operation[..., Any]] = {}

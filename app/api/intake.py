@@ -235,7 +235,7 @@ class Intake:
         """Return the answer to each call, or the error that `submit` raises."""
         try:
             return self._answers(calls)
-        # Storing the calls one by one would fail likewise.
+        # Storing the calls one by one would fail too.
         except (OperationalError, OSError, Unavailable) as error:
             return [error] * len(calls)
         # One call is the cause, so the others are stored without it.
@@ -243,9 +243,9 @@ class Intake:
             return [error] if len(calls) == 1 else [outcome for call in calls for outcome in self._outcomes([call])]
 
     def _answers(self, calls: Sequence[_Call]) -> list[StoredResponse | Exception]:
-        """Store the requests of calls, their events and answers in one transaction. Return an answer or error each."""
+        """Store requests, their events and answers in one transaction, and return the answer or error of each call."""
         self._installation.database.require_served()
-        # The thread takes turns as a tenant of its own: it stores the requests of all of them.
+        # The thread takes turns as a separate tenant, because it stores the requests of all tenants.
         with self._installation.database.writing(tenant_id="intake") as session:
             answers: dict[int, StoredResponse | Exception] = {
                 place: _written_by(calls[place].draft, answer) if isinstance(answer, StoredResponse) else answer

@@ -31,10 +31,10 @@ _WRITES = "lethe.writes"
 _WRITING = frozenset({sets.Scope.REQUESTS_WRITE, sets.Scope.MODELS_WRITE, sets.Scope.AGENT})
 
 _ROUTE = "lethe.route"
-"""ASGI scope key of a call's route, also set for calls that are refused before routing."""
+"""ASGI scope key of a call's route, which is set even for calls that are refused before routing."""
 
 _INTERVAL_SECONDS = 0.1
-"""Interval of the answers to discreet callers. What takes longer shows in the time of an answer."""
+"""Interval of the answers to discreet callers. Only work that takes longer affects the time of an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,7 @@ def list_models(call: Call, query: contract.ModelsQuery) -> PageOut[contract.Mod
 
 
 def _in_danger(call: Call, query: contract.ModelsQuery) -> PageOut[contract.ModelOut]:
-    """Return one page of the models in service by their current risk; the cursor is the id of the last model shown."""
+    """Return a page of the models in service, ordered by current risk; the cursor is the id of the last model shown."""
     with call.reading() as session:
         ranked = [standing for standing in call.find_once(session, service.standings) if _is_in(query.danger, standing)]
         if query.name is not None:

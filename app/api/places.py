@@ -9,7 +9,7 @@ from app.api import calls, problems
 from lethe.contract.problems import Busy, Problem, RequestTimedOut, UploadTooLarge
 
 CALLS = 200
-"""Maximum deletion requests of a tenant in progress, and of its other calls: about half a second of work each."""
+"""Maximum numbers of a tenant's deletion requests and other calls in progress, each about half a second of work."""
 LIMITS = {"intake": (CALLS, 250), "known": (CALLS, 250), "large": (24, 32), "unknown": (16, 64)}
 """Maximum calls in progress by kind: of one tenant (of one address, for calls without a key), and in total."""
 FULL = "lethe.full"

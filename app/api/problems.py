@@ -24,7 +24,7 @@ from lethe.contract.problems import FieldError, InputInvalid, Problem, RateLimit
 MEDIA_TYPE = "application/problem+json"
 _SCHEMA = ProblemBody.model_json_schema()
 _MAX_FAULTS = 10
-"""Limit of listed faults, so that neither an answer nor the work for it grows with the call."""
+"""Maximum number of listed faults, so that neither an answer nor the work for it grows with the call."""
 _KINDS = {"bool_type": "expected true or false", "bool_parsing": "expected true or false"}
 """Expectations that replace the messages of pydantic, by the type of the fault."""
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")

@@ -1,6 +1,6 @@
 """Uploads: the fields of their forms, made from the contract, and the steps that the endpoints share.
 
-A file is spooled as it arrives (`app.api.forms`), read from there, and gone when the call ends.
+A file is spooled as it arrives (`app.api.forms`), read from the spool, and deleted when the call ends.
 """
 
 import functools
@@ -133,8 +133,8 @@ def _with_form(installation: installations.Installation, once: Once, file: Uploa
 
 
 def upload(call: Call, *, file: UploadFile, **of_file: Any) -> RowUpload:
-    """Return the upload of a file of rows, whose people belong to the caller's tenant; `of_file` are fields of
-    `RowUpload`."""
+    """Return the upload of a file of rows, whose people belong to the caller's tenant. `of_file` are further fields of
+    it."""
     return RowUpload(
         file=_spooled(file),
         folder=folder(call.installation.settings),
@@ -178,7 +178,7 @@ def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
     """Return the suppressed people whose rows a dataset must refuse (`*`: a dataset that is being created)."""
 
     def among(subject_refs: Collection[str]) -> set[str]:
-        # A session each time, because an upload takes longer than a snapshot should last.
+        # Open a session each time, because an upload takes longer than a snapshot should last.
         with call.reading() as session:
             return search_repository.suppressed_people(session, dataset_id, subject_refs)
 
@@ -187,7 +187,7 @@ def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
 
 
 def record_match(call: Call, dataset_id: str, num_rows: int | None = None) -> None:
-    """Record that an upload has rows of suppressed people, because an upload can ask about a single person. If
+    """Record that an upload has rows of suppressed people, because an upload could probe for a single person. If
     `num_rows` is None, they were suppressed during the upload."""
     object_id = call.caller.tenant_id if dataset_id == search_repository.ANYWHERE else dataset_id
     with call.writing() as session:

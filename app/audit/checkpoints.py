@@ -59,7 +59,7 @@ GROWTH = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """Last row of a tenant's chain, recomputed up to this row."""
+    """Last row of a tenant's chain, which has been recomputed up to this row."""
 
     chain: StoredChain
     tenant_id: str

@@ -29,7 +29,7 @@ class AdditionTask:
 
 
 def take(session: Session, *, dataset: Dataset) -> list[Addition]:
-    """Assign all waiting batches to the next revision of `dataset`; without any, keep the revision. A chain of an
+    """Assign all waiting batches to the next revision of `dataset`; without batches, keep the revision. A chain of an
     earlier revision cannot continue afterwards, because the rows may have been written. Return all stored batches."""
     staged = repository.staged_additions(session, dataset_id=dataset.id)
     waiting = [addition for addition in staged if addition.revision is None]

@@ -132,8 +132,8 @@ def target_of(dataset: Dataset) -> TargetColumn | None:
 
 
 def network_of(session: Session, dataset: Dataset) -> PublicNetwork | None:
-    """Return the network that computed the features of the rows, as mechanisms name it; None without one. Raises
-    `NetworkUnknown`."""
+    """Return the network that computed the features of the rows, as mechanisms name it, or None if there is none.
+    Raises `NetworkUnknown`."""
     return network_keeper().named(session, dataset.network_id) if dataset.network_id else None
 
 
@@ -160,7 +160,7 @@ def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:
 
 def count_records_of(session: Session, *, dataset_id: str, subject_ref: str, others: Iterable[str] = ()) -> int:
     """Return the number of rows held about a person, at least 1. Raises `DatasetUnknown`, `SubjectUnknown`, which
-    counts the people of `others`, and `DatasetDamaged` if damaged records may hide rows."""
+    states how many `others` have rows, and `DatasetDamaged` if damaged records may hide rows."""
     dataset = get(session, dataset_id)
     of_person = functools.partial(rows_repository.count_records_of, session, dataset_id=dataset_id)
     count = of_person(subject_ref=subject_ref)

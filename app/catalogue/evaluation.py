@@ -23,12 +23,12 @@ from app.rows.row_store import RowStore
 from lethe.contract.problems import EvaluationOverlaps, Sentence
 
 _BY_CHANCE = 5.0
-"""Tolerance in standard deviations, exceeded by chance in less than one of a million comparisons."""
+"""Tolerance in standard deviations, exceeded by chance in fewer than one in a million comparisons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Stored rows at a given root: those of a dataset, or of a batch that waits for slots."""
+    """Stored rows at a given root, either of a dataset or of a batch that waits for slots."""
 
     rows_id: str
     root: str

@@ -64,7 +64,7 @@ def models_in_service(session: Session) -> list[Model]:
 
 
 def users_of(session: Session, *, dataset_id: str) -> list[Model]:
-    """Return the models that learn from a dataset or are evaluated on it, without retired models."""
+    """Return the models that learn from a dataset or are evaluated on it, except retired models."""
     use = sa.or_(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == dataset_id)
     query = sa.select(Model).where(use, Model.retired_at.is_(None))
     return list(session.scalars(query.order_by(Model.created_at, Model.id)))

@@ -133,7 +133,7 @@ def create_model(
 
 
 def _check_target(epsilon: float, delta: float, weakest: tuple[float, float]) -> None:
-    """Raise `TargetTooWeak`, which names the bounds, if the target exceeds them."""
+    """Raise `TargetTooWeak`, which names the allowed bounds, if the target exceeds them."""
     stated = {"target.epsilon": epsilon, "target.delta": delta}
     faults = [
         problems.FieldError(name, f"expected at most {most:.10g}")
@@ -197,7 +197,7 @@ def langevin_of(model: Model) -> Mechanism:
 def publish_version(
     session: Session, *, run: Run, model: Model, previous: Version | None, weights_sha256: str, metrics: dict[str, Any]
 ) -> Version:
-    """Publish the version of a run, held back if its gate requires, and retire the `previous` live version, in the
+    """Publish the version of a run, held back if its gate requires that, and retire the `previous` live version, in the
     caller's transaction."""
     if previous:
         previous.status = VersionStatus.RETIRED
@@ -222,7 +222,7 @@ def publish_version(
 
 
 def read_weights(store: WeightStore, version: Version) -> bytes:
-    """Return the weights of a live version in safetensors format. Raises `WeightsDestroyed` if not live, and
+    """Return the weights of a live version in safetensors format. Raises `WeightsDestroyed` if it is not live, and
     `ModelHeld`."""
     require_live(version)
     require_served(version)

@@ -1,4 +1,4 @@
-"""Bulk insertion, insertion of new rows in few round trips, and pages: short holds of the write lock."""
+"""Bulk inserts, inserts in few round trips, which hold the write lock briefly, and pages of query results."""
 
 import base64
 import binascii
@@ -201,7 +201,7 @@ def _roomy(connection: sa.Connection) -> Iterator[None]:
 
 
 def in_parts(values: Iterable[str]) -> Iterator[list[str]]:
-    """Yield batches of values that fit one statement of either database, even if it binds each three times."""
+    """Yield batches of values that fit one statement of either database, even if it binds each value three times."""
     remaining = iter(values)
     while batch := list(itertools.islice(remaining, 5000)):
         yield batch
@@ -242,8 +242,8 @@ def ordered(
     cursor: str | None,
     ascending: bool = False,
 ) -> sa.Select[*Ts]:
-    """Return the statement of a page, which selects one row more than `limit` to detect a next page. Raises as `page`
-    does."""
+    """Return the statement of a page, which selects one row more than `limit` to detect a next page. Raises the errors
+    of `page`."""
     if cursor is not None:
         last_at, last_key = _decode(cursor)
         last = sa.tuple_(sa.literal(last_at, at.type), sa.literal(last_key, key.type))

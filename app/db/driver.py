@@ -1,6 +1,6 @@
-"""Statements that go straight to the driver: SQLAlchemy takes longer to pass one on than SQLite to run it.
+"""Statements sent straight to the driver, because SQLAlchemy takes longer to pass one on than SQLite to run it.
 
-Listeners to the engine's statements are called as for all others, and errors are those of SQLAlchemy.
+Listeners to the engine's statements are called as for all others, and errors are converted to SQLAlchemy's.
 """
 
 import functools
@@ -27,7 +27,7 @@ def run(connection: sa.Connection, sql: str, values: Sequence[Any] = (), *, many
 
 @contextmanager
 def translated(connection: sa.Connection, statement: str | None) -> Iterator[None]:
-    """Convert errors of the driver to those of SQLAlchemy."""
+    """Convert errors of the driver to errors of SQLAlchemy."""
     errors: Any = connection.dialect.dbapi
     try:
         yield

@@ -53,7 +53,7 @@ def _of_features() -> tuple[ModuleType, ...]:
 
 
 def _branches() -> list[str]:
-    """Return the branches of the installed migrations, each after those whose tables it refers to."""
+    """Return the branches of the installed migrations, each after the branches whose tables it refers to."""
     return [_CORE, *(module.__name__.split(".")[-2] for module in _of_features())]
 
 
@@ -161,7 +161,7 @@ TABLES = (
     "alembic_version",
     *sockets.plugs("app.features", "tables", "READ_BY_ACCOUNTING"),
 )
-"""Tables that `lethe serve-accounting` reads: neither idempotent answers nor events of requests."""
+"""Tables that `lethe serve-accounting` reads, which exclude idempotent answers and events of requests."""
 
 
 def grant(database: Database, role: str) -> None:

@@ -25,7 +25,7 @@ _SERVER = {"statement_timeout": "60s", "lock_timeout": "30s", "idle_in_transacti
 """Server parameters unless the URL's `options` name them. The last of them releases the write lock of a silent host."""
 
 _GIVEN = "lethe.options"
-"""Marker among the `options`; without it a pooler between this process and the server has dropped them."""
+"""Marker among the `options`; if it is missing, a pooler between this process and the server has dropped them."""
 _SAFE = "'0' NOT IN (" + ", ".join(f"current_setting('{name}')" for name in _SERVER) + ")"
 _POOLED = (
     "A pooler drops the start-up `options` of connections, so time-outs would be off: connect to PostgreSQL itself, or "

@@ -138,8 +138,8 @@ _VAULT = "lethe_vault"
 
 
 def give(engine: sa.Engine, vault: Sealer) -> None:
-    """Attach a vault to an engine. Column types reach it through their dialect, of which each engine has its own
-    instance."""
+    """Attach a vault to an engine. Column types reach it through their dialect; each engine has its own dialect
+    object."""
     setattr(engine.dialect, _VAULT, vault)
 
 

@@ -75,7 +75,7 @@ class Database:
 
     @property
     def name(self) -> str:
-        """Names of the dialect and the driver, for people."""
+        """Names of the dialect and the driver, for display."""
         return f"{self.engine.dialect.name} by {self.engine.dialect.driver}"
 
     def guard(self, check: Callable[[], None]) -> None:
@@ -170,9 +170,9 @@ class Database:
 _refused: dict[str, Problem | None] = {}
 """Reason for which callers are refused, by URL of the database."""
 _turns: dict[str, Turns] = {}
-"""Turns of this process to write, by URL of the database."""
+"""Turns of this process's writers, by URL of the database."""
 _damaged: set[str] = set()
-"""URLs of the databases in which this process met a damaged page. Their other contents are no longer trusted."""
+"""URLs of the databases in which this process found a damaged page. Their other contents are no longer trusted."""
 
 
 def _is_damage(error: Exception) -> bool:
@@ -243,8 +243,8 @@ def _made_by(tenant_id: str, maker: str) -> tuple[LoaderCriteriaOption, ...]:
 def _refuse_unowned(
     _connection: sa.Connection, _cursor: Any, sql: str, _parameters: Any, context: Any, _many: bool
 ) -> None:
-    """Raise `RuntimeError` if a statement names an `Owned` table without its tenant. Loader criteria cover classes
-    only."""
+    """Raise `RuntimeError` if a statement uses an `Owned` table without a condition on its tenant. Loader criteria only
+    restrict classes."""
     if context is not None and context.execution_options.get("lethe_of_tenant") and not _owned_throughout(sql):
         raise RuntimeError(_NOT_ITS_OWN)
 
@@ -308,6 +308,6 @@ def _named() -> Iterator[None]:
         if not isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Problem | OSError):
             raise error.orig from None
         raise
-    # All connections of this process are in use, or others of its writers come first.
+    # All connections of this process are in use, or other writers of this process come first.
     except (sa.exc.TimeoutError, NoTurn) as error:
         raise sa.exc.OperationalError(None, None, error) from error

@@ -485,7 +485,7 @@ class DeletionRequest(Owned, Table):
 
 
 class RequestAlias(Table):
-    """Further identifier of a request: an element of its `subject_refs` as a row of its own, for the index."""
+    """Further identifier of a request: an element of its `subject_refs` in a separate row, for the index."""
 
     __tablename__ = "request_aliases"
     request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"), primary_key=True)
@@ -562,7 +562,7 @@ class Erasure(Table):
 
 
 OWED = (RequestModelStatus.PENDING, RequestModelStatus.RUNNING)
-"""Statuses of a model in a request that it still has to forget."""
+"""Statuses of a request's models that still have to forget its rows."""
 
 
 class RequestModel(Table):
@@ -584,7 +584,7 @@ class RequestModel(Table):
 
 
 CUT_OFF = sa.text("status IN ('abandoned', 'cancelled', 'failed')")
-"""Condition of runs that did not complete."""
+"""Condition that a run did not complete."""
 
 
 class Run(Owned, Table):

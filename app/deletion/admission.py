@@ -36,7 +36,7 @@ class StatementJudge(Protocol):
         """Return the ids of `issuer_ids` that are still registered."""
 
     def used(self, session: Session, hashes: Collection[str]) -> set[str]:
-        """Return the hashes of `hashes` that belong to used statements."""
+        """Return the elements of `hashes` that belong to used statements."""
 
     def use(self, session: Session, statements: Sequence[IdentityStatement]) -> None:
         """Record statements as used."""

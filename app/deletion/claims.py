@@ -151,7 +151,7 @@ def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, D
 
 
 def _demand(session: Session, demanding: Sequence[tuple[DeletionRequest, Sequence[str]]]) -> None:
-    """Add to each of the requests a demand on each of its models that has none yet."""
+    """Add a demand of each request on each of its models on which it has no demand yet."""
     by_request = repository.by_request(session, RequestModel, [request.id for request, _ in demanding])
     for request, model_ids in demanding:
         demanded = {demand.model_id for demand in by_request.get(request.id, ())}

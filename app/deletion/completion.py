@@ -139,7 +139,7 @@ def change(new: Submitted, wanted: RequestStatus, *, at: datetime.datetime, verb
 
 
 def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.datetime, new: bool = False) -> None:
-    """Store erasures, models and changes, and announce the changes. With `new`, also store the requests themselves."""
+    """Store erasures, models and changes, and announce the changes. With `new`, store the requests themselves, too."""
     requests = [item.request for item in submitted]
     changes = [change for item in submitted for change in item.changes]
     with bulk.together(session):
@@ -163,7 +163,7 @@ def _store_erasures(session: Session, submitted: Sequence[Submitted]) -> None:
 
 
 def complete_done(session: Session, requests: Collection[DeletionRequest]) -> None:
-    """Complete those of the requests that have all erasures and models done and no open work of features. `settle`
+    """Complete each request whose erasures and models are all done and for which no feature has open work. `settle`
     completes requests in their grace period, and requests whose person may be in damaged records."""
     at = now(session)
     in_hand = (RequestStatus.ACCEPTED, RequestStatus.RUNNING)

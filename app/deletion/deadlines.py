@@ -19,7 +19,7 @@ from lethe.contract.sets import ClockState, Regulation
 from lethe.contract.tenants import Policy, TimeLimit
 
 BEFORE_THE_DEADLINE = datetime.timedelta(days=7)
-"""Time before the deadline of a request from which no grace period, batch or less urgent work may delay it."""
+"""Period before a request's deadline in which no grace period, batch or less urgent work may delay the request."""
 _DAY = datetime.timedelta(days=1)
 
 
@@ -74,7 +74,7 @@ def _later(moment: datetime.datetime, by: relativedelta, zone: str) -> datetime.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Clock of a request. `days_left` counts whole days to the deadline, negative if it passed; None if ended."""
+    """Clock of a request. `days_left` counts whole days to the deadline, negative after it, None if ended."""
 
     state: ClockState
     deadline: datetime.datetime

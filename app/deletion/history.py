@@ -66,8 +66,8 @@ def move(
     verb: str | None = None,
     recorded: bool = True,
 ) -> None:
-    """Change the status of a request, or raise `TransitionForbidden`. With `recorded`, also record the change, as an
-    event of `kind` or by default of the new status."""
+    """Change the status of a request, or raise `TransitionForbidden`. With `recorded`, record the change as an event of
+    `kind`, by default that of the new status."""
     status.check(request.status, wanted)
     request.status = wanted
     if recorded:

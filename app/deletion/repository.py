@@ -35,7 +35,7 @@ from lethe.proof import target
 
 
 def these(statuses: Iterable[str]) -> sa.BindParameter[list[str]]:
-    """Return a literal list of statuses: SQLite uses the partial index of open requests only if it sees the values."""
+    """Return a literal list of statuses, which SQLite needs to see to use the partial index of open requests."""
     return sa.bindparam(None, sorted(statuses), expanding=True, literal_execute=True)
 
 
@@ -94,9 +94,9 @@ _ANY_MAY_SETTLE = sa.select(sa.exists().where(sa.or_(_GRACE_OVER, _DOUBTED)))
 class Awaited:
     """Work of a feature that a request waits for before it completes (the socket `AWAITS`).
 
-    `opening` returns a predicate: the feature opens work for a request when it is accepted. `is_open` returns the
-    condition that work for `request` is open. When its last work ends, the feature calls
-    `completion.complete_done` for a running request; `settle` completes an accepted request.
+    `opening` returns a predicate, true if the feature opens work for a request on acceptance. `is_open` returns the
+    condition that `request` has open work. When that work ends, the feature calls `completion.complete_done` for a
+    running request; `settle` completes an accepted request.
     """
 
     opening: Callable[[Session], Callable[[DeletionRequest], bool]]
@@ -108,7 +108,7 @@ def awaits() -> tuple[Awaited, ...]:
 
 
 def waiting(session: Session, *, request_ids: Collection[str]) -> set[str]:
-    """Return those of the requests that wait for work of a feature."""
+    """Return the requests among these that wait for work of a feature."""
     if not (is_open := [awaited.is_open(DeletionRequest) for awaited in awaits()]):
         return set()
     query = sa.select(DeletionRequest.id).where(DeletionRequest.id.in_(_THESE), sa.or_(*is_open))
@@ -116,8 +116,8 @@ def waiting(session: Session, *, request_ids: Collection[str]) -> set[str]:
 
 
 def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tuple[DeletionRequest, bool]]:
-    """Return up to `limit` requests that waited only for the end of their grace period, for records repaired since or
-    for work of features that has ended, each with whether it has erasures."""
+    """Return up to `limit` requests that waited only for the end of their grace period, for the repair of records or
+    for work of features, which is now over, each with whether it has erasures."""
     if not session.scalar(_ANY_MAY_SETTLE, {"at": at}):
         return []
     mine = Erasure.request_id == DeletionRequest.id
@@ -166,7 +166,7 @@ def has_clock(
 def to_alert(
     session: Session, *, at: datetime.datetime, horizon: datetime.timedelta, limit: int
 ) -> list[DeletionRequest]:
-    """Return open requests that are overdue, or due within `horizon` by a running clock, unless announced as such."""
+    """Return open requests that are overdue, or due within `horizon` while their clock runs, and not yet announced."""
     late = sa.and_(DeletionRequest.deadline <= at, DeletionRequest.alerted == ClockState.AT_RISK)
     query = sa.select(DeletionRequest).where(
         DeletionRequest.status.in_(_OPEN),
@@ -265,8 +265,8 @@ _ALSO_THEIRS = (
 def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[tuple[Erasure, DeletionRequest]]:
     """Return the unclaimed, ready erasures of a dataset: the first `limit` by deadline, ordered by request age.
 
-    Other requests of these people, which share the rows, are added beyond `limit`, up to `MAX_ALSO_THEIRS`. The rest
-    joins their erasure (`claims`), so that one run serves a bounded number of requests.
+    Other requests of these people, which share the rows, are added beyond `limit`, up to `MAX_ALSO_THEIRS`. Any further
+    requests join their erasure (`claims`), so that one run serves a bounded number of requests.
     """
     values = {"dataset_id": dataset_id, "at": now(session)}
     with sealed.opening(session):
@@ -415,7 +415,7 @@ def request_models_of_run(session: Session, *, run_id: str) -> list[RequestModel
 
 
 def served(session: Session, *, request_ids: Collection[str]) -> set[str]:
-    """Return those of the requests that a run under way serves."""
+    """Return the requests among these that a run under way serves."""
     by_model = sa.select(RequestModel.request_id).where(RequestModel.status == RequestModelStatus.RUNNING)
     by_rows = (
         sa.select(Erasure.request_id)
@@ -589,7 +589,7 @@ _WIDENED = sa.union(
         _IS_WIDENED,
     ),
 )
-"""Built once at import: building the statement takes longer than running it."""
+"""Statement of `widened`, built once at import, because building it takes longer than running it."""
 
 
 def widened(session: Session, *, request_ids: Collection[str]) -> set[tuple[str, str]]:

@@ -50,7 +50,7 @@ def add(request: tables.DeletionRequest, **texts: str) -> None:
 
 
 def days_of_details(policy: Policy) -> int:
-    """Return the days from the end of a request to the erasure of its texts, at latest with its subject."""
+    """Return the number of days from a request's end to the erasure of its texts, at the latest with its subject."""
     details, request = policy.retain_details_days, policy.retain_requests_days
     return details if request is None else min(details, request)
 
@@ -58,7 +58,7 @@ def days_of_details(policy: Policy) -> int:
 def due(session: Session, *, limit: int) -> list[RetentionDue]:
     """Return the requests whose retention period is over, at most `limit` per tenant and level.
 
-    A request with a pending delivery to a receiver is kept until the delivery succeeds or is given up.
+    A request with a pending delivery to a receiver is kept until the delivery succeeds or is abandoned.
     """
     at, reductions = now(session), []
     for tenant_id, policy in access.policies(session).items():

@@ -21,7 +21,7 @@ from lethe.contract.sets import RequestOrder, RequestStatus
 
 _FEW = 1000
 _EARLY = datetime.timedelta(hours=1)
-"""Upper bound on how far a caller's clock runs ahead, by which a request is received before its submission time."""
+"""Maximum lead of a caller's clock: a request may be received this long before its stated submission time."""
 
 _ASCENDING = frozenset({RequestOrder.OLDEST, RequestOrder.DEADLINE, RequestOrder.FIRST_COMPLETED})
 _OPEN = these(OPEN)
@@ -105,7 +105,7 @@ def count(session: Session, search: Sought, *, view: View, at_most: int) -> int:
 
 
 def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions of `search`, except that of the model."""
+    """Return the conditions of `search`, except the condition on the model."""
     request = DeletionRequest
     comparisons: tuple[tuple[InstrumentedAttribute[Any], Callable[[Any, Any], Any], Any], ...] = (
         (request.source, operator.eq, search.source),
@@ -207,7 +207,7 @@ def _subject_of(request_id: str) -> sa.ScalarSelect[str]:
 
 
 def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: str | None) -> Page[DeletionRequest]:
-    """Return one page of a model's requests, newest first, along the index of the model's own list."""
+    """Return one page of a model's requests, newest first, by the index of the requests of each model."""
     # `RequestModel` is not restricted to the session's tenant, so look up the model, which is.
     if session.scalars(sa.select(Model.id).where(Model.id == model_id)).first() is None:
         return Page([], None)
@@ -318,8 +318,8 @@ def due_requests(
     """Return up to `limit` requests of level `kept` that ended before `before` and have no pending content, and the
     other parts of their subject requests.
 
-    The parts of a subject request, one per identity, are reduced together: a remaining part would be taken for another
-    subject request.
+    The parts of a subject request, one per identity, are reduced together: a remaining part would be mistaken for
+    another subject request.
     """
     part, parts = aliased(DeletionRequest), _part_of(DeletionRequest)
     waits = sa.or_(part.ended_at.is_(None), part.ended_at > before, _is_pending(part))

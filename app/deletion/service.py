@@ -28,7 +28,7 @@ from lethe.contract.tenants import Policy
 _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=5)
 _OF_THE_DRAFT = ("subject_ref", "resolution", "regulation", "ground", "source", "refers_to", "maker", "discreet")
 _due_at = functools.lru_cache(maxsize=100)(deadlines.due_at)
-"""Cached because most requests of a batch have the same deadline."""
+"""Cached `deadlines.due_at`, because most requests of a batch have the same deadline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,8 @@ class RequestDraft:
     without `identity_verified` the request waits in review. With `strict` no request is made if nothing is held.
     `alias_refs` are further identifiers of the same person, and `kind` is that of `subject_ref`. An identity map adds
     `resolution`, and `identity_unknown` if no rows can be named by any identifier (the socket `RESOLVES`).
-    `other_cases` are identifiers of other people, whose ids differ from these by case: a `strict` refusal counts who of
-    them is held."""
+    `other_cases` are identifiers of other people, whose ids differ from these by case: a `strict` refusal states how
+    many of them have rows."""
 
     by: Actor
     policy: Policy
@@ -289,7 +289,7 @@ def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> No
 
 def reject(session: Session, request: DeletionRequest, *, ground: RejectionGround, explanation: str) -> None:
     """Reject a request on a legal ground. Raises `TransitionForbidden` once a worker has claimed the rows or, for a
-    discreet request, once its grace period is over."""
+    discreet request, after its grace period."""
     if request.status == RequestStatus.REJECTED and request.rejection_ground == ground:
         return
     request.rejection_ground = ground
@@ -321,7 +321,7 @@ def extend(session: Session, request: DeletionRequest, *, policy: Policy, reason
 
 
 def pause(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
-    """Pause the clock of a request in review while the person's identity is verified, if the regulation permits it.
+    """Pause the clock of a request in review while the person's identity is verified, if the regulation permits that.
 
     Raises `TransitionForbidden` or `ClockRunsOn`.
     """

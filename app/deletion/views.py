@@ -52,8 +52,8 @@ class View:
         return request.reported_at if self.status(request) == RequestStatus.COMPLETED else None
 
     def held_until(self, request: DeletionRequest) -> datetime.datetime | None:
-        """Return the end of the grace period. Discreet callers get None once it has passed, because it could then be
-        the time of work that only requests about held people need."""
+        """Return the end of the grace period. Discreet callers get None once it has passed, because a later time could
+        show that the request has rows to erase."""
         return None if self.discreet and not deadlines.is_held(request, at=self.at) else request.held_until
 
     def clock(self, request: DeletionRequest, *, horizon: datetime.timedelta) -> deadlines.Clock:

@@ -36,4 +36,4 @@ FEATURES = (
     "attested",
     "stores",
 )
-"""Names of the installed features, each after those whose tables it refers to."""
+"""Names of the installed features, each after the features whose tables it refers to."""

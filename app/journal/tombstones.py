@@ -157,7 +157,7 @@ def drop_old(installation: Installation) -> None:
 
 
 def _check(session: Session, last: JournalLine | None) -> bool:
-    """Return True if the database may have anything after the last line. Raise `DatabasePutBack` unless it has the
+    """Return True if the database may have anything newer than the last line. Raise `DatabasePutBack` unless it has the
     events of the last line, which an earlier state lacks."""
     if last is None:
         return True

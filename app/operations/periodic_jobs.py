@@ -1,4 +1,4 @@
-"""Periodic jobs of the service, in short transactions of their own.
+"""Periodic jobs of the service, in separate short transactions.
 
 No transaction is open during access to a store: a job reads its work, does it, and then records it. Every job is
 idempotent, and tolerates concurrent hosts and a crash at any point.
@@ -85,7 +85,7 @@ def destroy_orphans(installation: Installation) -> None:
 
 def destroy_of_retired(installation: Installation) -> None:
     """Record retirements in the tombstone journal, destroy the weights and rows, and confirm the destruction. The call
-    is idempotent; whatever a store fails to destroy is tried again at the next call.
+    is idempotent; anything that a store fails to destroy is retried at the next call.
 
     Raises `TombstonesDamaged`, `DatabasePutBack` or `OSError`.
     """
@@ -249,7 +249,7 @@ def verify_texts(installation: Installation) -> None:
 
 
 def _rows(installation: Installation, table: sa.FromClause, column: sa.ColumnElement[Any]) -> Iterator[Any]:
-    """Yield the id and the value of a column of each row that has one."""
+    """Yield the id and the value of a column for each row that has a value."""
     query = sa.select(table.c.id, column).where(column.is_not(None)).order_by(table.c.id).limit(_TEXTS_AT_ONCE)
     last: str | None = ""
     while last is not None:
@@ -270,7 +270,7 @@ def sign_heads(installation: Installation) -> None:
 
 
 def record_tombstones(installation: Installation, do: Callable[[Installation], None] = tombstones.record) -> None:
-    """Append to the tombstones, or run `do` on them instead. While the database proves older than they are, refuse
+    """Append to the tombstones, or run `do` on them instead. While the database proves to be older than them, refuse
     callers: its models carry people who were forgotten, and a restore would not know new requests."""
     try:
         do(installation)
@@ -361,6 +361,6 @@ class PeriodicJobs(periodic.Periodic):
 
     def _work(self) -> None:
         if self._installation is None:
-            # Fails until the installation is set up, and is tried again.
+            # This fails until the installation is set up, and is retried.
             self._installation = self._opened.enter_context(installations.opened(self._settings, again=True))
         self.do_due(self._installation)

@@ -58,7 +58,7 @@ def running(session: Session) -> list[Run]:
 
 
 def latest(session: Session, *, limit: int) -> list[Run]:
-    """Return the latest ended runs by start, without cancelled ones, newest first."""
+    """Return the latest runs that ended, except cancelled runs, ordered by their start, newest first."""
     query = (
         sa.select(Run)
         .where(Run.status.not_in((RunStatus.RUNNING, RunStatus.CANCELLED)))

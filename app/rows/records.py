@@ -134,7 +134,7 @@ def _first_damaged(session: Session, dataset_id: str, stored_records: Iterable[S
 
 
 def record(session: Session, error: DatasetDamaged) -> None:
-    """Stop the dataset of the damaged rows, unless the damage is in a batch alone. The first damage stays on record,
+    """Stop the dataset of the damaged rows, unless the damage is only in a batch. The first damage stays on record,
     except that a damaged record replaces every other kind."""
     dataset = repository.dataset_of_rows(session, error.rows_id)
     if dataset is None or is_in_records(dataset) or is_in_batch(session, error):
@@ -150,7 +150,7 @@ def record(session: Session, error: DatasetDamaged) -> None:
 
 
 def recheck(session: Session, dataset: Dataset, error: DatasetDamaged | None) -> None:
-    """Record the result of a requested recheck of a dataset: sound if `error` is None or in a batch alone, otherwise
+    """Record the result of a requested recheck of a dataset: sound if `error` is None or only in a batch, otherwise
     still damaged."""
     if error is None or is_in_batch(session, error):
         dataset.damaged_at, dataset.damage = None, None
@@ -167,7 +167,7 @@ def is_in_records(dataset: Dataset) -> bool:
 
 def is_in_batch(session: Session, error: DatasetDamaged) -> bool:
     """Return True if the content of a waiting batch is damaged, in which case the run that should write it drops the
-    addition. A missing part stops the dataset instead: the rows may have been restored from another moment."""
+    addition. A missing part stops the dataset instead: the rows may have been restored as of another time."""
     addition = session.get(Addition, error.rows_id)
     is_waiting = addition is not None and addition.status == AdditionStatus.PENDING
     return is_waiting and error.kind in (DamageKind.BLOCK, DamageKind.KEY, DamageKind.MANIFEST)

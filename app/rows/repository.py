@@ -94,7 +94,7 @@ def drop_records(session: Session, *, dataset_id: str) -> None:
 
 
 def drop_records_of_addition(session: Session, *, addition_id: str) -> None:
-    """Delete the records of an addition's rows, also those that are claimed for erasure."""
+    """Delete the records of an addition's rows, including records that are claimed for erasure."""
     session.execute(sa.delete(Record).where(Record.addition_id == addition_id))
 
 

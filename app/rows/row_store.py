@@ -35,7 +35,7 @@ from lethe.contract.problems import DatasetDamaged, DatasetUnknown
 from lethe.contract.sets import DamageKind
 
 Source = Callable[[Collection[int]], Iterable[blocks.Block]]
-"""Function that opens the blocks of the given numbers, in order."""
+"""Function that opens the blocks with the given numbers, in order."""
 
 
 class OpenedRows:

@@ -30,7 +30,7 @@ REF_BYTES = 44
 """Maximum length of a reference in bytes; references of `Keys.subject_ref` have this length."""
 TYPE = np.dtype(f"S{REF_BYTES}")
 _HELD = 4 * 2**20 // REF_BYTES
-"""Maximum number of references in memory."""
+"""Maximum number of references held in memory."""
 
 
 def packed(references: Sequence[str | None]) -> Refs:
@@ -177,7 +177,7 @@ class Shuffle:
 
 _CORES = os.cpu_count() or 1
 _TURNS = Turns(max(2, _CORES), of_one=max(1, _CORES // 2))
-"""Turns of this process to read and write pieces of uploads."""
+"""Queue in which the uploads of this process take turns to read and write pieces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +291,7 @@ def _read_all(
                     weights = weights_in(rows["label"])
                     counted = slice(None) if weights is None else weights > 0
                     counts += np.bincount(labels_in(rows["label"])[counted], minlength=len(counts))
-    # Also if a later row is refused: which error it is may depend on how many were suppressed.
+    # Report the number even if a later row is refused, because the error may depend on it.
     finally:
         if num_suppressed:
             suppressed.matched(num_suppressed)

@@ -188,7 +188,7 @@ _REQUESTED, _UNCONFIRMED, _BEHIND = _requested(), _unconfirmed(), _behind()
 _FORGETTING = {QueueRule.REQUESTED: _REQUESTED, QueueRule.UNCONFIRMED: _UNCONFIRMED, QueueRule.BEHIND: _BEHIND}
 _LEARNING = ((QueueRule.LEARN, _to_learn()), (QueueRule.ADD, _to_add()), (QueueRule.LEARN_ADDED, _to_learn_again()))
 _BATCHING_MODELS = _batching_models()
-"""Built once at import, as the statements above: building a statement takes longer than running it."""
+"""Statement built once at import, like those above, because building it takes longer than running it."""
 
 
 @functools.cache
@@ -205,8 +205,8 @@ def _rules(deletions_only: bool) -> tuple[tuple[QueueRule, sa.Select[str, str, d
 
 @functools.cache
 def _any_dataset(deletions_only: bool) -> sa.Select[*tuple[bool, ...]]:
-    """Return the query whether any lease has expired, whether any model batches requests, and, with a column for each
-    rule, whether any dataset is due."""
+    """Return the query that tells whether any lease has expired, whether any model batches requests, and, with a column
+    for each rule, whether any dataset is due."""
     expired = sa.exists().where(Run.status == RunStatus.RUNNING, Run.lease_expires_at < _AT)
     batching = sa.exists().where(Model.max_wait_seconds > 0, Model.live_version.is_not(None))
     return sa.select(expired, batching, *[query.exists() for _, query in _rules(deletions_only)])

@@ -98,7 +98,7 @@ def claim(
 def _claim(
     session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool
 ) -> ClaimedRun | None:
-    """Claim the run of a dataset; return None if no due model has budget left and no row waits."""
+    """Claim the run of a dataset; return None if no due model has budget left and no rows wait."""
     staged = additions.take(session, dataset=dataset)
     claims.claim_erasures(session, dataset=dataset, limit=max_requests)
     model, live, records = None, None, 0

@@ -34,10 +34,10 @@ from lethe.proof.mechanism import Mechanism
 _FIRST_BACKOFF = datetime.timedelta(seconds=0.5)
 _MAX_BACKOFF = datetime.timedelta(minutes=1)
 _PATIENCE = 3
-"""Failures after which a model without a version ends in `failed`, and worker deaths after which a model backs off."""
+"""Number of failures after which a model without a version ends in `failed`, and of deaths after which it backs off."""
 _CLEARED_UP_WITHIN = datetime.timedelta(hours=1)
 _DEATHS = 10
-"""Worker deaths after which a model without a version ends in `failed`."""
+"""Number of worker deaths after which a model without a version ends in `failed`."""
 
 
 def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: float) -> None:
@@ -85,8 +85,8 @@ def confirm_edited(session: Session, *, run_id: str, has_batches: bool = True) -
 
 
 def note_damage(session: Session, *, run_id: str, error: DatasetDamaged) -> None:
-    """Drop the addition whose batch the run found damaged, or stop the dataset if its rows are. Ignored if the run was
-    lost: its successor may have destroyed the missing rows."""
+    """Drop the addition whose batch the run found damaged, or stop the dataset if its rows are. The damage is ignored
+    if the run was lost: its successor may have destroyed the missing rows."""
     run = repository.run(session, run_id)
     if run is not None and run.status == RunStatus.RUNNING and not additions.drop_damaged(session, error):
         damage.record(session, error)
@@ -327,7 +327,7 @@ def abandon(session: Session, run: Run, *, error_code: str) -> None:
 
 
 def _give_up(session: Session, model: Model, dataset: Dataset, *, status: ModelStatus = ModelStatus.FAILED) -> None:
-    """End a model without a version in `status`. A model with a version remains unchanged."""
+    """Set the final `status` of a model without a version. A model with a version remains unchanged."""
     if model.live_version is None:
         model.status, model.wanted = status, None
         claims.give_up_model(session, model_id=model.id, revision=dataset.revision)
@@ -342,7 +342,7 @@ def _end(session: Session, run: Run, *, status: RunStatus, error_code: str | Non
 def _count_repeats(session: Session, run: Run) -> None:
     """Keep only the first and the last of successive runs that fail for the same reason, with the number of runs
     between them: a permanent failure would add a row every minute."""
-    # The rows of canary tests and of runs that failed theirs hold observations, so all of them are kept.
+    # Runs that are canary tests, or failed one, hold observations, so all of them are kept.
     if run.kind == RunKind.AUDIT or run.error_code == AuditFailed.code:
         return
     before = repository.ended_before(session, run, limit=2)

@@ -49,14 +49,14 @@ def batch_ends(
 def in_turn(
     datasets: Collection[DueDataset], standings: Mapping[str, TenantShare], *, at: datetime.datetime
 ) -> list[DueDataset]:
-    """Return `datasets` in the order in which workers claim it.
+    """Return `datasets` in the order in which workers claim them.
 
-    1. Datasets with a request due within a week precede all others.
-    2. Within each group tenants take turns: the place of a dataset is the number of its tenant's runs under way plus
-       the number of its tenant's datasets before it. On equal places, the tenant whose latest run began first precedes.
-       Deadlines do not rank tenants, because callers state when their requests were submitted.
-    3. The datasets of a tenant are ordered by the earliest deadline. A model that waits to learn counts as due a month
-       after its creation, but that date does not make its dataset urgent under rule 1.
+    1. Datasets with a request due within a week precede all others. 2. Within each group tenants take turns: the place
+    of a dataset is the number of its tenant's runs under way plus the number of its tenant's datasets before it. On
+    equal places, the tenant whose latest run began first precedes. Deadlines do not rank tenants, because callers state
+    when their requests were submitted. 3. The datasets of a tenant are ordered by the earliest deadline. A model that
+    waits to learn counts as due a month after its creation, but that date does not make its dataset urgent under rule
+    1.
 
     Therefore no dataset starves: between two runs of a tenant, every other tenant with equally urgent work gets one
     run, and the deadlines of waiting datasets approach.

@@ -16,7 +16,7 @@ from lethe.contract.sets import WaitReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Number of requests that wait for the same reason. `until` is the latest end of the wait, if known."""
+    """Number of requests that wait for one reason. `until` is the latest end of the wait, if known."""
 
     reason: WaitReason
     requests: int

@@ -75,7 +75,7 @@ def _unclaimed() -> sa.Select[Any]:
 
 
 def _people() -> sa.Select[Any]:
-    """Return the statement of `people`. It reads each request by id; for a join PostgreSQL would read all."""
+    """Return the statement of `people`. It reads each request by id; for a join, PostgreSQL would read all requests."""
     theirs = sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == Erasure.request_id, usually(_MINE))
     accepted = sa.select(Erasure.dataset_id, theirs.scalar_subquery().label("subject_ref")).where(_ACCEPTED)
     in_review = _in_review().subquery()
@@ -84,7 +84,7 @@ def _people() -> sa.Select[Any]:
 
 
 _UNCLAIMED, _PEOPLE = _unclaimed(), _people()
-"""Built once at import: building a statement takes longer than running it."""
+"""Statements built once at import, because building one takes longer than running it."""
 
 
 def unclaimed(
@@ -96,7 +96,7 @@ def unclaimed(
 
 
 def people(session: Session, *, tenant_id: str, dataset_ids: Collection[str]) -> dict[str, int]:
-    """Map each dataset with waiting requests to the number of people in them. Reads every waiting request."""
+    """Map each dataset with waiting requests to the number of people in them. This reads every waiting request."""
     rows = session.execute(_PEOPLE, {"tenant_id": tenant_id, "these": list(dataset_ids)})
     return {dataset_id: count for dataset_id, count in rows}  # noqa: C416  rows are no pairs
 

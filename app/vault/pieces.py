@@ -3,7 +3,7 @@
 A sealed text (AES-256-GCM) enters the database, its write-ahead log, replicas and backups, which cannot be erased
 reliably. Its key, wrapped by the key-encryption key, is a line of a page: a file of `LINES` lines of fixed length in
 the data folder. Destroying a key overwrites its line with zeros, syncs, and reads it back. A page is written whole
-before its first key is used, so that sealing needs no write of its own. A page belongs to the process that created it;
+before its first key is used, so that sealing needs no separate write. A page belongs to the process that created it;
 keys that the process never uses seal nothing.
 """
 
@@ -119,7 +119,7 @@ class Vault:
         with locked(self._folder):
             for page, lines in groupby(names, key=lambda name: name[:_PAGE_ID]):
                 spans = [(_number(name) * _LINE, _LINE) for name in lines]
-                # The keys of a page that was lost are gone.
+                # The keys of a lost page are gone.
                 with suppress(FileNotFoundError):
                     zero_and_verify(self._path(page), spans)
                 # An interrupted rewrite may have left a copy of the page.

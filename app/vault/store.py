@@ -122,7 +122,7 @@ def create(folder: Path) -> "Spool":
 
 class Spool(io.RawIOBase):
     """Unnamed file, encrypted under a key in memory. It is append-only, because no part of the key stream may be used
-    twice, and can be read anywhere."""
+    twice, and can be read at any position."""
 
     def __init__(self, file: io.FileIO) -> None:
         self._file = file
@@ -208,7 +208,7 @@ class ObjectStore(Protocol):
         """Write an object, replacing an existing object of this name."""
 
     def create(self, name: str, content: bytes) -> None:
-        """Write a new object, or raise `FileExistsError` if the name exists. Of concurrent calls one succeeds."""
+        """Write a new object, or raise `FileExistsError` if the name exists. Of concurrent calls only one succeeds."""
 
     def get(self, name: str) -> bytes:
         """Return the content of an object, or raise `FileNotFoundError`."""

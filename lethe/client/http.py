@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 _CONNECT_SECONDS = 5.0
 _trusted = functools.cache(httpx.create_ssl_context)
-"""Return the certificates of authorities, which take 30 ms to read, once per process."""
+"""Return the certificates of authorities, read once per process because that takes 30 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +129,8 @@ class Calls:
     async def pieces(
         self, operation: Operation[..., bytes], *ids: str | int, arguments: BaseModel | None = None
     ) -> AsyncGenerator[bytes]:
-        """Yield the answer in pieces, whatever its length. A partial answer is not requested again: an interruption
-        raises `Unreachable`."""
+        """Yield the answer in pieces, regardless of its length. A partial answer is not requested again: an
+        interruption raises `Unreachable`."""
         answer = await self._answer(operation, ids, arguments, _DEFAULT, stream=True)
         try:
             with self._named(operation):
@@ -270,7 +270,7 @@ def _problem(operation: Operation[..., Any], answer: httpx.Response) -> Problem:
     retry_after = retry_after_in(answer.headers.get("Retry-After"))
     try:
         body = read(ProblemBody, answer.content, of=str(operation))
-    # The answer of a proxy or another server, which may quote anything.
+    # The answer comes from a proxy or another server, which may quote anything.
     except AnswerInvalid:
         detail = f"{answer.status_code} from {operation}"
         return of_answer(answer.status_code, "http_error", "", detail, (), retry_after=retry_after)

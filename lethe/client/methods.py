@@ -24,7 +24,7 @@ from lethe.contract.problems import FieldError, InputInvalid
 B = TypeVar("B", bound=BaseModel)
 
 _FRAME_NAME = "table.parquet"
-"""File name of a frame."""
+"""File name under which a frame is sent."""
 _LAST = ("limit", "cursor", "idempotency_key")
 _PAGING = {"limit": "Number of items per page; all are returned.", "cursor": "Page to start with."}
 
@@ -53,7 +53,7 @@ def checked_values(takes: type[B], named: Mapping[str, Any]) -> B:
 
 @contextmanager
 def form_of(file: str | Path | files.Frame, fields: BaseModel) -> Iterator[dict[str, Any]]:
-    """Yield a form as arguments of httpx while its file is open. A `name` defaults to that of the file. Raises
+    """Yield a form as arguments of httpx while its file is open. `name` defaults to the name of the file. Raises
     `InputInvalid` for anything but a path or a frame."""
     if not isinstance(file, str | Path | files.Frame):
         faults = [FieldError("path", "expected a path or a frame")]
@@ -106,7 +106,7 @@ def _check_names(named: Iterable[str], allowed: Iterable[str]) -> None:
 
 
 def _as_text(value: Any) -> str:
-    """Return a field of a form as text: the text of a file, a list or an object as JSON."""
+    """Return a form field as text: the content of a file, or a list or an object as JSON."""
     if isinstance(value, Path):
         return value.read_text()
     return (
@@ -258,7 +258,7 @@ class call(_Method[P], Generic[P, T]):
 
 
 def call_one(operation: Operation[..., T], takes: Callable[P, BaseModel]) -> call[Concatenate[str, P], T]:
-    """Return a method that makes one call about the object whose id comes first."""
+    """Return a method that makes one call about an object, whose id is the first argument."""
     return call(operation, takes)  # type: ignore[arg-type]
 
 

@@ -113,8 +113,8 @@ class Certificates(Resource[H]):
         max_delta: float | None = None,
     ) -> CertificateVerdictOut:
         """Check the signature and numbers of a certificate: at the gateway or, given the issuer's keys, locally without
-        a call (see `lethe.verification`). Raises `CertificateInvalid`, also if a certificate differs from its JWS, and
-        `CertificateBeyondLimits` if its guarantee of forgetting exceeds the limits."""
+        a call (see `lethe.verification`). Raises `CertificateInvalid`, including if a certificate differs from its JWS,
+        and `CertificateBeyondLimits` if its guarantee of forgetting exceeds the limits."""
         jws = certificate if isinstance(certificate, str) else certificate.jws
         limits = {"max_epsilon": max_epsilon, "max_delta": max_delta}
         if jwks is None:

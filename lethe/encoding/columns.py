@@ -46,7 +46,7 @@ _NOT_CSV = {
     rb"(?=[^,\r\n]*;)[^,\r\n]*([\r\n]|\Z)": Sentence("has semicolons between fields"),
     rb"(?=[^,\r\n]*\t)[^,\r\n]*([\r\n]|\Z)": Sentence("has tabs between fields"),
 }
-"""Beginnings of files that are sent as CSV and are something else, by what they are."""
+"""Patterns of the beginnings of files that are sent as CSV by mistake, with what these files are."""
 AS_CSV = Sentence("save it as CSV in UTF-8, with commas between fields and points before decimals")
 
 
@@ -221,7 +221,7 @@ def bits(values: Sequence[object], names: Sequence[str], separator: str) -> npt.
 
 
 def text(value: object) -> str | None:
-    """Return a value as a text of CSV, so that all formats agree; None if it is missing or cannot be a name."""
+    """Return a value as CSV would write it, so that all formats agree; None if it is missing or cannot be a name."""
     if isinstance(value, str):
         return value or None
     if isinstance(value, bool):
@@ -634,8 +634,8 @@ class Text(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vector(Column):
-    """List of `length` finite numbers, such as an embedding, as distances from `center` in units of `scale`, each one
-    number or one per entry, clipped to [-clip, clip] if `clip` is given. A vector is never missing."""
+    """List of `length` finite numbers, such as an embedding, which is never missing. It is stored as distances from
+    `center` in units of `scale` (one number, or one per entry), clipped to [-clip, clip] if `clip` is given."""
 
     kind = "vector"
     length: int
@@ -690,6 +690,6 @@ def _lengths(between: tuple[int, int] | None) -> range:
 
 
 def _place(text: str, features: int) -> tuple[int, float]:
-    """Return a position among the features and a sign from the text's hash, identical everywhere and forever."""
+    """Return a position among the features and a sign from the text's hash, the same on every machine and forever."""
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=9).digest()
     return int.from_bytes(digest[:8], "big") % features, 1.0 if digest[8] & 1 else -1.0

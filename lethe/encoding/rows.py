@@ -25,8 +25,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomFeatures:
-    """`features` D random features that replace those of the columns, with the `scale` > 0 of the random weights and
-    their `seed`, 0 <= seed < 2^53."""
+    """D = `features` random features that replace the features of the columns, with the `scale` > 0 of the random
+    weights and their `seed`, 0 <= seed < 2^53."""
 
     features: int
     seed: int
@@ -184,7 +184,7 @@ class Schema:
 
     @property
     def declared(self) -> tuple[str, ...]:
-        """Columns of a file, which must have exactly these."""
+        """Names of the columns that a file must have, and no others."""
         return self.used + self.ignored
 
     def encode(self, columns: Mapping[str, values.Values], first_line: int = 1) -> Features:
@@ -355,8 +355,8 @@ _SPREAD = math.sqrt(_PARTS * (2**32 - 1) / 12) / 2**_SHIFT
 
 @lru_cache(maxsize=4)
 def _drawn(seed: int, features: int, inputs: int) -> tuple[Floats, Floats]:
-    """Return the integer weights  # (d, D) and the phases  # (D,). They are drawn by feature, weights before the
-    phase: four words of four parts each for a weight, one word for a phase."""
+    """Return the integer weights  # (d, D) and the phases  # (D,). They are drawn feature by feature, the weights
+    before the phase: four words of four parts each for a weight, one word for a phase."""
     words = np.random.Philox(key=seed).random_raw(features * (4 * inputs + 1)).reshape(features, 4 * inputs + 1)
     parts = words[:, :-1].astype("<u8").view("<u2").reshape(features, inputs, _PARTS)
     sums = parts.sum(axis=2, dtype=np.int64) - _PARTS * (2**16 - 1) // 2

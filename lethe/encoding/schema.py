@@ -422,7 +422,7 @@ def parse_classes(document: object) -> tuple[str, ...]:
 
 
 def parse_target(document: object) -> TargetColumn:
-    """Parse the range of a target without a schema: an object as in a schema, without a role. Raises
+    """Parse the range of a target of a dataset without a schema, given as in a schema but without a role. Raises
     `SchemaInvalid`."""
     if not isinstance(document, dict):
         message = 'expected an object, such as {"min": 0, "max": 100}'

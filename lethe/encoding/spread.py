@@ -46,7 +46,7 @@ class Spread:
         )
 
     def with_rows(self, other: Self) -> Self:
-        """Return the spread of the rows of both together."""
+        """Return the spread over the rows of both."""
         return type(self)(
             num_rows=self.num_rows + other.num_rows,
             low=np.minimum(self.low, other.low),

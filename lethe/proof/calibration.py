@@ -27,8 +27,8 @@ INITIAL_DISTANCE = 1e-6
 MIN_BATCH_SIZE = 100
 """Minimum default batch size, unless the dataset has fewer slots."""
 MAX_DEFAULT_COOL_DOWN = 400
-"""Maximum default number of cool-down steps, or a third of a pass if that is more: a longer cool-down reads more rows
-of up to a few million, and fewer of more."""
+"""Maximum default number of cool-down steps, or a third of a pass if that is more: with more steps, runs on up to a few
+million rows read more rows, and runs on larger datasets fewer."""
 
 
 def default_l2(num_slots: int, epsilon: float, objective: Objective = Objective.LOGISTIC_REGRESSION) -> float:

@@ -77,15 +77,15 @@ Array = npt.NDArray[Any]
 FALSE_ALARM = 1e-6
 """Maximum probability with which a correct run fails its canary test: one run in a million."""
 _TESTS = 3
-"""Number of shares of FALSE_ALARM: one for the guesses; noise, forgetting and schedule have two thirds together."""
+"""Number of shares of FALSE_ALARM: one is for the guesses, two for noise, forgetting and schedule together."""
 ERROR = FALSE_ALARM / _TESTS
-"""Maximum probability with which a reported lower bound is wrong. It is that of the test that refuses a run for its
+"""Maximum probability with which a reported lower bound is wrong. It equals that of the test that refuses a run for its
 guesses, so that a bound above the certified value refuses the run and is never reported."""
 _DOWN = 1 - 2.0**-40
 """Factor that lowers a lower bound by more than its rounding error."""
 _APART = 2.5
-"""Standard deviations between lanes with and without a canary at the end of a run. At this distance a bound from few
-samples is tightest, and some hundred lanes can refute a guarantee."""
+"""Distance in standard deviations between lanes with and without a canary at the end of a run. At this distance a bound
+from few samples is tightest, and some hundred lanes can refute a guarantee."""
 _FARTHEST = 1e6
 """Maximum standard deviations between such lanes at the start of a run, beyond which rounding would be visible."""
 _WITNESSED = 1e6

@@ -247,8 +247,8 @@ def _releases_counted(evidence: guarantees.Evidence, own: accountant.Exposure | 
 
 
 def _stretches_counted(exposure: accountant.Exposure) -> bool:
-    """Return True if an exposure has at least the stretches of `accountant.exposed`: one per run of the length of the
-    learning run, which may have been one, and one more."""
+    """Return True if an exposure has at least the stretches that `accountant.exposed` counts: one per run as long as
+    the learning run, which may have learned too, and one more."""
     return exposure.stretches > dict(exposure.releases).get(exposure.mechanism.learn_steps, 0)
 
 

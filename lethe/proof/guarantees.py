@@ -107,7 +107,7 @@ def _equal(stated: Any, recomputed: Any) -> bool:
     return bool(stated == recomputed)
 
 
-# Cached because a model that forgets one person after the other repeats the same numbers.
+# Cached because a model that forgets people one after another repeats the same numbers.
 @lru_cache(maxsize=4096, typed=True)
 def guarantee(notion: Notion, *, mu: float, delta: float, process: str | None = None) -> Guarantee:
     """Return the guarantee of `mu` >= 0 in `notion`, converted at 0 < delta < 1.
@@ -132,7 +132,7 @@ def adaptive(bound: Adaptive, *, delta: float) -> Guarantee:
 
 
 def _tightened(stated: Guarantee, exposures: Sequence[Exposure]) -> Guarantee:
-    """Return a guarantee about these versions with the epsilon of their method, if they have one that is smaller."""
+    """Return the guarantee with the epsilon that the method of these versions proves, if that is smaller."""
     by_method = {methods.of(exposure.mechanism).name: methods.of(exposure.mechanism) for exposure in exposures}
     if len(by_method) != 1 or (epsilon := next(iter(by_method.values())).epsilon) is None:
         return stated

@@ -1,4 +1,4 @@
-"""Langevin unlearning, the method of the core, as a `Method`: its accountant and calibration under the names there."""
+"""Langevin unlearning, the method of the core, as a `Method` made of its accountant and calibration."""
 
 from functools import partial
 

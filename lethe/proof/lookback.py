@@ -33,7 +33,7 @@ _EXPLICIT = 64
 _TOGETHER = 64
 """Number of short runs processed in one batch of array operations."""
 _RANGES = 1024
-"""Maximum number of ranges of positions, each with a lookback of its own; with fewer batches the bound is exact."""
+"""Maximum number of ranges of positions, each with a separate lookback; with fewer batches the bound is exact."""
 _ROUNDED = 2.0**-40
 """Relative margin above the rounding error: a few roundings per run and per step of a cool-down."""
 
@@ -56,7 +56,7 @@ class Lookback:
 
     @property
     def mu(self) -> float:
-        """Value of mu, rounded up; infinite if a difference was followed by no noise."""
+        """Value of mu, rounded up; infinite if no noise followed a difference."""
         mu = previous = noise = 0.0
         for v, g in zip(self.noise, self.influence, strict=True):
             if v <= noise:
@@ -77,7 +77,7 @@ class Lookback:
         return Lookback(self.noise, tuple(records * g for g in self.influence)) if records else NOTHING
 
     def plus(self, other: "Lookback") -> "Lookback":
-        """Return the joint lookback of these edits and those of `other`."""
+        """Return the joint lookback of these edits and the edits of `other`."""
         if not self.noise or not other.noise:
             return self if self.noise else other
         corners: list[tuple[float, float]] = []
@@ -109,7 +109,7 @@ Runs = tuple[tuple[Mechanism, int], ...]
 
 
 def present(runs: Runs) -> Lookback:
-    """Return the lookback of one record (`zero_out`) present in all of `runs`, which are compared on their own."""
+    """Return the lookback of one record (`zero_out`) present in all of `runs`, apart from any other runs."""
     if not runs:
         return NOTHING
     last = runs[-1][0]
@@ -143,7 +143,7 @@ def _walked(runs: Runs, *, ranges: int) -> "_Walk":
 
 
 def _different(runs: Runs) -> list[Mechanism]:
-    """Return the mechanism of each maximal sequence of runs that share one."""
+    """Return the mechanism of each maximal sequence of runs with the same mechanism."""
     mechanisms: list[Mechanism] = []
     for mechanism, _ in runs:
         if not mechanisms or mechanism is not mechanisms[-1]:

@@ -59,7 +59,7 @@ class Method:
 
 @functools.cache
 def all_methods() -> dict[str, Method]:
-    """Return the installed methods by name, that of the core first."""
+    """Return the installed methods by name, the method of the core first."""
     # Imported late because the method of the core uses modules that import this one.
     from lethe.proof.langevin import LANGEVIN
 
@@ -94,7 +94,7 @@ def replay(mechanism: Mechanism, runs: Iterable[accountant.Run], *, steps_before
     require_count(0, steps_before=steps_before)
     if steps_before and not method.continues:
         raise PreconditionError("history_complete", f"Expected no steps before the history by {method.name}")
-    # One look-up, as another thread may remove the chain.
+    # Look the chain up only once, because another thread may remove it.
     chain = _replayed.get((mechanism, steps_before, whole))
     if chain is not None:
         return chain
@@ -105,14 +105,14 @@ def replay(mechanism: Mechanism, runs: Iterable[accountant.Run], *, steps_before
     else:
         chain = method.advance(before, whole[-1])
     if len(_replayed) >= _MAX_REPLAYED:
-        # Of a copy, as another thread may change it.
+        # Take the key from a copy, because another thread may change the cache.
         _replayed.pop(next(iter(_replayed.copy())), None)
     _replayed[mechanism, steps_before, whole] = chain
     return chain
 
 
 _replayed: dict[tuple[Mechanism, int, tuple[accountant.Run, ...]], accountant.Chain] = {}
-"""Chains that were replayed last: the next version of a model adds one run."""
+"""Cache of the chains replayed last, because the next version of a model adds only one run."""
 _MAX_REPLAYED = 64
 
 

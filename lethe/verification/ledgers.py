@@ -186,7 +186,7 @@ def require_kept(verified: OfTenant, head: SignedHead, public_keys: KeySet) -> N
 
 
 class _Linked:
-    """Entries that the chain over a tenant's models has not named yet, and its statements so far."""
+    """Entries that the chain over a tenant's models has not named yet, and the statements in the chain so far."""
 
     def __init__(self, tenant_id: str, hashes: dict[tuple[str, int], str]) -> None:
         self._tenant_id = tenant_id

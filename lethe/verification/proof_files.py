@@ -136,7 +136,7 @@ def _check_request(request_id: str, statements: list[dict[str, Any]], certified:
 
 
 def _check_joint(stated: Any, composed: Joint) -> None:
-    """Check that a stated joint guarantee is the composed one."""
+    """Check that a stated joint guarantee equals the composed one."""
     try:
         missing = sorted(set(stated["models"]) - set(composed.models))
         if missing:

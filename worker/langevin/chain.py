@@ -1,4 +1,4 @@
-"""Run of a chain: many steps on the same rows, of which only the last iterate is released."""
+"""Run of a chain: many steps on the same rows, and the release of the last iterate only."""
 
 import math
 from collections.abc import Callable
@@ -147,7 +147,7 @@ def _require_gradient(
     """Raise `AuditFailed` if the gradient used for the run's last batch is not the gradient of these rows."""
     at = torch.from_numpy(parameters)
     ours = rows.gradient(at, block)
-    # Least squares has a large bound that no record of a fit comes near.
+    # Least squares has a large bound, far above the gradient of any record of a fit.
     bound = min(mechanism.gradient_bound, math.sqrt(2))
     if isinstance(rows, engines.SelfCheckedRows):
         other = rows.differs(ours, at, block, bound=TOLERANCE * bound)

@@ -39,7 +39,7 @@ CPU = Backend()
 
 
 class OpenRows(Rows, Protocol):
-    """The rows of a run, open for its steps. A context: on leaving it, everything computed from rows is zeroed."""
+    """The rows of a run, open for its steps. A context manager, which zeroes everything computed from rows on exit."""
 
     def look(self, slots: Sequence[slice]) -> None:
         """Drop everything copied or computed from rows outside `slots`."""
@@ -51,7 +51,7 @@ class OpenRows(Rows, Protocol):
 
 @runtime_checkable
 class ResidentRows(OpenRows, Protocol):
-    """Rows on a device that takes many steps at a time, with noise of its own."""
+    """Rows on a device that takes many steps at a time, with noise that it generates."""
 
     def advance(
         self,
@@ -79,8 +79,8 @@ class SelfCheckedRows(OpenRows, Protocol):
 
 
 class Engine(Protocol):
-    """Open the rows of a run, or return None if the engine does not compute this mechanism on this device. A feature
-    lists such functions as `ENGINES` of its module `engines`."""
+    """Function that opens the rows of a run, or returns None if the engine does not compute this mechanism on this
+    device. A feature lists such functions as `ENGINES` of its module `engines`."""
 
     def __call__(
         self,
@@ -96,8 +96,8 @@ class Engine(Protocol):
 
 
 class Scorer(Protocol):
-    """Replace rows by their scores under the `parameters` of a tangent model. A feature lists such functions as
-    `SCORERS` of its module `engines`."""
+    """Function that replaces rows by their scores under the `parameters` of a tangent model. A feature lists such
+    functions as `SCORERS` of its module `engines`."""
 
     def __call__(
         self, mechanism: Mechanism, network: bytes, parameters: NDArray[np.float64], rows: Iterable[LabelledRows]
@@ -149,7 +149,7 @@ def open_rows(
 def choose(device: str) -> torch.device:
     """Return the device that a setting names: auto (the first GPU, or else the CPU), cpu, cuda or cuda:i.
 
-    Raises ValueError if it names none, or a GPU that is unavailable.
+    Raises ValueError if it names no device, or a GPU that is unavailable.
     """
     if device == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")

@@ -59,8 +59,8 @@ class _Part:
 class HostRows:
     """Rows of a run, prepared for passes over them.
 
-    A context: on exit every buffer is overwritten and the threads end. The caller's rows are only read, and must not
-    change before then.
+    A context manager: on exit every buffer is overwritten and the threads end. The caller's rows are only read, and
+    must not change before then.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from lethe.proof.mechanism import Mechanism
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Loss with its `width`, None if it has none, and `class_weights`, factors by class, None if all are 1."""
+    """Loss with its `width` (None if it has none) and its `class_weights`, factors by class (None if all are 1)."""
 
     objective: Objective = Objective.LOGISTIC_REGRESSION
     width: float | None = None

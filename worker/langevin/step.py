@@ -1,4 +1,4 @@
-"""Step of the chain: down the gradient, plus noise, onto the ball. The only file that touches pre-noise state."""
+"""Step of the chain: down the gradient, plus noise, onto the ball. No other file touches pre-noise state."""
 
 import math
 from dataclasses import dataclass, field

@@ -39,7 +39,7 @@ class Window:
 
 
 Show = Callable[[int], Window]
-"""Load the rows of the steps after the given number of steps; earlier rows may leave memory."""
+"""Function that loads the rows of the steps after the given number of steps; earlier rows may leave memory."""
 
 
 class Shown:

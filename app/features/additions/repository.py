@@ -1,4 +1,4 @@
-"""SQL about the data with which added rows must share nothing."""
+"""SQL about the data that added rows must not overlap."""
 
 from collections.abc import Collection
 

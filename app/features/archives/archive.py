@@ -37,11 +37,11 @@ from app.keys import KeyEncryption, KeyEncryptionKeyLost
 _MAX_LINES = 2000
 """Maximum number of lines in a piece."""
 _MAX_LONG_LINES = dict.fromkeys((NetworkPiece.__tablename__, RequestAttachment.__tablename__), 4)
-"""Maximum number of lines in a piece, of tables with long lines."""
+"""Maximum number of lines in a piece of a table with long lines."""
 
 
 def _stored(table: sa.Table) -> sa.Table:
-    """Return the same table with columns that neither seal, open nor hash."""
+    """Return a copy of the table whose columns neither seal, open nor hash values."""
     columns = [sa.Column(column.name, _stored_type(column.type)) for column in table.columns]
     return sa.Table(table.name, sa.MetaData(), *columns)
 
@@ -65,7 +65,7 @@ def pieces(session: Session, table: sa.Table) -> Iterator[bytes]:
 
 
 def load(session: Session, table: sa.Table, piece: bytes) -> None:
-    """Insert the rows of a piece. Raises `BackupDamaged` if its columns are not those of the table."""
+    """Insert the rows of a piece. Raises `BackupDamaged` if its columns differ from the table's columns."""
     names, *rows = (json.loads(line) for line in piece.splitlines())
     if names != [column.name for column in table.columns]:
         raise BackupDamaged(f"The backup has other columns in the table {table.name} than this release.")
@@ -109,7 +109,7 @@ _HEAD = struct.Struct(">HQ")
 
 
 class _Tallies:
-    """Number of pieces, number of bytes and SHA-256 of each thing, such as a table."""
+    """Number of pieces, number of bytes and SHA-256 of each part of an archive, such as a table."""
 
     def __init__(self) -> None:
         self._hashes: defaultdict[str, Any] = defaultdict(hashlib.sha256)

@@ -92,7 +92,7 @@ def _recreate(session: Session, remembered: Remembered, lookup: Lookup, *, at: d
 
 
 def _update(session: Session, request: DeletionRequest, remembered: Remembered) -> bool:
-    """Update an open request to its copy, and return True if it changed. A request that has ended stays as it is."""
+    """Update an open request to match its copy, and return True if it changed. An ended request stays as it is."""
     if request.status not in status.OPEN:
         return False
     at = now(session)
@@ -112,7 +112,7 @@ def _update(session: Session, request: DeletionRequest, remembered: Remembered) 
 
 
 def _withdraw(session: Session, request: DeletionRequest, remembered: Remembered) -> bool:
-    """Withdraw a request; return False if its rows have been claimed for another request of the person since."""
+    """Withdraw a request; return False if its rows have since been claimed for another request of the person."""
     try:
         deletion.withdraw(session, request, RequestStatus(remembered.status), verb=_RESTORED, discreet=False)
     except TransitionForbidden:
@@ -128,7 +128,7 @@ def _accept(session: Session, new: Submitted, lookup: Lookup, *, at: datetime.da
 
 
 def retire_again(session: Session, retired_id: str) -> None:
-    """Retire a model or dataset that a backup restored, regardless of waiting requests: the retirement serves them."""
+    """Retire a model or dataset that a backup restored, even if requests wait for it, because this fulfils them."""
     try:
         model = catalogue.get_model(session, retired_id)
     except ModelUnknown:

@@ -67,7 +67,7 @@ class _Pieces:
         self._next = next(self._pieces, None)
 
     def of(self, kind: str) -> Iterator[Piece]:
-        """Yield the pieces of one kind, which must be the next."""
+        """Yield the pieces of one kind, which must come next."""
         while self._next is not None and self._next.thing.partition("/")[0] == kind:
             yield self._next
             self._next = next(self._pieces, None)
@@ -119,10 +119,10 @@ def restore(
 ) -> Restored:
     """Restore the archive at `path`.
 
-    `remembered_in` is the file of tombstones; without it, people who asked since the backup stay in. `lost_versions` is
-    the maximum number of versions of any model that were published since the backup and that tombstones do not record.
-    Raises `BackupRefused`, `TombstonesDamaged` and `TombstonesStale` before any change. `BackupDamaged` may be raised
-    after changes, which prevent serving.
+    `remembered_in` is the file of tombstones; without it, people who asked since the backup stay in the data.
+    `lost_versions` is the maximum number of versions of any model that were published since the backup and that
+    tombstones do not record. Raises `BackupRefused`, `TombstonesDamaged` and `TombstonesStale` before any change.
+    `BackupDamaged` may be raised after changes, which prevent serving.
     """
     if not key_file.exists():
         raise BackupRefused(f"There is no key file {key_file}: without it nobody can open the backup.")
@@ -222,7 +222,7 @@ def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) ->
 def _check_keys(installation: Installation) -> key_checks.DatabaseIdentity:
     """Return the identity of the restored database, and accept the new key encryption key.
 
-    Raises `BackupDamaged` if the keys in the archive are not those of its database, and `BackupRefused` if the place of
+    Raises `BackupDamaged` if the keys in the archive do not belong to its database, and `BackupRefused` if the place of
     rows and weights belongs to another installation.
     """
     identity = key_checks.of_database(installation.database)
@@ -289,7 +289,7 @@ def _write(installation: Installation, rows_id: str, parts: Iterator[Piece], cla
         shape = Shape(**json.loads(next(parts).content))
     except (TypeError, ValueError) as error:
         raise BackupDamaged("The archive does not state the shape of rows as this release does.") from error
-    # An interrupted restore may have left some.
+    # An interrupted restore may have left some of them.
     installation.rows.delete(rows_id)
     with installation.rows.writing(rows_id, shape.num_columns) as writer:
         for block, piece in enumerate(parts):

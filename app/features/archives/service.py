@@ -2,8 +2,8 @@
 
 An archive holds, in this order: a statement about itself, key files, the vault's keys, all tables, the rows of
 datasets, and a tally of all these. Weights are never in it: models learn again, without the people forgotten since.
-Rows are locked against edits from before the tables are read until they are read themselves, so that all rows that
-tables name are there.
+Rows are locked against edits from before the tables are read until they are read themselves, so that every row named in
+the tables is in the archive.
 
 Tombstones are at least as new as a backup if they reach the position that the archive records. Tombstones that end
 before it were copied before the backup was made: they lack the people who asked to be forgotten since.
@@ -105,7 +105,7 @@ def claimed_positions(session: Session, rows_id: str) -> list[int]:
 
 
 def ended_requests(session: Session, request_ids: Collection[str]) -> set[str]:
-    """Return those of `request_ids` whose requests have ended in this database."""
+    """Return the ids among `request_ids` of the requests that have ended in this database."""
     ended = DeletionRequest.status.not_in(OPEN)
     return set(session.scalars(sa.select(DeletionRequest.id).where(DeletionRequest.id.in_(request_ids), ended)))
 
@@ -328,9 +328,10 @@ def _record(installation: Installation, backup: Backup) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalPosition:
     """Position of the tombstones: number of `lines` of the `file`, `hash` and time `ended_at` of the last line, and the
-    last event in the archive's database that tombstones record, by its `number` and the request `of` which it is.
+    last event in the archive's database that tombstones record: its `number` and its request `of`.
 
-    The event identifies the position in a file of another host, or in a file that was rewritten after a loss."""
+    The event identifies the position in a file of another host, or in a file that was rewritten after a loss.
+    """
 
     file: str | None
     lines: int
@@ -341,7 +342,7 @@ class JournalPosition:
 
 
 def current_position(session: Session, installation: Installation) -> JournalPosition:
-    """Record all that `session` sees in the tombstones, and return their position.
+    """Bring the tombstones up to date with the database of `session`, and return their position.
 
     Raises `TombstonesDamaged`, and `BackupRefused` if the file cannot be written.
     """
@@ -402,7 +403,7 @@ def _covers(
         was_dropped = line.kind == "dropped" and line.count is not None and line.count > position.lines
         return was_dropped or (extent.lines, extent.hash) == (position.lines, position.hash)
     begun_at = first.at if first.kind == "begun" else first.begun
-    # A file begun after the backup was written from a database that knew all that the backup knows.
+    # A file begun after the backup was written from a database that knew everything in the backup.
     if begun_at is not None and begun_at >= made_at:
         return True
     was_dropped = line.kind == "dropped" and line.count is not None and line.number > position.number

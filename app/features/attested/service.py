@@ -36,7 +36,7 @@ DUE = "retraining_due"
 """Event of webhooks to trainers."""
 OPEN, SERVED, CLOSED, CANCELLED = "open", "served", "closed", "cancelled"
 _IS_OPEN: sa.ColumnElement[str] = sa.literal_column("'open'")
-"""Literal in the statement, because SQLite uses the partial index of open waits only if it sees the value."""
+"""Literal value, because SQLite uses the partial index of open waits only if the statement contains it."""
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
 _ANY_IN_USE = rare.Rare(AttestedTrainer.retired_at.is_(None))
 _MAX_LEASE = datetime.timedelta(hours=1)
@@ -52,8 +52,8 @@ class WaitInterval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRetraining:
-    """Retraining that must read its rows by `latest_at` and serves `num_waiting` waits. `late` is True if that is too
-    late for one of them."""
+    """Retraining that must read its rows by `latest_at` and satisfies `num_waiting` waits. `late` is True if it is too
+    late for any of them."""
 
     latest_at: datetime.datetime
     late: bool
@@ -97,13 +97,13 @@ def change(session: Session, row: AttestedTrainer, **changes: Any) -> None:
 
 
 def get(session: Session, trainer_id: str, *, lock: bool = False) -> AttestedTrainer:
-    """Return a trainer, locked until the end of the transaction with `lock`. Raises `AttestedTrainerUnknown`."""
+    """Return a trainer; with `lock`, its row is locked until the transaction ends. Raises `AttestedTrainerUnknown`."""
     row = session.get(AttestedTrainer, trainer_id, with_for_update=True if lock else None)
     return AttestedTrainerUnknown.if_none(row, attested_trainer_id=trainer_id)
 
 
 def latest_manifest(session: Session, trainer: AttestedTrainer) -> AttestedManifest | None:
-    """Return the last accepted manifest of a trainer; None without one."""
+    """Return the last accepted manifest of a trainer, or None if there is none."""
     query = sa.select(AttestedManifest).where(AttestedManifest.trainer_id == trainer.id)
     return session.scalars(query.order_by(AttestedManifest.rows_read_at.desc()).limit(1)).first()
 
@@ -128,7 +128,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: a request waits for a trainer once it is accepted. The trainers of a tenant are read once."""
+    """Return a predicate, true if a request waits for a trainer once accepted. A tenant's trainers are read once."""
     of_tenant = functools.cache(lambda tenant_id: _in_use(session, {tenant_id}))
     return lambda request: bool(_concerned(of_tenant(request.tenant_id), request))
 
@@ -174,7 +174,7 @@ def _in_use(session: Session, tenant_ids: Collection[str]) -> list[AttestedTrain
 
 
 def _concerned(trainers: Sequence[AttestedTrainer], request: DeletionRequest) -> list[AttestedTrainer]:
-    """Return the trainers that may read the person of a request. It follows from the datasets, never the person."""
+    """Return the trainers that may read the person of a request, judged by the datasets alone, never by the person."""
     return [
         trainer
         for trainer in trainers
@@ -204,7 +204,7 @@ def digest(keys: Keys, trainer: AttestedTrainer, subject_ref: str) -> str:
 
 def forbidden(session: Session, trainer: AttestedTrainer, *, at: datetime.datetime) -> set[str]:
     """Return the pseudonyms of everyone whose rows the trainer must not read at `at`: suppressed people, unless their
-    request is in its grace period then, and the people of waiting requests."""
+    request is then in its grace period, and the people of waiting requests."""
     held = sa.select(AttestedWait.request_id).where(AttestedWait.trainer_id == trainer.id, AttestedWait.asked_at > at)
     suppressed = sa.select(Suppression.subject_ref).where(
         Suppression.tenant_id == trainer.tenant_id, Suppression.created_at <= at, Suppression.request_id.not_in(held)
@@ -347,7 +347,7 @@ def planned(session: Session, trainer: AttestedTrainer) -> list[PlannedRetrainin
 
 
 def to_announce(session: Session) -> list[str]:
-    """Return the ids of trainers not yet notified that a retraining is due, how early, or that it is late."""
+    """Return the ids of trainers to notify that a retraining is due, earlier than announced, or late."""
     asked = sa.select(AttestedWait.trainer_id).where(
         AttestedWait.status == _IS_OPEN, AttestedWait.asked_at <= now(session)
     )
@@ -449,7 +449,7 @@ def _permission(
 
 
 def doubt_artefacts(session: Session) -> None:
-    """Permit no artefact made before the restore of this database that may carry a person whose request waits."""
+    """Forbid serving artefacts made before the restore that may carry a person whose request waits."""
     session.execute(sa.update(AttestedTrainer).values(restored_at=now(session)))
 
 

@@ -32,7 +32,7 @@ class RedisExchange:
     def _share(self) -> None:
         try:
             has_exchanged = _exchange(self._redis, self._minute())
-        # Calls are limited by local counts whatever Redis or its client raises.
+        # Calls are limited by local counts even if Redis or its client raises an error.
         except Exception as error:  # noqa: BLE001
             if not self._is_away:
                 telemetry.logger().warning("access.rates_not_shared", error=type(error).__name__)

@@ -20,7 +20,7 @@ class CeleryNotifier:
     def wake(self) -> None:
         try:
             self._celery.send_task(TASK, ignore_result=True)
-        # The request is stored, whatever the broker's client raises.
+        # The request is stored even if the broker's client raises an error.
         except Exception as error:  # noqa: BLE001
             telemetry.logger().warning("dispatch.notification_failed", error=type(error).__name__)
 
@@ -43,7 +43,7 @@ def celery_client(broker_url: str) -> "Celery":
         worker_hijack_root_logger=False,
         broker_connection_retry_on_startup=True,
         broker_transport_options={
-            # Applies to publishing; a consuming worker continues to reconnect.
+            # This applies to publishing; a consuming worker continues to reconnect.
             "max_retries": 0,
             "socket_connect_timeout": 2,
             "socket_timeout": 3,

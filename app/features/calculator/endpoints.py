@@ -29,7 +29,7 @@ class _Route(APIRoute):
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
-            # After the body, the only message is that of the disconnection.
+            # The only message after the body reports the disconnection.
             await request.body()
             budget = _budget()
             watcher = asyncio.create_task(_stop_on_disconnect(request, budget))

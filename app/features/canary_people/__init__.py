@@ -1,1 +1,1 @@
-"""Canary people in trainings: planted, forgotten by the next training, and looked for in its result."""
+"""Canary people in trainings, who are planted, forgotten by the next training, and looked for in its result."""

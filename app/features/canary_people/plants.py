@@ -1,7 +1,7 @@
-"""Plant of canary people, and the consequences for a training that still knows the canaries of the previous one.
+"""Planting of canary people, and the consequences for a training that still knows the canaries of the previous one.
 
-Each training gets canaries of its own. The canaries of the trainings whose artefacts are live are thereby forgotten: of
-the same trainer, and of other trainers of the table, whose artefacts or rows may have found a way in.
+Each training gets its own canaries. It must not know the canaries of earlier trainings with live artefacts, by the same
+trainer or by other trainers of the table, whose artefacts or rows it may have used.
 """
 
 import secrets

@@ -51,7 +51,7 @@ def refuse_unknown_page(_context: request_context.TheContext) -> Response:
 
 
 def routers() -> list[APIRouter]:
-    """Return the routers of all pages: those of the desk, and `PAGES` of the features' modules `pages`."""
+    """Return the routers of all pages: the pages of the desk, and `PAGES` of the features' modules `pages`."""
     return [*(module.router for module in _OWN), *sockets.plugs("app.features", "pages", "PAGES")]
 
 

@@ -31,10 +31,11 @@ from lethe.features.desk import evidence_pack as packs
 from lethe.features.desk.contract import ReplyUnprintable
 
 MAX_LINKED_ENTRIES = 20_000
-"""Maximum audit entries of a pack; with more between the first and the last about a request, only these are in it."""
+"""Maximum audit entries of a pack. If more lie between the first and last about a request, a pack has only those about
+it."""
 
 _MAX_ENTRIES = 1_000_000
-"""Maximum audit entries about one request, more than any has."""
+"""Maximum number of audit entries about one request, more than any request has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ MEDIA_TYPES: Mapping[AttachmentKind, str] = {
     AttachmentKind.TXT: "text/plain; charset=utf-8",
     AttachmentKind.EML: "message/rfc822",
 }
-"""Media type of each kind, whatever the sender declared."""
+"""Media type of each kind, regardless of what the sender declared."""
 _SUFFIXES = {kind.value: kind for kind in AttachmentKind} | {"jpg": AttachmentKind.JPEG}
 _INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode categories of characters that are invisible in a name, or reorder their neighbours."""

@@ -48,7 +48,7 @@ def fault_of(error: Problem | None, field: str) -> str | None:
 
 
 def place_of(fault: FieldError) -> str:
-    """Return the location of a fault: the field by its name in words, or line and column of a row."""
+    """Return the location of a fault: the name of the field in words, or line and column of a row."""
     parts = fault.path.split(".")
     return words(parts[-1]) if all(part.isidentifier() for part in parts) else fault.path
 

@@ -42,7 +42,7 @@ def is_known(request: Request) -> bool:
 
 
 def page(request: Request, template: str, *, token: str, error: Problem | None = None, **variables: Any) -> Response:
-    """Render a page with a form. The form's token is derived from `token`, a new one of `sessions.new_token`."""
+    """Render a page with a form. The form's token is derived from `token`, a fresh result of `sessions.new_token`."""
     response = pages.rendered(request, template, error=error, form_token=sessions.form_token(token), **variables)
     sessions.put(request, response, _BROWSER_COOKIE, token, max_age=3600)
     return response
@@ -68,5 +68,5 @@ def onward_page(address: str) -> str:
 
 
 def account_key(email: str) -> str:
-    """Return the name under which wrong passwords of an account are counted, whether the account exists or not."""
+    """Return the name under which wrong passwords of an account are counted, whether or not the account exists."""
     return "account " + hashlib.sha256(email.strip().lower().encode(errors="replace")).hexdigest()

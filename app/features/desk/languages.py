@@ -112,12 +112,12 @@ def ngettext(singular: str, plural: str, number: int) -> str:
 
 
 def inside(text: str) -> str:
-    """Return a label as it is written within a sentence."""
+    """Return a label in the form in which it is written within a sentence."""
     return text if spoken() in _CAPITALISED_NOUNS else text.lower()
 
 
 def localised(number: str) -> str:
-    """Replace the decimal and thousands signs of a number in English by those of the reader's language."""
+    """Replace the English decimal and thousands separators of a number by those of the reader's language."""
     return number.translate(_SWAPPED_SIGNS) if spoken() in _DECIMAL_COMMA else number
 
 

@@ -43,7 +43,7 @@ class PagePosition:
 
     @property
     def here(self) -> dict[str, str]:
-        """Query parameters of this page."""
+        """Query parameters of the current page."""
         if self.cursor is None:
             return self.settings
         return self.settings | {"cursor": self.cursor, "page": str(self.number), "back": ".".join(self.back)}

@@ -75,7 +75,7 @@ def entries() -> list[MenuEntry]:
 def menu_of(context: RequestContext, path: str) -> list[MenuGroup]:
     """Return the groups with the entries that the caller of `context` may open, for the page at `path`.
 
-    The group of the page is open; the first one if the page is in none.
+    The group of the page is open, or the first group if the page is in none.
     """
     allowed = [entry for entry in entries() if context.may(entry.endpoint)]
     groups = {name: [entry for entry in allowed if entry.group == name] for name in GROUPS}

@@ -37,7 +37,7 @@ MAX_ONWARD_LENGTH = 500
 _MIN_COMPRESSED_BYTES = 1024
 """Size from which static files are compressed."""
 _CACHING_HEADERS = ("Cache-Control", "ETag", "Last-Modified", "Vary")
-"""Headers of a static file, whether compressed or not."""
+"""Response headers of a static file, whether or not it is compressed."""
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -297,7 +297,7 @@ def malformed(error: RequestValidationError) -> InputInvalid:
 def _login_of(request: Request) -> Response:
     """Redirect to the login, and from there back to the page.
 
-    An open page is answered 401 and shows the login itself, so that nothing typed there is lost.
+    An open page receives status 401 and shows the login itself, so that nothing typed there is lost.
     """
     if is_fragment(request):
         return Response(status_code=401, headers=_HEADERS | {"HX-Reswap": "none"})

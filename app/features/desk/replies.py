@@ -1,7 +1,7 @@
 """Reply to a person: the outcome of their request, in their language, and an annex about the erasure.
 
 A reply is composed on demand and stored nowhere, and neither are recipient, place, salutation and signature, which an
-officer types for one of them. `reply_sentences/<language>.toml` has the sentences of a language.
+officer types for a single reply. `reply_sentences/<language>.toml` has the sentences of a language.
 """
 
 import datetime
@@ -91,9 +91,9 @@ REPLY_LANGUAGES: Mapping[ReplyLanguage, str] = {language: wording.language for l
 class Reply:
     """Parts of a reply.
 
-    `head` names the controller if the policy does, `sender` without the word for it. `recipient` has the lines of the
-    address, `dated` place and date. `proofs` has a sentence for each certificate, `closing` the signature and the
-    contact, and `page` the paragraphs of the annex about the erasure, which is empty if nothing is signed.
+    `head` names the controller with its label, if the policy does, and `sender` without it. `recipient` has the lines
+    of the address, `dated` place and date. `proofs` has a sentence for each certificate, `closing` the signature and
+    the contact, and `page` the paragraphs of the annex about the erasure, which is empty if nothing is signed.
     """
 
     language: ReplyLanguage
@@ -124,8 +124,8 @@ def reply_to(
 ) -> Reply:
     """Compose the reply at the current stage of a request, dated `at`; the controller is that of the policy.
 
-    `proof` is that of the request that erased the person's rows, if another one did. `origin` is the public address of
-    the installation, under which the reply has a link to the check of each certificate; None: it has codes alone.
+    `proof` comes from the request that erased the person's rows, if another one did. `origin` is the public address of
+    the installation, under which the reply links to the check of each certificate; None for codes alone.
 
     Raises `CertificateDamaged`.
     """
@@ -238,7 +238,7 @@ _CCPA: Mapping[RejectionGround, str] = {
     RejectionGround.MANIFESTLY_UNFOUNDED: "Cal. Civ. Code § 1798.145(h)(3)",
     RejectionGround.IDENTITY_NOT_ESTABLISHED: "Cal. Code Regs. tit. 11, § 7022(a)",
 }
-"""Provisions for each ground of a rejection. The CCPA has none on public health."""
+"""Provisions for each ground of a rejection. The CCPA has no provision on public health."""
 
 
 def article(request: DeletionRequestOut, language: ReplyLanguage) -> str | None:
@@ -260,7 +260,7 @@ def article(request: DeletionRequestOut, language: ReplyLanguage) -> str | None:
 def language_of(text: str) -> ReplyLanguage | None:
     """Guess the language of a reason by its function words; None unless one language clearly leads.
 
-    A language leads with at least three words of its own and twice as many as any other language.
+    A language leads with at least three of its words and twice as many as any other language.
     """
     words = re.findall(r"[^\W\d_]+", text.lower())
     counts = {

@@ -128,7 +128,7 @@ def _write_marks(document: Document) -> None:
 
 
 def _write_address(document: Document, reply: Reply) -> None:
-    """Write the sender in small print and the recipient into the window; too many lines are set with less height."""
+    """Write the sender in small print and the recipient into the window; many lines are set with a reduced height."""
     if reply.sender and reply.recipient:
         document.set_xy(_LEFT, _ADDRESS_TOP + _SENDER_HEIGHT - 4.5)
         document.set_font(_FAMILY, "", 7)

@@ -38,7 +38,7 @@ def is_any_session_over(session: Session, *, at: datetime.datetime, idle_since: 
 
 
 def drop_ended_sessions(session: Session, *, at: datetime.datetime, idle_since: datetime.datetime, limit: int) -> int:
-    """Delete up to `limit` sessions that are over, and return their number."""
+    """Delete up to `limit` sessions that have ended, and return their number."""
     ended = sa.select(DashboardSession.token_hash).where(_is_over(at, idle_since)).limit(limit)
     result = session.execute(sa.delete(DashboardSession).where(DashboardSession.token_hash.in_(ended)))
     return cast("sa.CursorResult[tuple[()]]", result).rowcount
@@ -124,7 +124,7 @@ def audit_entries(
 
 
 def audit_totals(session: Session, *, tenant_id: str, at_most: int, **matching: Any) -> dict[str, int]:
-    """Count a tenant's newest matching audit entries, up to `at_most`, by action, the most frequent first.
+    """Count a tenant's newest matching audit entries, up to `at_most`, grouped by action, most frequent first.
 
     `matching` has `object_id`, `actor` and `action`, and the times `since` and `until`, the latter exclusive.
     """

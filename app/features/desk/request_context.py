@@ -106,8 +106,8 @@ class RequestContext:
         return {"page": page, "place": place, "extent": place.extent(page, singular, plural)}
 
     def name_of(self, id_: str) -> str:
-        """Return the name of a dataset, model or API key, or the case number of a request; the id itself if there is
-        none, or if the caller may not read it."""
+        """Return the name of a dataset, model or API key, or the case number of a request; or the id itself if there is
+        no name or the caller may not read it."""
         if id_ not in self.names:
             self._read_names([id_])
         if id_ not in self.names:
@@ -144,7 +144,7 @@ class RequestContext:
 
 
 def may(call: Call, endpoint: Callable[..., Any]) -> bool:
-    """Return True if the caller of `call` has the scope that `endpoint` requires."""
+    """Return True if the caller of `call` has the scope required by `endpoint`."""
     scope = operation_of(endpoint).scope
     return scope is None or call.caller.has(scope)
 
@@ -194,7 +194,7 @@ async def _form(request: Request, _context: TheContext) -> FormData:
 
 
 Form = Annotated[FormData, Depends(_form)]
-"""The submitted form. Pages declare no form fields of their own: a body is read only once its sender is known."""
+"""The submitted form. Pages declare no form fields, because a body is read only once its sender is known."""
 
 
 async def check_form(request: Request, settings: Settings, expected: str) -> None:

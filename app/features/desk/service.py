@@ -27,7 +27,7 @@ from lethe.features.desk import contract
 
 _REPLY_SENT = "deletion_request.reply_sent"
 _MAX_COMPARED = 100
-"""Number of earlier replies with which a new one is compared."""
+"""Number of earlier replies that a new reply is compared with."""
 
 
 def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None:
@@ -97,7 +97,7 @@ def attach(
 
 
 def get_attachment(session: Session, *, request_id: str, attachment_id: str) -> RequestAttachment:
-    """Return an attachment. Raises `AttachmentUnknown`, also if its key is destroyed and its row is not yet deleted."""
+    """Return an attachment. Raises `AttachmentUnknown`, even if its key is destroyed and its row is not deleted yet."""
     attachment = repository.attachment(session, request_id=request_id, attachment_id=attachment_id)
     if attachment is None or not attachment.name.text:
         raise _unknown_attachment()

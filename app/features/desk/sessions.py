@@ -31,13 +31,13 @@ _PREFIX = "__Host-"
 
 
 def is_https(request: Request) -> bool:
-    """Return True if browsers are known to reach the dashboard by https: by its configured origin or this request."""
+    """Return True if the configured origin or this request shows that browsers reach the dashboard by https."""
     origin = request.app.state.installation.settings.dashboard_origin
     return str(origin or request.url.scheme).startswith("https")
 
 
 def read(request: Request, name: str) -> str:
-    """Return the value of a cookie, by its plain name only if the dashboard may be without https; empty without one."""
+    """Return the value of a cookie, or "" without one. The plain name counts only if the dashboard may lack https."""
     plain = "" if is_https(request) else request.cookies.get(name, "")
     return request.cookies.get(_PREFIX + name, plain)
 
@@ -88,7 +88,7 @@ def open_session(session: Session, *, token: str, caller: access.Caller, setting
 def caller_of(session: Session, token: str | None, *, settings: Settings) -> tuple[access.Caller, bool]:
     """Return the caller of a session, and True if its use is to be recorded by `touch`.
 
-    Raises `Unauthenticated` if there is no session, or it is over.
+    Raises `Unauthenticated` if there is no session, or it has ended.
     """
     stored = repository.dashboard_session(session, _hash_of(token)) if token else None
     at = now(session)
@@ -123,19 +123,19 @@ def close_session(session: Session, *, token: str, caller: access.Caller) -> Non
 
 
 def is_any_over(session: Session, *, settings: Settings) -> bool:
-    """Return True if a stored session is over."""
+    """Return True if a stored session has ended."""
     at = now(session)
     return repository.is_any_session_over(session, at=at, idle_since=_idle_since(at, settings))
 
 
 def purge(session: Session, *, settings: Settings, limit: int) -> int:
-    """Delete up to `limit` sessions that are over, and return their number."""
+    """Delete up to `limit` sessions that have ended, and return their number."""
     at = now(session)
     return repository.drop_ended_sessions(session, at=at, idle_since=_idle_since(at, settings), limit=limit)
 
 
 def _idle_since(at: datetime.datetime, settings: Settings) -> datetime.datetime:
-    """Return the time since which a session must have been used, or it is over."""
+    """Return the time such that sessions last used before it have ended."""
     return at - datetime.timedelta(minutes=settings.dashboard_idle_minutes)
 
 

@@ -68,7 +68,7 @@ class RequestNote(Owned, Table):
 
 
 class RequestAttachment(Owned, Table):
-    """File attached to a request. Its name and its bytes are sealed under one key of its own; the bytes are loaded on
+    """File attached to a request. Its name and its bytes are sealed under a separate key; the bytes are loaded on
     access."""
 
     __tablename__ = "request_attachments"

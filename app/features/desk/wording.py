@@ -24,7 +24,7 @@ from lethe.features.rehearsals.contract import RehearsalStatus
 
 _NUMBERS = re.compile(r"\b\d+\b")
 _NAMES_OF_SETS = {"metric", "objective", "role"}
-"""Facts of sentences that are names of closed sets."""
+"""Facts of sentences whose values are names in closed sets."""
 
 
 _TONES = {
@@ -84,7 +84,7 @@ def sentence(text: str) -> str:
 
 
 def message(text: str, *, capital: bool = False) -> str:
-    """Translate a text of the API into the reader's language, whatever numbers the text has.
+    """Translate a text of the API into the reader's language, regardless of the numbers in it.
 
     A text that the catalogue lacks stays in English and is marked as English. A translated text is returned as it is.
     """
@@ -215,7 +215,7 @@ def percent(part: float, total: float) -> str:
 
 
 def why(waiting: WaitingOut, most: int | None) -> Markup:
-    """Describe why the requests of a model wait, with their numbers; a batch is full at `most` requests."""
+    """Describe why the requests of a model wait, with numbers of requests; a batch is full at `most` requests."""
 
     def reason(wait: WaitOut) -> Markup:
         label = labels("waits").get(wait.reason) or inside(words(wait.reason))

@@ -34,7 +34,7 @@ LISTS_OF_KIND: Mapping[str, tuple[DropList, ...]] = {
     PHONE: (DropList.PHONE,),
     DEVICE: (DropList.MAID, DropList.CTVID),
 }
-"""Lists that may name a person by an identifier of a kind of the identity map."""
+"""Lists that may name a person, by the kind of identifier in the identity map."""
 NOTHING_HELD = ""
 _PAGE = 5000
 

@@ -35,8 +35,8 @@ class DropLine(Owned, Table):
 
 
 class DropHash(Owned, Table):
-    """Keyed hash under which a list may name the person of an identifier; empty if the list holds nothing about the
-    person. `kind`: kind of the identifier. Several people may share a hash."""
+    """Keyed hash under which a list may name the person of an identifier; empty if no data of the list is held about
+    the person. `kind`: kind of the identifier. Several people may share a hash."""
 
     __tablename__ = "drop_hashes"
     subject_ref: Mapped[str] = mapped_column(primary_key=True)
@@ -47,4 +47,4 @@ class DropHash(Owned, Table):
 
 
 STORED = (("hashes for DROP", sa.select((sa.func.count(DropHash.hash_ref) + 65_535) // 65_536 * 2**24)),)
-"""Bytes of the hashes of people, 256 a hash, in steps as those of identity maps."""
+"""Bytes of the hashes of people, 256 per hash, counted in the same steps as the bytes of identity maps."""

@@ -10,7 +10,7 @@ from lethe.features.identities.contract import ADDRESSES, CUSTOMER_ID, ROUNDED
 _ADDRESS = re.compile(r"\s*[^@\s]+@[^@\s]+\.[^@\s]+\s*")
 _ROUNDED = re.compile(r"\s*[1-9][0-9]{14}0+\s*")
 _MIN_ROUNDED = 10
-"""Minimum number of rounded ids: a tenth of all ids with 16 digits end in a zero."""
+"""Number of rounded ids from which to warn, because a tenth of all ids with 16 digits end in a zero anyway."""
 _REGARD_CASE = frozenset({SubjectRule.TEXT, SubjectRule.EXACT})
 References = Callable[[Iterable[str]], list[str]]
 

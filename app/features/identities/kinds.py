@@ -22,7 +22,7 @@ _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 _EMAIL_RULES = frozenset({SubjectRule.EMAIL, SubjectRule.EMAIL_DOMAIN, SubjectRule.CASELESS})
 _HASHED = re.compile("sha256:([0-9a-f]{64})")
 _MAX_PHONE_LENGTH = 40
-"""Maximum length of a phone number in any spelling: parsing takes time in its square, 20 ms for 240 characters."""
+"""Maximum length of a phone number in any spelling: parsing takes quadratic time, 20 ms for 240 characters."""
 _NO_PHONE = "expected a phone number with its country code, such as +49 30 901820, and without an extension"
 
 
@@ -45,7 +45,7 @@ def references(call: Call, kind: str) -> Callable[[Iterable[str]], list[str]]:
     SHA-256 (hex) of a normal form. Identifiers of different kinds never have the same pseudonym.
 
     Raises:
-        InputInvalid: if the tenant has no such kind; from the function, if an identifier is none of this kind.
+        InputInvalid: if the tenant has no such kind; from the function, if an identifier is not of this kind.
     """
     keys, tenant_id, rule = call.installation.keys, call.caller.tenant_id, call.caller.policy.subject_rule
     with call.reading() as session:
@@ -72,7 +72,7 @@ def references(call: Call, kind: str) -> Callable[[Iterable[str]], list[str]]:
 
 def normal(identifier: str, kind: str, rule: SubjectRule, region: str | None) -> str:
     """Return the normal form of an identifier. `rule` is the tenant's rule for subject ids, and `region` the country of
-    phone numbers without a country code (None: they are refused). Raises `InputInvalid`, without the identifier."""
+    phone numbers without a country code (if None, they are refused). Raises `InputInvalid`, without the identifier."""
     if kind == CUSTOMER_ID:
         text = subjects.normal(identifier, rule)
     elif kind == EMAIL:

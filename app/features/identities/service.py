@@ -1,4 +1,4 @@
-"""The identity map: which identifiers belong to one person, and what requests it leads to.
+"""The identity map: which identifiers belong to one person, and which requests it affects.
 
 The map stores components, not links: identifiers of one person share `Identity.person`. All identifiers of a person are
 thus found in one statement, and the order of loads does not matter.
@@ -51,8 +51,8 @@ class Component:
 
 
 def components(links: Sequence[Link], people: Mapping[str, str]) -> list[Component]:
-    """Return the connected components of links. `people` maps identifiers that the map has to their person; links that
-    name identifiers of the same person are in one component."""
+    """Return the connected components of links. `people` maps identifiers in the map to their person; links that name
+    identifiers of the same person are in one component."""
     parents: dict[str, str] = {}
 
     def root(node: str) -> str:
@@ -115,7 +115,7 @@ def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_kn
 
 
 def _present(session: Session, refs: Collection[str]) -> dict[str, str]:
-    """Map the identifiers that the map has to their person."""
+    """Map those identifiers that are in the map to their person."""
     present: dict[str, str] = {}
     for batch in bulk.in_parts(refs):
         query = sa.select(Identity.subject_ref, Identity.person).where(Identity.subject_ref.in_(batch))
@@ -240,7 +240,7 @@ def resolve(session: Session, drafts: Sequence[service.RequestDraft]) -> list[se
     for draft, resolution in zip(drafts, _resolve(session, questions), strict=True):
         stored = resolution.stored
         if resolution.is_unknown:
-            # Review ends when a map leads from the identifier, if the request needs none for another reason.
+            # Review ends when the map knows the identifier, unless the request needs review for another reason.
             stored = (stored or {}) | {"accept": draft.policy.auto_accept and draft.identity_verified}
         resolved.append(replace(draft, resolution=stored, identity_unknown=resolution.is_unknown))
     return resolved
@@ -263,7 +263,7 @@ def _resolve(session: Session, questions: Sequence[_Asked]) -> list[_Resolution]
 
 
 def _people(session: Session, refs: Collection[str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Map the identifiers that the map has to their person, and return all identifiers of these people with their
+    """Map those identifiers that are in the map to their person, and return all identifiers of these people with their
     kinds, in one statement per batch."""
     person_of: dict[str, str] = {}
     members: dict[str, dict[str, str]] = defaultdict(dict)
@@ -417,7 +417,7 @@ def counts(session: Session) -> tuple[int, int, Counter[str], Counter[str]]:
 
 
 def datasets(session: Session, dataset_ids: Collection[str] | None) -> dict[str, str]:
-    """Map datasets to the kind of identifier that names their people: the datasets with these ids, or all."""
+    """Map datasets to the kind of identifier that names their people: all datasets, or those with the given ids."""
     query = sa.select(Dataset.id, Dataset.subject_kind).where(Dataset.destroyed_at.is_(None)).order_by(Dataset.id)
     if dataset_ids is not None:
         query = query.where(Dataset.id.in_(dataset_ids))

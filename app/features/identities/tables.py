@@ -28,4 +28,4 @@ class IdentityKind(Owned, Table):
 
 
 STORED = (("identity maps", sa.select((sa.func.count(Identity.subject_ref) + 65_535) // 65_536 * 2**24)),)
-"""Bytes of identity maps, 256 an identifier. The step hides whether an identifier was new."""
+"""Bytes of identity maps, 256 per identifier. Counting in steps hides whether an identifier was new."""

@@ -16,16 +16,16 @@ from lethe.proof.mechanism import Mechanism
 REQUESTS = (1, 10, 100)
 """Numbers of requests after which `adaptive` is compared."""
 DECISIVE = 10
-"""Number of requests whose `adaptive` decides which method is chosen."""
+"""Number of requests after which the `adaptive` epsilons of the methods are compared to choose one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodPlan:
-    """Default model by one method. `refused` gives the reason if there is none, and then all numbers are None.
+    """Default model by one method. `refused` gives the reason if no such model is possible; all numbers are then None.
 
     `learn_passes` and `request_passes` are the passes to learn and to forget the first person who asks, or their cap.
     `deletion` is the epsilon of that person's certificate, `release` the epsilon of a record in the first version, and
-    `adaptive` the epsilon of a record in all versions after so many requests of others, one version each.
+    `adaptive` the epsilon of a record in all versions after so many requests of others, each with its own version.
     """
 
     method: str
@@ -87,7 +87,7 @@ def of_dataset(
 
 def taken(plans: list[MethodPlan]) -> str | None:
     """Return the method with the smallest `adaptive` after `DECISIVE` requests or, among those within 1 % of it, the
-    method with the fewest passes per request; None if no method learns this."""
+    method with the fewest passes per request; None if no method supports the dataset."""
     at = REQUESTS.index(DECISIVE)
     known = [(plan.adaptive[at], plan) for plan in plans if plan.adaptive is not None]
     least = min((adaptive for adaptive, _ in known), default=0.0)

@@ -20,7 +20,7 @@ from lethe.proof.accountant import Chain
 
 def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | None:
     """Return the minimum number of steps on the current data after which a model's initial parameters no longer matter
-    up to its target, and the guarantee after them; None above `at_most`, and if no run goes on from any parameters."""
+    up to its target, and the guarantee after them; None above `at_most`, and if runs of the method never continue."""
     mechanism = stored_mechanism(model.mechanism)
     if not methods.of(mechanism).continues:
         return None
@@ -41,7 +41,7 @@ def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
 def releases_left(
     session: Session, model: Model, *, records: int, steps: int, epsilon: float, delta: float
 ) -> int | None:
-    """Return the number of versions, by runs of `steps`, that still fit the `adaptive` budget of a remaining person.
+    """Return the number of versions from runs of `steps` that still fit the `adaptive` budget of a remaining person.
 
     The person's `records` have fed every version of every model of the dataset. None if the budget is exceeded already.
     """
@@ -66,7 +66,7 @@ def room(chain: Chain, *, epsilon: float, delta: float) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateStatement:
-    """Signed guarantees of one request and one model, and the guarantees of the model's live version today."""
+    """Signed guarantees of one request and one model, and the current guarantees of the model's live version."""
 
     certificate: Certificate
     signed: list[guarantees.Guarantee]
@@ -90,8 +90,8 @@ def statements_of(session: Session, *, request_id: str) -> list[CertificateState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSchedule:
-    """Plan of successive batches: the number of `runs`, of which `relearned` learn from scratch, their total `steps`,
-    the steps of the `longest` run, and the `chain` after the last."""
+    """Plan of successive batches: the number of `runs`, the number `relearned` of runs from scratch, their total
+    `steps`, the steps of the `longest` run, and the `chain` after the last."""
 
     runs: int
     relearned: int

@@ -24,7 +24,7 @@ from lethe.proof.budget import Adaptive
 class Segment:
     """Steps behind one ledger entry.
 
-    `steps_before`: number of steps of the model's life before these. `largest`: maximum number of records of one person
+    `steps_before`: number of steps of the model's life before these. `largest`: maximum number of records of any person
     whom the run forgot; None if it forgot no one. `adaptive`: guarantee to that person, over all versions published
     while the person was in the data. `exports`: number of times that the version's weights were handed out.
     """
@@ -42,7 +42,7 @@ def segments(
 ) -> tuple[list[Segment], int | None]:
     """Return the last `limit` segments before the entry `before`, newest first, and the `before` of the next page.
 
-    `before` counts as the end of the ledger if it is None, and is None in the result if there is no next page.
+    If `before` is None, the page begins at the end of the ledger; the result has None if there is no next page.
     """
     entries = insight_repository.entries_backwards(session, model_id=model.id, before=before, limit=limit + 1)
     bodies = [_body(entry) for entry in entries[:limit]]

@@ -91,7 +91,7 @@ def summarise_deletion_requests(call: Call) -> contract.SummaryOut:
 _MAX_POINTS = 10_000
 """Maximum number of points in one answer."""
 _OF_ENTRY = ("sequence", "version", "kind", "run_id", "revision", "recorded_at", "steps", "records")
-"""Fields that a segment copies from its ledger entry under the same name."""
+"""Fields that a segment copies from the ledger entry's fields of the same name."""
 
 
 @serves(accounting_router, contract.TRAJECTORY)
@@ -188,7 +188,7 @@ def _seconds(measured: RuntimeEstimate | None, steps: int, *, runs: int = 1) -> 
 
 _MAX_VERSIONS = 100
 _METRICS = (Metric.ACCURACY, Metric.LABEL_ACCURACY, Metric.R_SQUARED)
-"""Metrics that a plan shows by default; for each version, the first that was measured."""
+"""Metrics that a plan shows by default: for each version, the first of them that was measured."""
 
 
 @serves(accounting_router, contract.PLAN)
@@ -214,7 +214,7 @@ def get_plan(call: Call, dataset_id: str, query: contract.PlanQuery) -> contract
 def _measured(
     metrics: Sequence[Metric], model: Model, version: Version, run: Run
 ) -> Iterator[contract.MeasuredVersionOut]:
-    """Yield the version with the first of the metrics that it has; yield nothing if it has none of them."""
+    """Yield the version with the first of the metrics that it has, or nothing if it has none of them."""
     mechanism = stored_mechanism(model.mechanism)
     values = [(metric, value) for metric in metrics if (value := quality.value_of(metric, version.metrics)) is not None]
     for metric, value in values[:1]:

@@ -20,8 +20,8 @@ _NOT_READY = (WaitReason.IN_REVIEW, WaitReason.GRACE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOutlook:
-    """Outlook for one model. `plan`, `passes` and `seconds` are those of a run for this request alone; None without a
-    live version."""
+    """Outlook for one model. `plan`, `passes` and `seconds` belong to a run for this request alone; None without a live
+    version."""
 
     model: Model
     rows: int

@@ -152,7 +152,7 @@ _SERIES = {
         marked("to forget one, four times l2"),
     ),
 }
-"""Names of the curves, by the number of l2 in a plan."""
+"""Names of the curves, for each number of l2 values in a plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +278,7 @@ def _what_if(context: RequestContext, model: ModelOut, ask: WhatIfSettings) -> W
 _DAY = datetime.timedelta(days=1)
 _SUNDAY = datetime.timedelta(days=6)
 _PRESSING = 7
-"""Number of days from today that are highlighted, equal to the default of lists of requests due soon."""
+"""Number of highlighted days from today on; equal to the default of lists of requests that are due soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

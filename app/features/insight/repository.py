@@ -20,7 +20,7 @@ _ALL = 2**62
 
 
 def count_due(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[tuple[int, int, int, int]]:
-    """Return (place, requests with a running clock, overdue ones, paused ones) by the place of the deadlines: 0 before
+    """Return (place, requests with a running clock, overdue ones, paused ones) for each place of deadlines: 0 before
     the first edge, 1 before the second, and so on, up to len(edges) after the last. Each open request counts once."""
     place = _place(DeletionRequest.deadline, edges).label("place")
     running, overdue, paused = (
@@ -51,7 +51,7 @@ def count_durations(
     is_early = sa.cast(at < DeletionRequest.deadline, sa.Integer)
     both = (2 * days_between(DeletionRequest.submitted_at, at) + is_early).label("both")
     within = was_completed(view, since=since, before=before)
-    # With a limit SQLite sorts only these numbers.
+    # With a limit, SQLite sorts only these numbers.
     each = sa.select(both).where(within).limit(_ALL).subquery()
     by_days: dict[int, list[int]] = {}
     for number, count in session.execute(sa.select(each.c.both, sa.func.count()).group_by(each.c.both)):

@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """Answers that clients with the same odds sent, and the estimate for each reason."""
+    """Survey: the answers that clients sent with the same odds, and the estimate for each reason."""
 
     response: RandomisedResponse
     num_answers: int
@@ -44,7 +44,7 @@ def count(session: Session, *, answer: LeavingReason, odds: int) -> datetime.dat
 def surveys(
     session: Session, *, since: datetime.date | None = None, until: datetime.date | None = None
 ) -> list[Survey]:
-    """Return a survey for each odds, over the weeks that begin on or after `since` and before `until`.
+    """Return a survey for each value of the odds, over the weeks that begin on or after `since` and before `until`.
 
     Answers of different odds are not mixed, because their rates mean different things.
     """

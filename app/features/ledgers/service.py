@@ -26,7 +26,7 @@ from lethe.features.ledgers.contract import DpModelUnknown, DpRequestStatus, Led
 from lethe.proof.errors import PreconditionError
 
 _WAITING: sa.ColumnElement[str] = sa.literal_column("'waiting'")
-"""Literal in the statement, because SQLite uses the partial index only if it sees the value."""
+"""Literal value of the status, because SQLite uses the partial index only if the statement contains it."""
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
 _ANY_IN_USE = rare.Rare(DpModel.retired_at.is_(None))
 _COUNTED = (DpRequestStatus.BOUNDED, DpRequestStatus.WAITING)
@@ -42,8 +42,8 @@ class Numbers:
 
 
 def recompute(body: LedgerIn) -> Numbers:
-    """Recompute the numbers of a ledger, which takes up to some seconds. Raises `InputInvalid`, naming an unknown
-    event, and if the budget does not cover one person."""
+    """Recompute the numbers of a ledger, which may take a few seconds. Raises `InputInvalid`, naming an unknown event,
+    and if the budget does not cover one person."""
     try:
         steps = accountant.read(body.ledger)
         points = accountant.curve(steps, delta=body.delta, budget=body.budget_epsilon)
@@ -166,7 +166,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: a request concerns a model. A request that is bounded at once is completed by `settle`."""
+    """Return a predicate, true if a request concerns a model. `settle` completes requests that are bounded at once."""
     if not _ANY_IN_USE.may_hold(session):
         return lambda _request: False
     in_use = list(session.scalars(sa.select(DpModel).where(DpModel.retired_at.is_(None))))
@@ -249,7 +249,7 @@ def _reassess(session: Session, model: DpModel, ledger: DpLedger) -> None:
 
 
 def _counts(ledger: DpLedger) -> sa.ColumnElement[bool]:
-    """Return the condition that an entry counts against a ledger, or waits."""
+    """Return the condition that an entry counts against a ledger or is waiting."""
     is_bounded = sa.and_(DpRequest.status == DpRequestStatus.BOUNDED, DpRequest.opened_at >= ledger.trained_from)
     return sa.or_(DpRequest.status == _WAITING, is_bounded)
 

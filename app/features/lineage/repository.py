@@ -69,7 +69,7 @@ def models(session: Session, *, dataset_ids: Collection[str]) -> list[Model]:
 
 
 def asked_models(session: Session, *, subject_refs: Collection[str]) -> set[str]:
-    """Return the ids of models that a request of the person waits or waited for to forget the rows."""
+    """Return the ids of models that had, or still have, to forget the person's rows for a request."""
     query = (
         sa.select(RequestModel.model_id)
         .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
@@ -90,7 +90,7 @@ def carried_in(session: Session, *, model_id: str, revision: int | None, limit: 
 
 
 def first_without(session: Session, *, model_id: str, revision: int) -> Version | None:
-    """Return the first version of a model without the rows erased at `revision`; None without one."""
+    """Return the first version of a model without the rows erased at `revision`, or None if there is none."""
     query = sa.select(Version).where(Version.model_id == model_id, Version.revision >= revision)
     return session.scalars(query.order_by(Version.number).limit(1)).first()
 
@@ -165,7 +165,7 @@ def version_named(session: Session, *, model_id: str, number: int | None, weight
 
 
 def first_deadline_owed(session: Session, model: Model) -> datetime.datetime | None:
-    """Return the earliest deadline of accepted requests about people whom a model's live version carries, if any."""
+    """Return the earliest deadline of the accepted requests about people in a model's live version, if any."""
     mine = sa.select(Erasure.deadline).where(Erasure.dataset_id == model.dataset_id, Erasure.ready_at.is_not(None))
     revision = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
     claimed_deadlines = mine.where(Erasure.revision > revision.scalar_subquery(), Erasure.num_records > 0)

@@ -1,5 +1,5 @@
 """Lineage of one person's rows: the models and versions that they fed, and exported copies of these versions; and the
-permission to serve a version, which no version has that contains rows of a person whose request is overdue.
+permission to serve a version, which is refused if it contains rows of a person whose request is overdue.
 
 A person erased at revision r of a dataset is in a version that was made at revision v if and only if v < r.
 """

@@ -191,7 +191,8 @@ def _faults(item: contract.BatchItemOut) -> list[FieldError]:
 
 
 def _read(content: bytes) -> list[_Item]:
-    """Parse a CSV file into items; a fault of one line is its item. Raises `InputInvalid` for faults of the file."""
+    """Parse a CSV file into items; a line with a fault becomes an item. Raises `InputInvalid` for faults of the
+    file."""
     check_csv(content, "body")
     try:
         lines = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)

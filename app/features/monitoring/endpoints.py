@@ -36,7 +36,7 @@ _SECONDS = 10.0
 
 @contextlib.contextmanager
 def scraped(app: FastAPI) -> Iterator[None]:
-    """Count for `/metrics`, and serve metrics on the port in the settings, if any, while the block lasts.
+    """Provide the metrics for `/metrics`, and serve them on the port in the settings, if any, during the block.
 
     Raises `AddressInUse`.
     """

@@ -27,7 +27,7 @@ class Encoding:
     """Upload whose rows are being encoded.
 
     `name` is the name of the future dataset, or the ID of the dataset that receives the rows. `num_bytes` and
-    `num_rows` are those of the uploaded file; `num_rows` is None until known.
+    `num_rows` describe the uploaded file; `num_rows` is None until known.
     """
 
     tenant_id: str
@@ -88,7 +88,7 @@ def listed(settings: Settings, tenant_id: str) -> list[Encoding]:
     encodings = []
     oldest = time.time() - settings.network_seconds - _ABANDONED_SECONDS
     for file in _folder(settings).glob("enc_*"):
-        # An upload may have ended by now, or its file be of another release.
+        # An upload may have ended by now, or its file may come from another release.
         with contextlib.suppress(OSError, ValueError, TypeError):
             if file.stat().st_mtime < oldest:
                 os.unlink(file)

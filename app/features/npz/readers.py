@@ -46,7 +46,7 @@ class Declared:
 
 
 class ShortReads(io.BufferedReader):
-    """File that refuses reads of more than a piece: a zip file declares the length of its own directory."""
+    """File that refuses reads of more than a piece, because a zip file declares the length of its own directory."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         piece = super().read(_PIECE + 1 if size is None or size < 0 else min(size, _PIECE + 1))
@@ -79,7 +79,7 @@ def declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Declared:
 
 
 def rows(archive: zipfile.ZipFile, array: Declared, most: int, folder: Path) -> Iterator[npt.NDArray[Any]]:
-    """Yield the rows of an array, up to `most` at a time. An array in column order is spooled in `folder`."""
+    """Yield the rows of an array, at most `most` at a time. An array in column order is spooled in `folder`."""
     if array.by_columns and len(array.shape) > 1:
         return _rows_by_columns(archive, array, most, folder)
     return _rows_in_order(archive, array, most)

@@ -157,8 +157,8 @@ def footer(file: IO[bytes]) -> "Struct | None":
 
 
 def unpacked_bytes(file: IO[bytes], footer: Struct, columns: Mapping[int, int]) -> int:
-    """Return the total unpacked size of the pages of `columns`, after checking the pages against the footer. `columns`
-    maps the position of each column to its number of values per row."""
+    """Return the total unpacked size of the pages of `columns`, and check the pages against the footer. `columns` maps
+    the position of each column to its number of values per row."""
     total = stored = rows = num_pages = num_values = 0
     size = file.seek(0, io.SEEK_END)
     for group in _list(footer[4]):

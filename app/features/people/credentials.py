@@ -20,8 +20,8 @@ from lethe.contract.problems import FieldError, InputInvalid
 
 SECONDS = 30
 MAX_WRONG_CODES = 20
-"""Wrong codes, after the right password and since the last right code, that lock a person until `COUNTED_FOR` is
-over."""
+"""Number of wrong codes since the last right one, each after the right password, that locks a person until
+`COUNTED_FOR` ends."""
 COUNTED_FOR = datetime.timedelta(hours=1)
 """Time for which wrong codes count, from the first of them."""
 _WINDOW = 1
@@ -58,7 +58,7 @@ def step_of(secret: str, code: str, *, at: datetime.datetime, after: int | None 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enrolment:
-    """Secret to be enrolled. The form sends it back, and it is stored once a code proves that an app has it."""
+    """Secret to be enrolled. The form sends it back, and it is stored once a code proves that an app knows it."""
 
     secret: str = field(repr=False)
     address: str = field(repr=False)
@@ -102,7 +102,7 @@ def hash_of(password: str) -> str:
 
 
 def matches(password: str, password_hash: str | None) -> bool:
-    """Return True if the password has this hash. Takes as long without a hash, which hides who has a password."""
+    """Return True if the password has this hash. The check also takes its time without a hash, to hide who has one."""
     is_possible = len(password) <= MAX_LENGTH and _encodes(password)
     try:
         _hasher().verify(password_hash or _dummy(), password if is_possible else "")

@@ -1,4 +1,4 @@
-"""Pages of people: login by an identity provider, invitations, the own account, and people with their roles.
+"""Pages of people: login by an identity provider, invitations, the caller's account, and people with their roles.
 
 The session cookie is strict, so browsers do not send it to the page that the provider redirects to. The login in
 progress is kept in a lax cookie with a short lifetime, and that page then redirects to the requested page.
@@ -42,7 +42,7 @@ Sent = Annotated[str, Query(max_length=4096)]
 
 
 @router.get("/oidc")
-# Addresses of logins usually name this parameter so.
+# This is the usual name of the parameter in addresses of logins.
 async def begin(request: Request, installation: calls.At, next: gate.Next = pages.ROOT) -> Response:  # noqa: A002
     """Redirect to the identity provider."""
     limits = _provider_limits(request, installation)
@@ -153,7 +153,7 @@ def welcome_page(request: Request, installation: calls.At, invitation: Invitatio
 
 @router.post("/welcome")
 async def accept_invitation(request: Request, installation: calls.At) -> Response:
-    """Set the password, enrol the authenticator app if there is a code of it, and log the person in."""
+    """Set the password, enrol the authenticator app if the form has a code of it, and log the person in."""
     form = await gate.form_of(request, installation.settings)
     state: calls.Known = request.app.state.known
     invitation, password = text(form, "invitation"), str(form.get("password", ""))

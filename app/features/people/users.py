@@ -58,7 +58,7 @@ def get(session: Session, user_id: str) -> User:
 
 
 def caller_as(session: Session, user: User) -> Caller:
-    """Return the caller that a logged-in person is."""
+    """Return the `Caller` for a logged-in person."""
     tenant = session.get_one(tables.Tenant, user.tenant_id)
     return Caller(
         id=user.id,
@@ -146,7 +146,7 @@ def accept(session: Session, user: User, *, password_hash: str) -> None:
 
 
 def checked(session: Session, *, email: str, password: str) -> User:
-    """Return the person with this address and password. Takes as long for an unknown address. Raises `LoginRefused`."""
+    """Return the person with this address and password, taking as long for unknown addresses. Raises `LoginRefused`."""
     user = repository.user_with(session, email=email.strip().lower())
     is_right = credentials.matches(password, user.password_hash if user else None)
     if user is None or not is_right or user.disabled_at is not None or _is_locked(session, user):

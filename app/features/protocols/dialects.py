@@ -20,7 +20,7 @@ from lethe.contract.problems import InputInvalid, Problem, UploadTooLarge
 _MAX_BYTES = 64 * 1024
 
 Words = Callable[[int, dict[str, Any]], Response]
-"""Function from the status and the JSON of a problem to the protocol's response."""
+"""Function that converts the status and the JSON of a problem to the protocol's response."""
 
 
 async def small_body(request: Request) -> bytes:
@@ -34,8 +34,8 @@ async def small_body(request: Request) -> bytes:
 
 
 def by_kind(call: calls.Call, kind: str) -> str | None:
-    """Return `kind` if identifiers of this kind lead to the tenant's people, by its identity map or a dataset; None if
-    they are its subject ids."""
+    """Return `kind` if identifiers of this kind refer to the tenant's people in its identity map or a dataset; None if
+    they are the tenant's subject ids."""
     with call.reading() as session:
         for is_used in sockets.plugs("app.features", "hooks", "IS_KIND_USED"):
             return kind if is_used(session, call.caller.tenant_id, kind) else None
@@ -53,8 +53,8 @@ def submit(
     callback_urls: Sequence[str],
     **protocol_fields: Any,
 ) -> list[DeletionRequest]:
-    """Submit a deletion request per reference, all or none. The refusal of any of them is raised. `kinds` maps each
-    reference to the kind of its identifier; None for a subject id.
+    """Submit a deletion request per reference, all or none. If any of them is refused, the error is raised. `kinds`
+    maps each reference to the kind of its identifier; None for a subject id.
 
     `protocol_fields` are the other fields of `RequestDraft` that a protocol sets.
     """

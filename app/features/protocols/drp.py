@@ -42,7 +42,7 @@ SMALL_ORDER = frozenset(
         "ee" + "ff" * 30 + "7f",
     )
 )
-"""Encodings, without the sign bit, of the points of edwards25519 whose order divides 8, those not reduced included."""
+"""Encodings, ignoring the sign bit, of all edwards25519 points whose order divides 8, with unreduced encodings."""
 _VERIFIED = "verified"
 _KINDS = {"email": "email", "phone_number": "phone"}
 
@@ -63,7 +63,7 @@ class Envelope(ProtocolMessage):
 
 
 class Exercise(Envelope):
-    """Exercise of a person's right. Claims about the person other than those of a policy are not read."""
+    """Exercise of a person's right. Only those claims about the person that a policy can name are read."""
 
     agent_request_id: _Id | None = Field(None, alias="agent-request-id")
     exercise: Literal["deletion", "sale:opt_out", "sale:opt_in", "access", "access:categories", "access:specific"]
@@ -184,7 +184,7 @@ def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "cust
 
 
 def retained_metadata(exercise: Exercise, person: Subject) -> dict[str, str]:
-    """Return the metadata that a deletion request retains of the message: nothing about the person."""
+    """Return the metadata that a deletion request retains of the message, without data about the person."""
     metadata = {"agent_id": exercise.agent_id, "identity": _VERIFIED if person.verified else "unverified"}
     return metadata if exercise.agent_request_id is None else metadata | {"agent_request_id": exercise.agent_request_id}
 
@@ -201,7 +201,7 @@ _REASON = {
 
 
 def status_of(request: DeletionRequest, *, status: str, verification_url: str | None) -> dict[str, Any]:
-    """Return the protocol's status object. `status` is that of the request as this agent may see it."""
+    """Return the protocol's status object. `status` is the status of the request as this agent may see it."""
     drp_status = _STATUS[RequestStatus(status)]
     body: dict[str, Any] = {
         "request_id": request.id,

@@ -137,7 +137,7 @@ def _agent(session: Session, call: Call) -> tables.Agent:
 
 
 def _managed(session: Session, agent: tables.Agent, request_id: str) -> DeletionRequest:
-    """Return a request of this agent. Raises `MessageRefused` for any other, whether it exists or not."""
+    """Return a request of this agent. Raises `MessageRefused` for any other request, whether or not it exists."""
     try:
         request = deletion.get(session, request_id)
         if request.source == drp.SOURCE and request.particulars.metadata.get("agent_id") == agent.agent_id:

@@ -64,7 +64,7 @@ def delete_identity_issuer(call: Call, issuer_id: str) -> None:
 
 MOUNTS = (
     Mount(router=router),
-    # Documents of these protocols' own describe them, not ours.
+    # The protocols are described by documents of their authors, not by ours.
     Mount(router=opendsr_endpoints.router, prefix="/opendsr/v2", described=False),
     Mount(router=opendsr_endpoints.router, prefix="/opendsr", described=False),
     Mount(router=drp_endpoints.router, prefix="/drp/v1", described=False),

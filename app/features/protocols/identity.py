@@ -1,4 +1,4 @@
-"""Identity statements by issuers that a tenant trusts: a JWT about the subject, valid for one request.
+"""Identity statements by issuers that a tenant trusts: a JWT about the subject, valid for a single request.
 
 The reason of a refusal is not disclosed, because it would reveal whom the statement is about or that it was used.
 """

@@ -1,7 +1,7 @@
 """OpenDSR 2.0, formerly OpenGDPR: requests of controllers, and the signed answers to them.
 
-A subject request names one person by one or more identities. Each identity is a deletion request of its own, and all of
-them share one status. Answers and callbacks are signed with an X.509 certificate (RSA PKCS #1 v1.5 over SHA-256).
+A subject request names one person by one or more identities. Each identity becomes a separate deletion request, and all
+of them share one status. Answers and callbacks are signed with an X.509 certificate (RSA PKCS #1 v1.5 over SHA-256).
 """
 
 import base64
@@ -118,9 +118,9 @@ class SubjectRequestState:
 
 
 def read(body: bytes, *, identity_types: Collection[str], domain: str) -> SubjectRequest:
-    """Parse a controller's request; `identity_types` are those of the tenant's subject ids. Raises `InputInvalid`, also
-    if the tenant has stated none: another type would match no one, and requests would complete with nothing held.
-    """
+    """Parse a controller's request; `identity_types` are the types of the tenant's subject ids. Raises `InputInvalid`,
+    also if the tenant has stated none, because another type would match no one, and requests would complete with
+    nothing held."""
     request = parsed(SubjectRequest, body)
     if not identity_types:
         raise InputInvalid("This processor has not stated which identities are its subject ids (opendsr_identities).")
@@ -152,7 +152,7 @@ def subject_kinds(
 ) -> dict[str, str | None]:
     """Return the distinct references of the request's identities, each with its kind; None for a subject id. `rule` is
     the tenant's rule for subject ids; hashed identities are assumed to be normalised by it. `of_email` returns the
-    references of e-mail addresses that are no subject ids; None if they are."""
+    references of e-mail addresses that are not subject ids; it is None if e-mail addresses are subject ids."""
     kinds: dict[str, str | None] = {}
     for identity in request.subject_identities:
         is_raw, value = isinstance(identity, RawIdentity), identity.identity_value
@@ -166,7 +166,7 @@ def subject_kinds(
 
 
 def together(statuses: Collection[str]) -> OpenDsrStatus:
-    """Return the status of a subject request from those of its deletion requests; completed only if all are."""
+    """Return the status of a subject request, given those of its deletion requests: completed if all of them are."""
     each = {_STATUS[sets.RequestStatus(status)] for status in statuses}
     if len(each) == 1:
         return each.pop()
@@ -177,7 +177,7 @@ def together(statuses: Collection[str]) -> OpenDsrStatus:
 
 
 def standing(requests: Sequence[DeletionRequest], *, statuses: Sequence[str]) -> SubjectRequestState:
-    """Return the state of a subject request. `statuses` are those of its deletion requests as the reader may see
+    """Return the state of a subject request. `statuses` are the statuses of its deletion requests as the reader may see
     them."""
     first = requests[0]
     return SubjectRequestState(

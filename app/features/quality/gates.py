@@ -1,8 +1,8 @@
 """Quality gates: a version that misses the threshold of its model is degraded and, if the gate says so, held back.
 
 A gate never delays forgetting: the version is published, accounted for and certified like any other, and replaces the
-previous one. Measured values are about people of the evaluation dataset. They are stored only where they can be dropped
-again, and so not in the audit log, which is append-only.
+previous one. Measured values are about people of the evaluation dataset. They are stored only where they can be deleted
+again, so not in the audit log, which is append-only.
 """
 
 import math
@@ -136,8 +136,8 @@ def _record(session: Session, action: str, model: Model, version: Version) -> No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """Change that could raise the quality. `mechanism`: that of the changed model. `request_steps`: number of steps
-    of the first request to it."""
+    """Change that could raise the quality. `mechanism`: mechanism of the changed model. `request_steps`: number of
+    steps of the first request to it."""
 
     kind: RemedyKind
     mechanism: Mechanism
@@ -166,8 +166,7 @@ def score_noise(mechanism: Mechanism) -> float:
 
 
 def is_noise_felt(mechanism: Mechanism) -> bool:
-    """Return True if so much noise costs accuracy, by the rule that the default noise follows
-    (`calibration.UNFELT_NOISE`)."""
+    """Return True if this much noise costs accuracy, by the rule of the default noise (`calibration.UNFELT_NOISE`)."""
     unit = calibration.TARGET_SHARE if mechanism.objective.scores_are_y else 1.0
     return score_noise(mechanism) > 1.001 * unit * calibration.UNFELT_NOISE
 
@@ -175,8 +174,8 @@ def is_noise_felt(mechanism: Mechanism) -> bool:
 def remedies(mechanism: Mechanism, *, epsilon: float, delta: float) -> list[Remedy]:
     """Return the remedies that reach (epsilon, delta), the cheapest to learn first.
 
-    They are learning again, a dataset with twice as many slots, and another regularisation: twice as much if noise is
-    felt, otherwise half as much.
+    They are learning again, a dataset with twice as many slots, and another regularisation, which is twice as strong if
+    noise costs accuracy and otherwise half as strong.
     """
     if is_noise_felt(mechanism):
         l2, why = (
@@ -213,8 +212,8 @@ def remedies(mechanism: Mechanism, *, epsilon: float, delta: float) -> list[Reme
 
 
 def _like(mechanism: Mechanism, *, num_slots: int, l2: float, epsilon: float, delta: float) -> Mechanism | None:
-    """Return the mechanism for the same task with these numbers and defaults otherwise; None if the target is out of
-    reach."""
+    """Return the mechanism for the same task with these numbers and otherwise defaults; None if the target is
+    unreachable."""
     try:
         return calibration.mechanism_for(
             calibration.ModelSettings(loss_width=mechanism.loss_width, epsilon=epsilon, delta=delta, l2=l2),

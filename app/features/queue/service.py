@@ -19,8 +19,8 @@ _MAX_MODELS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueReason:
-    """Rule by which a dataset is due. `since` is None if a run was cut off, and `first_due_at`, the earliest deadline,
-    is None if no deletion request waits."""
+    """Rule by which a dataset is due. `since` is None after an interrupted run, and `first_due_at`, the earliest
+    deadline, is None if no deletion request waits."""
 
     rule: QueueRule
     since: datetime.datetime | None

@@ -1,7 +1,7 @@
 """Bytes that a tenant stores, summed in the database each time, and their bound.
 
-A sum is never kept, so it follows every deletion. An upload that would pass the bound is refused while it is read, and
-again in the transaction that registers it, in which no other tenant's or caller's can intervene.
+Sums are never stored, so they reflect every deletion. An upload that would pass the bound is refused while it is read,
+and again in the transaction that registers it, in which no other tenant's or caller's can intervene.
 """
 
 from typing import Any
@@ -27,14 +27,13 @@ _OF_CORE = (("datasets", _DATASETS), ("additions", _ADDED.join(Dataset, Dataset.
 
 
 def stored(session: Session) -> dict[str, int]:
-    """Return the bytes that the session's tenant stores, by kind: those of the core and of features (the socket
-    `STORED`)."""
+    """Return the bytes that the session's tenant stores, by kind, in the core and in features (the socket `STORED`)."""
     queries = (*_OF_CORE, *sockets.plugs("app.features", "tables", "STORED"))
     return {kind: int(session.scalar(query) or 0) for kind, query in queries}
 
 
 def require_room(session: Session, settings: Settings, num_bytes: int) -> None:
-    """Raise `StorageQuotaExceeded` if the tenant stores more than its bound with `num_bytes` more."""
+    """Raise `StorageQuotaExceeded` if another `num_bytes` would exceed the tenant's storage quota."""
     by_kind = stored(session)
     total = sum(by_kind.values()) + num_bytes
     if total > settings.max_tenant_bytes:

@@ -48,14 +48,14 @@ def rehearsals(session: Session, *, model_id: str, limit: int, cursor: str | Non
 
 
 def open_rehearsal(session: Session, *, dataset_id: str) -> Rehearsal | None:
-    """Return a rehearsal of the dataset's models that has not ended; None without one."""
+    """Return a rehearsal of the dataset's models that has not ended, or None if there is none."""
     query = sa.select(Rehearsal).join(Model, Model.id == Rehearsal.model_id)
     return session.scalars(query.where(Model.dataset_id == dataset_id, Rehearsal.status.in_(_OPEN)).limit(1)).first()
 
 
 def rehearsal_done(session: Session, *, model: Model, version_id: str) -> str | None:
-    """Return the id of the completed rehearsal of a version, or of the current rows of its dataset, whatever has become
-    of its report; None if neither was rehearsed."""
+    """Return the id of the completed rehearsal of a version, or of the current rows of its dataset, even if its report
+    has been deleted; None if neither was rehearsed."""
     query = sa.select(Rehearsal.id).join(Run, Run.id == Rehearsal.run_id)
     query = query.where(Rehearsal.model_id == model.id, Rehearsal.status.in_(_DONE))
     of_version = session.scalars(query.where(Run.parent_version_id == version_id).limit(1)).first()
@@ -63,7 +63,7 @@ def rehearsal_done(session: Session, *, model: Model, version_id: str) -> str | 
 
 
 def is_measured(session: Session, *, dataset_id: str) -> bool:
-    """Return True if a rehearsal has measured the current rows of a dataset, or runs for one of its models."""
+    """Return True if a rehearsal has measured the current rows of a dataset, or is under way for one of its models."""
     running = sa.select(Rehearsal.id).join(Model, Model.id == Rehearsal.model_id)
     running = running.where(Model.dataset_id == dataset_id, Rehearsal.status == contract.RehearsalStatus.RUNNING)
     return session.scalars(sa.union_all(_rows_rehearsed(dataset_id), running)).first() is not None
@@ -77,13 +77,13 @@ def mark_measured(session: Session, rehearsal: Rehearsal, *, dataset_id: str) ->
 
 
 def _rows_rehearsed(dataset_id: str) -> sa.Select[str]:
-    """Return a query of the id of the rehearsal that has measured the current rows of a dataset."""
+    """Return a query for the id of the rehearsal that has measured the current rows of a dataset."""
     joined = sa.select(RehearsedRows.rehearsal_id).join(Dataset, Dataset.id == RehearsedRows.dataset_id)
     return joined.where(Dataset.id == dataset_id, Dataset.revision == RehearsedRows.revision)
 
 
 def rehearsal_to_make(session: Session, *, dataset_id: str) -> Rehearsal | None:
-    """Return the oldest waiting rehearsal of a dataset's models; None without one."""
+    """Return the oldest waiting rehearsal of a dataset's models, or None if there is none."""
     query = sa.select(Rehearsal).join(Model, Model.id == Rehearsal.model_id)
     query = query.where(Model.dataset_id == dataset_id, Rehearsal.status == contract.RehearsalStatus.WAITING)
     return session.scalars(query.order_by(Rehearsal.asked_at, Rehearsal.id).limit(1)).first()
@@ -96,7 +96,7 @@ def with_waiting(models: sa.Select[str, str]) -> sa.Select[str, str, datetime.da
 
 
 def rehearsal_of(session: Session, *, run_id: str) -> Rehearsal | None:
-    """Return the rehearsal that a run carries out; None without one."""
+    """Return the rehearsal that a run carries out, or None if there is none."""
     query = sa.select(Rehearsal).where(Rehearsal.run_id == run_id, Rehearsal.status == contract.RehearsalStatus.RUNNING)
     return session.scalars(query).one_or_none()
 
@@ -203,7 +203,7 @@ def get(session: Session, *, model_id: str, rehearsal_id: str) -> Rehearsal:
 def draw(session: Session, *, run_id: str) -> Drawn:
     """Draw the people of a run's rehearsal among the people without an open request.
 
-    Raises `RehearsalTooLarge` if too few of them are left, `RehearsalDone`, `DatasetDamaged`.
+    Raises `RehearsalTooLarge` if too few people are left, `RehearsalDone`, `DatasetDamaged`.
     """
     run = session.get_one(Run, run_id)
     rehearsal, model = _of(session, run), session.get_one(Model, run.model_id)
@@ -237,7 +237,7 @@ def draw(session: Session, *, run_id: str) -> Drawn:
 
 def _one_row_each(rows: Iterator[tuple[bytes | None, int]]) -> Iterator[tuple[bytes | None, int]]:
     """Yield one row of each person, drawn at random. `rows` are ordered by person; a row without a person counts as a
-    person of its own."""
+    separate person."""
     for ref, person_rows in itertools.groupby(rows, key=operator.itemgetter(0)):
         if ref is None:
             yield from person_rows
@@ -246,7 +246,7 @@ def _one_row_each(rows: Iterator[tuple[bytes | None, int]]) -> Iterator[tuple[by
 
 
 def sampled(slots: Sequence[int]) -> tuple[int, ...]:
-    """Draw half of the slots at random, at most `SAMPLE`, and return them in ascending order."""
+    """Draw half of the slots at random, at most `SAMPLE` slots, and return them in ascending order."""
     return tuple(sorted(_RANDOM.sample(slots, min(len(slots) // 2, SAMPLE))))
 
 
@@ -363,7 +363,7 @@ def _require_new(session: Session, model: Model, *, version_id: str) -> None:
 def _require_spare(session: Session, model: Model, people: int) -> int:
     """Return the number of people who may be drawn.
 
-    Raises `RehearsalTooLarge` if it is less than twice `people`, or too few others are left, half of whom are measured.
+    Raises `RehearsalTooLarge` if it is below twice `people`, or too few others remain, half of whom are measured.
     """
     dataset = session.get_one(Dataset, model.dataset_id)
     count, num_unlinked = count_without_requests(session, dataset_id=dataset.id, tenant_id=dataset.tenant_id)

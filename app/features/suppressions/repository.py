@@ -11,8 +11,8 @@ from app.deletion.search_repository import is_linked
 def suppressions(
     session: Session, *, subject_ref: str | None, discreet: bool, limit: int, cursor: str | None
 ) -> Page[Suppression]:
-    """Return a page of suppressions, newest first; without `subject_ref` those of everyone. Discreet readers see none
-    of an identifier to which an identity map led."""
+    """Return a page of suppressions, newest first: all, or those of `subject_ref`. Discreet readers do not see those of
+    identifiers that an identity map linked."""
     query = sa.select(Suppression)
     if discreet:
         mine = DeletionRequest.id == Suppression.request_id

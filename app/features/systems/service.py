@@ -32,7 +32,7 @@ from lethe.proof.errors import PreconditionError
 OPENED, REMINDER, CANCELLED = "system_task.opened", "system_task.reminder", "system_task.cancelled"
 """Events of webhooks to systems."""
 _OPEN: sa.ColumnElement[str] = sa.literal_column("'open'")
-"""Literal in the statement, because SQLite uses the partial index of open tasks only if it sees the value."""
+"""Literal value, because SQLite uses the partial index of open tasks only if the statement contains it."""
 R = TypeVar("R", bound=Any)
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
 _ANY_IN_USE = rare.Rare(System.retired_at.is_(None))
@@ -85,7 +85,7 @@ def get(session: Session, system_id: str) -> System:
 
 
 def registered(session: Session, register: type[R]) -> list[R]:
-    """Return the rows of a register of the session's tenant, also retired ones, newest first."""
+    """Return the rows of a register of the session's tenant, including retired ones, newest first."""
     return list(session.scalars(sa.select(register).order_by(register.created_at.desc(), register.id.desc())))
 
 
@@ -111,7 +111,7 @@ def tasks(
     limit: int,
     cursor: str | None,
 ) -> bulk.Page[SystemTask]:
-    """Return a page of tasks that match, newest first."""
+    """Return a page of the tasks that match the arguments, newest first."""
     wanted = {"status": status, "system_id": system_id, "request_id": request_id}
     query = sa.select(SystemTask).filter_by(**{name: value for name, value in wanted.items() if value is not None})
     if overdue:
@@ -126,13 +126,13 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: a request opens a task when it is accepted. The register of a tenant is read once."""
+    """Return a predicate, true if a request opens a task when it is accepted. The register of a tenant is read once."""
     of_tenant = functools.cache(lambda tenant_id: _Register(session, {tenant_id}))
     return lambda request: bool(of_tenant(request.tenant_id).concerned(request))
 
 
 def follow(session: Session, changes: Sequence[history.Change]) -> None:
-    """Open tasks of accepted requests, and cancel those of withdrawn ones, in the transaction of the change."""
+    """Open tasks of accepted requests, and cancel tasks of withdrawn ones, in the transaction of the change."""
     accepted = {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}
     if accepted:
         _open(session, list(accepted.values()))
@@ -297,7 +297,7 @@ def _by_api_key(
 
 
 class _Register:
-    """Systems of some tenants, also retired ones, to find those that a request concerns."""
+    """Systems of some tenants, including retired ones, to find the systems that a request concerns."""
 
     def __init__(self, session: Session, tenant_ids: Collection[str]) -> None:
         self.systems: dict[str, System] = {}
@@ -311,8 +311,8 @@ class _Register:
         self._dataset_of = {row.id: row.dataset_id for row in rows}
 
     def concerned(self, request: DeletionRequest) -> list[System]:
-        """Return the systems in use that may hold the person of a request, by themselves or by what they were derived
-        from."""
+        """Return the systems in use that may hold the person of a request, directly or through a system or model that
+        they were derived from."""
         return [
             system
             for system in self.systems.values()
@@ -322,7 +322,7 @@ class _Register:
         ]
 
     def _held_by(self, ancestor: str) -> list[str] | None:
-        """Return the datasets that a model or system learned from; None for all."""
+        """Return the datasets that a model or system learned from; None stands for all datasets."""
         if ancestor in self._dataset_of:
             return [self._dataset_of[ancestor]]
         row = self.systems.get(ancestor)
@@ -368,7 +368,7 @@ def unknown_datasets(session: Session, dataset_ids: Sequence[str] | None) -> lis
 
 
 def may_concern(dataset_ids: Collection[str] | None, request: DeletionRequest) -> bool:
-    """Return True if a request is about any of the datasets that a system may hold people of; None stands for all."""
+    """Return True if a request is about any dataset whose people a system may hold; None stands for all datasets."""
     asked = request.dataset_ids
     return asked is None or dataset_ids is None or not set(asked).isdisjoint(dataset_ids)
 
@@ -382,7 +382,7 @@ def complete(session: Session, request_ids: Collection[str]) -> None:
 
 
 def is_usable(public_key: str) -> bool:
-    """Return True for a key of large order; signatures under others are made without a private key."""
+    """Return True for a key of large order; signatures under other keys can be forged without a private key."""
     try:
         key = base64.urlsafe_b64decode(public_key + "=")
     except (binascii.Error, ValueError):
@@ -437,11 +437,11 @@ T = TypeVar("T")
 def fewest(
     waits: Iterable[T], *, opens: Callable[[T], datetime.datetime], closes: Callable[[T], datetime.datetime]
 ) -> list[tuple[datetime.datetime, list[T]]]:
-    """Return the fewest times such that each wait has one between `opens` and `closes`, in order, each with the waits
-    that it serves in the order of their ends. No wait closes before it opens.
+    """Return the fewest times, in order, such that each wait has one between `opens` and `closes`; each time has the
+    waits that it serves, in the order of their ends. No wait closes before it opens.
 
     The greedy choice of the earliest end is optimal: the intervals whose ends are chosen are disjoint, so that each
-    needs a time of its own.
+    needs a separate time.
     """
     left = sorted(waits, key=closes)
     planned = []

@@ -38,7 +38,7 @@ _NOTHING = {"type": "none"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestProof:
-    """A request with what its lines are made of. `certificates` are the statements of its certificates and of its
+    """Request with the evidence for its lines. `certificates` are the statements of its certificates and of its
     statement of absence, by JWS, and `signed` the certificates by model."""
 
     request: DeletionRequest
@@ -53,7 +53,7 @@ class RequestProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredSystem:
-    """System of any kind in the register. `grade` is the strongest that the kind can reach."""
+    """System of any kind in the register. `grade` is the strongest grade that the kind can reach."""
 
     id: str
     kind: str
@@ -72,8 +72,8 @@ class RegisteredSystem:
 
     @classmethod
     def of(cls, row: Any, *, kind: str, grade: Grade, **given: Any) -> Self:
-        """Return a row as a system. A field that is not given is the attribute of the row with its name, and contact
-        and URL are those of its address unless it is damaged."""
+        """Return a row as a system. Fields that are not given come from the row's attributes of the same name, contact
+        and URL from its address unless it is damaged."""
         address = getattr(row, "address", None)
         if address is not None and not address.is_damaged:
             given |= {"contact": address.contact, "webhook_url": address.url}
@@ -136,7 +136,7 @@ def _stated(joint: Joint) -> dict[str, Any]:
 
 
 def iso(time: datetime.datetime | None) -> Any:
-    """Return a time as lines state it, in UTC; None for None."""
+    """Return a time in UTC as lines state it; None if `time` is None."""
     return None if time is None else time.astimezone(datetime.UTC).isoformat()
 
 
@@ -271,7 +271,7 @@ def map_of(
     identifier_kinds: Sequence[str] = (),
     complete_since: datetime.datetime | None = None,
 ) -> dict[str, Any]:
-    """Return what a line states about the people whom its system may hold; no datasets stand for all."""
+    """Return what a line states about the people whom its system may hold; `dataset_ids` is None for all datasets."""
     return {
         "dataset_ids": None if dataset_ids is None else list(dataset_ids),
         "identifier_kinds": list(identifier_kinds),

@@ -32,8 +32,8 @@ class TaskNote(Private):
 
 class System(Owned, Table):
     """System outside of Lethe. `public_key`: Ed25519 key whose signatures acknowledge tasks. `api_key_id`: API key
-    whose calls do. `dataset_ids`: datasets whose people it may hold; null for all. `parents`: models and systems that
-    it was derived from. `retired_at`: time from which no task is opened."""
+    whose calls acknowledge tasks. `dataset_ids`: datasets whose people it may hold; null for all. `parents`: models and
+    systems that it was derived from. `retired_at`: time from which no task is opened."""
 
     __tablename__ = "systems"
     id: Mapped[str] = mapped_column(primary_key=True)

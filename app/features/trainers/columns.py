@@ -1,8 +1,8 @@
 """Rows with their original columns: read from an upload, and kept as Arrow streams of a few thousand rows.
 
 Each row has a random token of 128 bits. The dataset of the table holds the tokens alone, as numbers, in slots that do
-not depend on the file; its records name the people. A row is present if and only if its token is. An
-erasure from the dataset, by a request or again after a restore, thereby decides which rows of the table go.
+not depend on the file; its records name the people. A row is present if and only if its token is. An erasure from the
+dataset, by a request or again after a restore, thereby decides which rows of the table are removed.
 """
 
 import csv
@@ -33,8 +33,8 @@ _RANDOM = secrets.SystemRandom()
 
 
 def _from_parquet(content: bytes) -> pa.Table:
-    """Read a parquet file. Its pages are measured before Arrow unpacks them, and texts that repeat before they are
-    written out for every row. Raises `ValueError` for a table that would be too large."""
+    """Read a parquet file. Its pages are measured before Arrow unpacks them, and repeated texts before they are
+    expanded for every row. Raises `ValueError` for a table that would be too large."""
     file = io.BytesIO(content)
     directory, metadata = readers.footer(file), pa.parquet.read_metadata(file)
     leaves = dict.fromkeys(range(metadata.num_columns), 1)
@@ -169,7 +169,7 @@ def present(blocks: Iterable[Block]) -> set[bytes]:
     for block in blocks:
         rows = block.features[block.features.any(axis=1)].astype(np.float64)
         parts = np.rint(rows[:, :-1] / rows[:, -1:] * _UNITS)
-        # Rows added to the dataset by another way hold no tokens.
+        # Rows added to the dataset in another way hold no tokens.
         parts = parts[((parts >= 0) & (parts < _UNITS)).all(axis=1)]
         tokens_present.update(part.tobytes() for part in parts.astype(np.uint16))
     return tokens_present
@@ -196,7 +196,7 @@ def in_blocks(table: pa.Table) -> list[pa.Table]:
 
 
 def _compact(table: pa.Table) -> pa.Table:
-    """Return the table as one chunk, with dictionaries of no other values than those of its rows."""
+    """Return the table as one chunk, whose dictionaries contain only the values of its rows."""
     table = table.unify_dictionaries().combine_chunks()
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type) and table.num_rows:
@@ -226,7 +226,7 @@ def split(table: pa.Table, *, holdout: float) -> tuple[pa.Table, pa.Table]:
 
 def mixed(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of tables of one schema in random order, as one chunk: no position reveals whose row it is."""
-    # Chunks with dictionaries of their own would tell, too.
+    # Chunks with separate dictionaries would also reveal it.
     joined = _compact(pa.concat_tables(tables))
     return joined.take(pa.array(_RANDOM.sample(range(joined.num_rows), joined.num_rows), pa.int64()))
 

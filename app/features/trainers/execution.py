@@ -66,7 +66,7 @@ def train(installation: Installation, claimed: ClaimedTraining, *, look: Callabl
 
 
 def _planted(installation: Installation, claimed: ClaimedTraining, rows: pa.Table) -> dict[str, plants.Planted]:
-    """Return what the plants of features plant in a training, by their name."""
+    """Map the name of each plant to the rows that it adds to a training, with their judge."""
     if claimed.specification["score_command"] is None:
         return {}
     context = plants.TrainingContext(
@@ -121,7 +121,7 @@ def read_metrics(content: bytes | None, *, names: Sequence[str]) -> dict[str, fl
 
 
 class Commands:
-    """The two commands of a trainer, each run in a sandbox of its own."""
+    """The two commands of a trainer, each run in a separate sandbox."""
 
     def __init__(self, specification: Mapping[str, Any], *, seed: int, look: Callable[[], None]) -> None:
         self._specification = specification
@@ -130,7 +130,7 @@ class Commands:
         self._files = {name: content.encode() for name, content in specification["files"].items()}
 
     def train(self, inputs: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Return what the command writes, for rows.arrow and, with a holdout, holdout.arrow."""
+        """Return the outputs of the training command for rows.arrow and, with a holdout, holdout.arrow."""
         command, size = self._specification["command"], self._specification["artefacts_mib"] * 2**20
         files = {**self._files, **inputs}
         outputs = [f"artefacts/{name}" for name in self._specification["artefacts"]]
@@ -168,7 +168,7 @@ class Commands:
             processes=self._specification["processes"],
             output_bytes=max_bytes,
         )
-        # Threads that spin while they wait take the processor from each other and from everything else.
+        # Threads that spin while waiting take the processor from each other and from all other work.
         threads = {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))), "OMP_WAIT_POLICY": "passive"}
         return sandbox.run(
             command,

@@ -1,4 +1,4 @@
-"""Program inside of the sandbox: runs the trainer's command and hands its outputs out. Does not import Lethe.
+"""Program inside of the sandbox: runs the trainer's command and passes its outputs on. Does not import Lethe.
 
 The exit status tells how the command ended. Of what the command prints, which may quote rows, nothing leaves the
 sandbox: standard output is discarded, and standard error is searched for one message of the C library alone.

@@ -1,4 +1,4 @@
-"""Page of trainers: which of them have live artefacts, who waits for them, and why one fails."""
+"""Page of trainers: which of them have live artefacts, how many requests wait for them, and why one fails."""
 
 from fastapi import Response
 

@@ -16,7 +16,7 @@ MARGIN = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrainingWait:
-    """Request that waits: `ready_at` is the time from which its rows can be absent."""
+    """Request that waits for a retraining. `ready_at` is the time from which its rows can be absent."""
 
     request_id: str
     ready_at: datetime.datetime
@@ -25,7 +25,7 @@ class RetrainingWait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retraining:
-    """Planned retraining. `is_late`: it cannot end by `due_at`, the first due date of what it serves."""
+    """Planned retraining. `is_late`: it cannot end by `due_at`, the first due date of the requests that it serves."""
 
     start_by: datetime.datetime
     request_ids: list[str]
@@ -37,7 +37,7 @@ def plan(
     waits: Iterable[RetrainingWait], *, at: datetime.datetime, expected_seconds: float, max_wait_seconds: float
 ) -> list[Retraining]:
     """Return the fewest retrainings that serve all `waits`, in order. No request waits longer than `max_wait_seconds`
-    once it is ready, unless nothing can be done."""
+    once it is ready, unless that is no longer possible."""
     duration = datetime.timedelta(seconds=expected_seconds)
     patience = datetime.timedelta(seconds=max_wait_seconds)
 

@@ -37,7 +37,7 @@ class TrainingContext:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantVerdict:
     """Verdict of a plant. With a `code` the training fails by that code, and nothing is published. `report` is JSON
-    without anything of a person, kept with the training."""
+    without personal data, kept with the training."""
 
     code: str | None = None
     report: dict[str, Any] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class PlantVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """Additional rows to train on, of the same schema as those of the context, and the judge of the result."""
+    """Additional rows to train on, with the same schema as the rows of the context, and the judge of the result."""
 
     rows: pa.Table
     judge: Callable[[Score], PlantVerdict]
@@ -53,8 +53,8 @@ class Planted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
-    """Plant of a feature. `plant` returns None for a training that it leaves alone. It is not asked about trainers
-    without a `score_command`."""
+    """Plant of a feature. `plant` returns None for a training in which it plants nothing. It is not asked about
+    trainers without a `score_command`."""
 
     name: str
     plant: Callable[[Installation, TrainingContext], Planted | None]

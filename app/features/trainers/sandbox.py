@@ -39,7 +39,7 @@ _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _AF_UNIX = 1
 _X32 = 0x40000000
 _STATUSES = {
-    # Of bubblewrap itself: the kernel or the container refuses it its namespaces.
+    # Exit status of bubblewrap itself: the kernel or the container refuses its namespaces.
     1: "trainer_sandbox_missing",
     inside.OPENED_SOCKET: "trainer_opened_socket",
     inside.WROTE_OUTSIDE: "trainer_wrote_outside",
@@ -111,7 +111,7 @@ def run(
             arguments += ["--dir", f"{_FOLDER}/{folder}"]
         for name, descriptor in descriptors.items():
             arguments += ["--file", str(descriptor), f"{_FOLDER}/{name}"]
-        # An attempt to write there fails as read-only, and is known by that.
+        # An attempt to write there fails as read-only, which identifies it.
         arguments += [option for path in _READ_ONLY for option in ("--dir", path)]
         arguments += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", _FOLDER]
         for name, value in (_environment() | dict(environment)).items():

@@ -1,7 +1,7 @@
 """Training tables and trainers, and which requests wait for them.
 
-No table says who waits for a trainer: it follows from revisions, as for models. An erasure that a worker claimed at
-revision r of the table's dataset is met by a training at revision v if r <= v, and by the table's blocks likewise.
+No table lists the requests that wait for a trainer: they follow from revisions, as for models. An erasure that a worker
+claimed at revision r of the table's dataset is met by a training at revision v if r <= v, and likewise by the blocks.
 """
 
 import datetime
@@ -77,7 +77,7 @@ def tables(session: Session, *, limit: int, cursor: str | None) -> Page[Training
 
 
 def count_rows(session: Session, table_id: str) -> int:
-    """Return the number of rows that a table has."""
+    """Return the number of rows of a table."""
     total = sa.select(sa.func.coalesce(sa.func.sum(TableBlock.num_rows), 0)).where(TableBlock.table_id == table_id)
     return int(session.scalars(total).one())
 
@@ -152,7 +152,7 @@ def trainings(session: Session, *, trainer_id: str, limit: int, cursor: str | No
 
 
 def artefacts(session: Session, training_id: str | None) -> list[Artefact]:
-    """Return the artefacts of a training, without their content, by name."""
+    """Return the artefacts of a training by name, without their content."""
     query = sa.select(Artefact).where(Artefact.training_id == training_id).order_by(Artefact.name)
     return list(session.scalars(query.options(sa.orm.defer(Artefact.content))))
 
@@ -176,7 +176,7 @@ def artefact(session: Session, vault: Vault, row: Trainer, name: str) -> bytes:
 
 
 def opened(vault: Vault, content: bytes | None) -> bytes | None:
-    """Return the content of a sealed block or artefact; None if it, or its key, is destroyed or damaged."""
+    """Return the content of a sealed block or artefact; None if the content or its key is destroyed or damaged."""
     try:
         return None if content is None else vault.open(content)
     except (ValueError, FileNotFoundError):
@@ -279,7 +279,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
 
 
 def waiting(session: Session, row: Trainer) -> list[tuple[DeletionRequest, Erasure]]:
-    """Return the open requests, in the order of their due dates, that wait for a trainer."""
+    """Return the open requests that wait for a trainer, in the order of their due dates."""
     table = session.get_one(TrainingTable, row.table_id)
     query = (
         sa.select(DeletionRequest, Erasure)

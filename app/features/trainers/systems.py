@@ -42,7 +42,7 @@ def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
         .where(Erasure.request_id.in_(mine))
         .order_by(Trainer.id, Erasure.revision)
     )
-    # Of two erasures of one person the later one counts.
+    # If a person was erased twice, the later erasure counts.
     asked = {trainer.id: (trainer, erasure) for trainer, erasure in session.execute(query)}
     return [
         _line(session, proof, trainer, erasure)

@@ -36,7 +36,7 @@ class TrainingLost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedTraining:
-    """Training that this worker holds."""
+    """Training claimed by this worker."""
 
     training_id: str
     trainer_id: str
@@ -46,7 +46,7 @@ class ClaimedTraining:
 
 
 def run_next(installation: Installation) -> bool:
-    """Do the next training that is due. Return False if none is due."""
+    """Run the next training that is due. Return False if none is due."""
     with installation.database.reading() as session:
         if not _due(session):
             return False
@@ -63,7 +63,7 @@ def run_next(installation: Installation) -> bool:
         log.info("trainers.published", training_id=claimed.training_id, trainer_id=claimed.trainer_id)
     except TrainingLost:
         log.info("trainers.training_lost", training_id=claimed.training_id)
-    # Any failed training is handed back, whatever the error.
+    # Any failed training is handed back, regardless of the error.
     except Exception as error:  # noqa: BLE001
         code = error.code if isinstance(error, TrainerRefused | Problem) else type(error).__name__
         log.error("trainers.training_failed", training_id=claimed.training_id, error=code)
@@ -170,7 +170,7 @@ def destroy_retired_keys(installation: Installation) -> None:
 
 
 def _due(session: Session) -> list[Trainer]:
-    """Return the trainers that may start a training now, those that a request waits for first."""
+    """Return the trainers that may start a training now, first those that a request waits for."""
     at = now(session)
     running = sa.select(Training).where(Training.status == TrainingStatus.RUNNING)
     held = {training.trainer_id for training in session.scalars(running) if training.leased_until > at}
@@ -215,7 +215,7 @@ def plan_of(session: Session, trainer: Trainer, *, at: datetime.datetime) -> lis
 
 
 def claim(session: Session, *, lease_seconds: float) -> ClaimedTraining | None:
-    """Start the training that is due first; abandon the former one of a dead worker. Return None if none is due."""
+    """Start the training that is due first; abandon the previous one of a dead worker. Return None if none is due."""
     for trainer in _due(session):
         if _is_lost(session, trainer):
             # Its back-off may have begun.
@@ -315,7 +315,7 @@ def _held(session: Session, claimed: ClaimedTraining) -> tuple[Training, Trainer
 
 
 def _renewing(installation: Installation, claimed: ClaimedTraining) -> Callable[[], None]:
-    """Return a function that renews the lease of a training when a third of it is over. Raises `TrainingLost`."""
+    """Return a function that renews the lease of a training once a third of it has passed. Raises `TrainingLost`."""
     lease = datetime.timedelta(seconds=installation.settings.lease_seconds)
     renewed_at = time.monotonic()
 

@@ -56,9 +56,9 @@ class DeliveryVerdict(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
-    """Result of one attempt. `error_code` is stable, and None if and only if the delivery succeeded. `url_invalid`,
-    `refused_address`, `not_resolved`, `not_connected`, `tls_failed`, `timeout`, `connection_lost`, `answer_malformed`,
-    `answer_too_large`, `redirected`, `http_<status>`."""
+    """Result of one attempt. `error_code` is stable: None if and only if the delivery succeeded, otherwise
+    `url_invalid`, `refused_address`, `not_resolved`, `not_connected`, `tls_failed`, `timeout`, `connection_lost`,
+    `answer_malformed`, `answer_too_large`, `redirected` or `http_<status>`."""
 
     verdict: DeliveryVerdict
     error_code: str | None = None
@@ -174,7 +174,7 @@ class _Deadline:
 
 
 class _Connections(httpcore.NetworkBackend):
-    """Backend that connects to the checked addresses only, whatever name httpcore requests."""
+    """Backend that connects to the checked addresses only, regardless of the name that httpcore requests."""
 
     def __init__(self, addresses: Sequence[Address], deadline: _Deadline) -> None:
         self._addresses = addresses[:_MAX_ADDRESSES]
@@ -302,9 +302,9 @@ def claim(
     """Claim due deliveries, hidden from other dispatchers during the lease. Only the first of each request and receiver
     is claimed, and no more than `max_per_host` per host, including those `under_way`.
 
-    Tenants take turns: the next delivery is of a tenant with the fewest under way, `of_tenants`, and among these of the
-    tenant whose `latest` claim is the oldest. A tenant gets a place only while more are free than it has, so that it
-    takes half of what the others leave.
+    Tenants take turns: the next delivery belongs to the tenant with the fewest under way (`of_tenants`), and among
+    equals to the one whose `latest` claim is the oldest. A tenant gets a place only while more are free than it has, so
+    that it takes at most half of what the others leave.
     """
     at = now(session)
     lease, counts, shares = at + lease_for, Counter(under_way), Counter(of_tenants)
@@ -353,7 +353,7 @@ def busy(under_way: Mapping[str, int], maximum: int) -> Collection[str]:
 
 
 def record(session: Session, delivery: ClaimedDelivery, outcome: SendResult, random: Random) -> str | None:
-    """Record the result of an attempt and return it: delivered, gone, failed (to be retried) or dead. Returns None if
+    """Record the result of an attempt and return it: delivered, gone, failed (to be retried) or dead. Return None if
     the delivery ended or its lease was lost meanwhile; the attempt then does not count."""
     row = repository.delivery(session, delivery.id)
     if row is None or row.status != DeliveryStatus.PENDING:
@@ -391,7 +391,7 @@ Dialect = Callable[[bytes], Mapping[str, str]]
 """Function from a callback's body to the headers that a protocol requires."""
 
 _AT_ONCE = 32
-"""Maximum number of concurrent calls. One tenant alone has half of them at most."""
+"""Maximum number of concurrent calls. A single tenant gets at most half of them."""
 _MAX_CALLS_PER_HOST = 4
 """Maximum number of concurrent calls to a host, so that a slow receiver does not delay the others."""
 _POLL_SECONDS = 1.0
@@ -400,8 +400,8 @@ _LEASE_MARGIN = datetime.timedelta(seconds=20)
 
 
 class Dispatcher:
-    """Sends due deliveries until `close`. `dialects` are by source of the request, for callbacks of external
-    protocols."""
+    """Thread that sends due deliveries until `close`. `dialects` are the protocols' dialects by source of the
+    request."""
 
     def __init__(self, database: Database, keys: Keys, settings: Settings, *, dialects: Mapping[str, Dialect]) -> None:
         self._database = database
@@ -441,7 +441,7 @@ class Dispatcher:
             telemetry.logger().error("webhooks.round_failed", error=type(error).__name__, places=places)
 
     def _round(self) -> bool:
-        """Record finished attempts and claim due deliveries. Return True if there may be more."""
+        """Record finished attempts and claim due deliveries. Return True if more may be due."""
         finished = [*self._finished]
         ended = {delivery.id for delivery, _ in finished}
         under_way = [delivery for delivery in self._under_way.values() if delivery.id not in ended]
@@ -460,7 +460,7 @@ class Dispatcher:
                 of_tenants=tenants,
                 latest=self._latest,
             )
-            # A round may put off what waits for an earlier delivery, and nothing else.
+            # A round may do no more than postpone deliveries that wait for an earlier one.
             has_moved = bool(session.dirty)
         for (delivery, outcome), result in zip(finished, results, strict=True):
             self._finished.popleft()
@@ -489,7 +489,7 @@ class Dispatcher:
                 timeout_seconds=self._timeout_seconds,
                 tls=self._tls,
             )
-        # A fault of this service; a later attempt may succeed.
+        # This is a fault of the service; a later attempt may succeed.
         except Exception as error:  # noqa: BLE001
             places = telemetry.places(error.__traceback__)
             telemetry.logger().error(

@@ -40,7 +40,7 @@ def list_deliveries(
     replayed: Annotated[int | None, Query(ge=0)] = None,
     more: bool = False,
 ) -> Response:
-    """List deliveries, newest first. `replayed`: number just sent again. `more`: True if some are left."""
+    """List deliveries, newest first. `replayed`: how many were just sent again. `more`: True if some are left."""
     page = context.ask(
         webhook_deliveries.list_webhook_deliveries,
         status=None if status == "undelivered" else status or None,

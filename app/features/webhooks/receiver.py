@@ -159,7 +159,7 @@ def addresses(receiver: Receiver, allowed: Sequence[Network], *, resolve: Resolv
     resolved = []
     for answer in dict.fromkeys(answers):
         address = _literal(answer)
-        # Such as an address with a zone, which public addresses do not have.
+        # The address may have a zone, which public addresses do not have.
         if address is None:
             raise _refused()
         _check_address(address, allowed, encrypted=receiver.encrypted)
@@ -194,7 +194,7 @@ def _literal(host: str) -> Address | None:
 
 
 def _within(seconds: float, look: Callable[[], Sequence[str]]) -> Sequence[str]:
-    """Return `look()`, called in a thread of its own, because a resolver has no time limit."""
+    """Return `look()`, called in a separate thread, because a resolver has no time limit."""
     future: Future[Sequence[str]] = Future()
 
     def run() -> None:

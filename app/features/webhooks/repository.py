@@ -12,7 +12,7 @@ from app.features.webhooks.tables import WebhookDelivery
 from lethe.features.webhooks.contract import DeliveryStatus, WebhookEvent
 
 _PENDING: sa.ColumnElement[str] = sa.literal_column("'pending'")
-"""Literal in the statement, because SQLite uses the partial index of pending deliveries only if it sees the value."""
+"""Literal value, because SQLite uses the partial index of pending deliveries only if the statement contains it."""
 _WITHDRAWN = "withdrawn"
 _IS_VISIBLE = WebhookDelivery.status != _WITHDRAWN
 """Condition that the delivery was or will be sent. Withdrawn deliveries remain until the keys of their texts are
@@ -47,8 +47,8 @@ def deliveries(
     limit: int,
     cursor: str | None,
 ) -> bulk.Page[WebhookDelivery]:
-    """Return a page of deliveries, newest first; with `of_discreet_until`, only those of discreet requests that
-    receivers could have by this time."""
+    """Return a page of deliveries, newest first; with `of_discreet_until`, only deliveries of discreet requests that
+    receivers could have by then."""
     query = sa.select(WebhookDelivery).where(_IS_VISIBLE)
     if status is not None:
         query = query.where(WebhookDelivery.status == status)
@@ -107,7 +107,7 @@ def drop_planned(
 
 
 def last_notified(session: Session, *, request_id: str, url: str, until: datetime.datetime) -> WebhookDelivery | None:
-    """Return the last delivery to this receiver about a request among those it may get by `until`; None without one."""
+    """Return the last delivery to this receiver about a request that it may get by `until`; None if there is none."""
     query = (
         sa.select(WebhookDelivery)
         .where(

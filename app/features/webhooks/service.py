@@ -101,8 +101,8 @@ Words = Callable[[Session, Sequence[DeletionRequest], datetime.datetime, str], s
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolCallbacks:
     """Bodies and signatures of a protocol's callbacks about requests of one `source` (socket `DIALECTS`). `headers` are
-    those of a body, `name` is shared by a tenant's requests that are one request to the protocol, and `parts` returns
-    these in order of arrival. `is_discreet` tells whether the receiver may not learn if anything is held."""
+    for a body, `name` is shared by a tenant's requests that are one request to the protocol, and `parts` returns these
+    in order of arrival. `is_discreet` is True if the receiver may not learn what is held."""
 
     source: str
     words: Words
@@ -123,7 +123,7 @@ def protocols() -> dict[str, ProtocolCallbacks]:
 
 
 def announce(session: Session, announcements: Sequence[Announcement]) -> None:
-    """Send announcements to the receivers of their requests, in the transaction that changes these."""
+    """Send announcements to the receivers of their requests, in the transaction that changes the requests."""
     by_source = protocols()
     announce_all(session, [item for item in announcements if item.request.source not in by_source])
     # The state of all parts of a request is sent once per time.
@@ -162,11 +162,11 @@ _IS_WAKING = "webhooks.is_waking"
 _MOMENT = datetime.timedelta(microseconds=1)
 
 _listeners: list[Callable[[], None]] = []
-"""Wake-up functions of the dispatchers of this process."""
+"""Functions that wake the dispatchers of this process."""
 
 
 def announce_all(session: Session, announcements: Sequence[Announcement]) -> None:
-    """Send announcements to the receivers of their requests in the standard format; those of a request in order."""
+    """Send announcements to the receivers of their requests in the standard format, for each request in order."""
     called = [item for item in announcements if item.request.particulars.callback_urls]
     withdrawn = [item.request.id for item in called if item.event in (WebhookEvent.REJECTED, WebhookEvent.CANCELLED)]
     if withdrawn:
@@ -195,7 +195,7 @@ def send_all(session: Session, messages: Sequence[WebhookMessage]) -> None:
     latest: dict[str, datetime.datetime] = {}
     for message in messages:
         before = latest.get(message.request.id)
-        # Messages of one time keep their order.
+        # Messages with the same time keep their order.
         at = message.at if before is None else max(message.at, before + _MOMENT)
         latest[message.request.id] = at
         rows += [_pending(message, url, at) for url in dict.fromkeys(message.urls)]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 MIN_PLANTED = 20
 MAX_PLANTED = 200
-"""Exact tests of larger groups exceed the range of float64."""
+"""Maximum number of planted canaries; exact tests of larger groups exceed the range of float64."""
 NUM_NEVER = 1000
-"""Number of canaries that never enter. They cost no rows of the training and narrow the test by a quarter."""
+"""Number of canaries that never enter a training. They cost it no rows and narrow the test by a quarter."""
 _MAX_TRIES = 1000
 
 

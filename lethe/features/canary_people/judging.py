@@ -42,10 +42,10 @@ class CanaryOutcome(StrEnum):
 class Verdict:
     """Verdict on one artefact.
 
-    `p_value` bounds the probability that an honest pipeline shows so much of the forgotten; None if no canaries were to
-    be forgotten. `level` is the bound below which it is an alarm. `power` estimates the probability of an alarm if the
-    forgotten had been kept like the present ones, `present_p_value` is the p-value of the present ones themselves.
-    `planted` and `never` are the numbers of canaries in each group.
+    `p_value` bounds the probability that an honest pipeline shows so much knowledge of the forgotten; None if no
+    canaries were to be forgotten. `level` is the bound below which it is an alarm. `power` estimates the probability of
+    an alarm if the forgotten had been kept like the present ones, `present_p_value` is the p-value of the present ones
+    themselves. `planted` and `never` are the numbers of canaries in each group.
     """
 
     outcome: CanaryOutcome
@@ -101,7 +101,7 @@ def mann_whitney_cdf(statistic: int, m: int, n: int) -> float:
         with np.errstate(over="ignore"):
             return float(np.sum(sizes / np.expm1(decay * sizes) - (n + sizes) / np.expm1(decay * (n + sizes))))
 
-    # At the middle the circle would be the unit circle, on which factors have zeros.
+    # In the middle the circle would be the unit circle, on which factors have zeros.
     decay, target = 1e-3 / (m + n), max(statistic, 0.5)
     if mean(decay) > target:
         decay = optimize.brentq(lambda decay: mean(decay) - target, decay, 50.0)

@@ -29,7 +29,7 @@ class ModelCanaryTests(Resource[H]):
             await self._calls.sleep(watch.pause(status=status))
 
     async def _last_canary_test(self, model: models.ModelOut) -> runs.RunOut | None:
-        """Return the newest run of a canary test; while one is pending, only a running one."""
+        """Return the newest run of a canary test; while a test is pending, only if that run is under way."""
         status = sets.RunStatus.RUNNING if model.audit.asked_at is not None else None
         async for run in self._calls.pages(runs.LIST, arguments=runs.RunQuery(model_id=model.id, status=status)):
             if run.kind == sets.RunKind.AUDIT:

@@ -32,7 +32,7 @@ class DropTotals(pydantic.BaseModel):
 
 
 class PeopleTotals(pydantic.BaseModel):
-    """Number of rows loaded, and of hashes by list. `nothing_held`: number of rows without data for it, by list."""
+    """Number of rows loaded, and of hashes by list. `nothing_held`: number of rows without data for a list, by list."""
 
     num_rows: int = 0
     hashes: dict[str, int] = pydantic.Field(default_factory=dict)
@@ -127,7 +127,7 @@ def _person(row: Mapping[str, object], kind: str, place: str, totals: PeopleTota
 
 
 def _files(path: Path) -> Iterator[tuple[str, IO[str]]]:
-    """Yield the name and text of each CSV file of a download, those of removed lines last. Raises `InputInvalid`."""
+    """Yield the name and text of each CSV file of a download, files of removed lines last. Raises `InputInvalid`."""
     with _opened(path) as archive:
         names = [path.name] if archive is None else [name for name in archive.namelist() if name.endswith(".csv")]
         for name in sorted(names, key=lambda name: "_Removed" in name):

@@ -43,7 +43,7 @@ _CYRILLIC = str.maketrans("абвгдезийклмнопрстуфыэєіїґ�
     | {"ъ": None, "ь": None, "ю": "yu", "я": "ya"}
 )
 _LETTERS = _LATIN | _GREEK | _CYRILLIC
-"""ASCII of letters that have no decomposition into an ASCII letter and marks."""
+"""ASCII spelling of letters that have no decomposition into an ASCII letter and marks."""
 
 
 def email(text: str) -> Forms:
@@ -149,8 +149,8 @@ def hash_of(text: str) -> str:
 def hashes(drop_list: DropList, fields: Mapping[str, str]) -> tuple[str, ...]:
     """Return the hashes under which a person may be on a list; empty if a field of it is empty.
 
-    The fields of a list of several are hashed first, and their hashes together once more. Raises `InputInvalid`,
-    without the value, for a field that has no standard form.
+    If a list has several fields, each is hashed first, and then their hashes together. Raises `InputInvalid`, without
+    the value, for a field that has no standard form.
     """
     forms = []
     for field in FIELDS_OF[drop_list]:

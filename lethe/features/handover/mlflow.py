@@ -245,7 +245,7 @@ class _RegisteredModel:
         return None
 
     def add(self, version: VersionOut, content: _VersionContent) -> "ModelVersion":
-        """Store the weights with a run of their own, and register them."""
+        """Store the weights with a separate run, and register them."""
         tags = {
             "lethe.model_id": self._model.id,
             "lethe.version": str(version.number),
@@ -344,7 +344,7 @@ class _RegisteredModel:
         return left
 
     def _retired_in(self, store: "ArtifactRepository", file: "FileInfo") -> int | None:
-        """Return Lethe's number of the retired version whose weights are a file, or below a folder; None if none."""
+        """Return Lethe's number of the retired version whose weights are a file or below a folder, or None."""
         if file.is_dir:
             numbers = (self._retired_in(store, inner) for inner in store.list_artifacts(file.path))
             return next((number for number in numbers if number is not None), None)
@@ -360,13 +360,13 @@ class _RegisteredModel:
         return None if number == self._model.live_version else number
 
     def _delete_artifacts(self, root: str, folder: str) -> bool:
-        """Delete a folder of artifacts; return True if it is gone. Many stores do not allow MLflow to delete."""
+        """Delete a folder of artifacts; return True if it no longer exists. Many stores do not let MLflow delete."""
         try:
             store = self._store(root)
             if store.list_artifacts(folder):
                 store.delete_artifacts(folder)  # type: ignore[no-untyped-call]
             return not store.list_artifacts(folder)
-        # Each store has errors of its own; after any of them the weights may still exist.
+        # Each store raises different errors; after any of them the weights may still exist.
         except Exception:  # noqa: BLE001
             return False
 
@@ -433,7 +433,7 @@ def _requirements(about: dict[str, Any]) -> list[str]:
 def _copy_code(to: Path) -> None:
     """Copy the modules that encode and predict into a package of another name.
 
-    The served model therefore predicts the same next to another release of Lethe, or without one.
+    The served model therefore gives the same predictions with another release of Lethe, or without Lethe.
     """
     root = Path(lethe.__file__).parent
     for file in _modules_of(Path(mlflow_pyfunc.__file__), root):

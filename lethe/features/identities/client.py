@@ -19,7 +19,7 @@ MAX_BATCH = 500
 
 
 class LoadTotals(pydantic.BaseModel):
-    """Totals of a load in several calls. `suppressed`: places of links left out because the person was forgotten."""
+    """Totals of a load in several calls. `suppressed`: positions of links left out because the person was forgotten."""
 
     num_links: int = 0
     num_new: int = 0
@@ -114,7 +114,7 @@ def _checked(
 
 
 def _of_rows(problem: Problem, numbers: list[int], place: str) -> Problem:
-    """Return the problem with the places of its faults as rows of the caller's file or query."""
+    """Return the problem with each fault located by its row in the caller's file or query."""
     faults = []
     for fault in problem.errors:
         where = _PLACE.fullmatch(fault.path)

@@ -34,8 +34,8 @@ class Epsilons:
 class Point:
     """State of a chain `step` steps into a run; at 0 the records to forget are null and no step has run.
 
-    `influence` is that of all people deleted so far, `presence` that of one record still present. `epsilon_of_one` is
-    the epsilon of that record if it were deleted at this step and no step followed.
+    `influence` is the influence of all people deleted so far, `presence` that of one record still present.
+    `epsilon_of_one` is the epsilon of that record if it were deleted at this step and no step followed.
     """
 
     step: int

@@ -5,7 +5,7 @@ brings. What it may do is listed; all else fails with EPERM:
 
 - a seccomp filter lets it compute, read and write what is open, and end. It can neither start a process, a thread or a
   program, nor open, change or remove a file, nor reach a socket or another process, nor make memory executable;
-- Landlock, on kernels that have it (from 5.13 on), forbids all files again, and as it grows TCP and signals to others;
+- Landlock, on kernels that have it (from 5.13 on), forbids all files too, and later TCP and signals to others;
 - limits of memory, of time, of descriptors (those that are open) and of processes (none) hold without either;
 - root becomes the user `NOBODY`, without groups and capabilities. A process of another user keeps its user.
 
@@ -84,7 +84,7 @@ def enter(*, memory_bytes: int, cpu_seconds: int | None = None) -> None:
     if sys.platform != "linux" or machine not in _ARCHITECTURES:
         raise NotSandboxed("the sandbox is for Linux on x86-64 and arm64")
     drop_root()
-    # Landlock and the filter hold the calling thread, and no other that runs already.
+    # Landlock and the filter apply to the calling thread, and not to others that already run.
     if len(os.listdir("/proc/self/task")) != 1:
         raise NotSandboxed("the process has more than one thread")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -105,13 +105,13 @@ def enter(*, memory_bytes: int, cpu_seconds: int | None = None) -> None:
 
 def _close_files(libc: ctypes.CDLL) -> bool:
     """Forbid every file, TCP port, and signal to other processes by Landlock. Return False if the kernel lacks it."""
-    # With this flag the call answers with the version of Landlock.
+    # With this flag the call returns the version of Landlock.
     version = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, 1)
     if version < 1:
         return False
     files = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
     ports, scopes = (0b11 if version >= since else 0 for since in (4, 6))
-    # `struct landlock_ruleset_attr`, whose fields that a kernel does not know must be 0.
+    # `struct landlock_ruleset_attr`; fields that a kernel does not know must be 0.
     rules = struct.pack("QQQ", files, ports, scopes)
     ruleset = libc.syscall(_LANDLOCK_CREATE_RULESET, rules, len(rules), 0)
     if ruleset < 0 or libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0):
@@ -129,7 +129,7 @@ def _filter(column: int, architecture: int) -> bytes:
         (_RETURN, 0, 0, _RETURN_KILL),
         (_LOAD, 0, 0, _NUMBER),
     ]
-    # Over the remaining comparisons to the end: 0 refuses, 1 allows, 2 compares the protection.
+    # Skip the remaining comparisons: 0 refuses, 1 allows, 2 compares the protection.
     numbers = [(number, 1) for number in allowed] + [(number, 2) for number in protecting]
     steps += [(_JUMP_EQUAL, len(numbers) - 1 - place + end, 0, number) for place, (number, end) in enumerate(numbers)]
     steps += [

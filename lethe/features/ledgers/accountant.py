@@ -25,7 +25,7 @@ from lethe.proof.errors import PreconditionError
 RELATIONS = ("add_or_remove_one", "replace_special")
 """Neighbouring relations, as dp-accounting names them: a row is added or removed, or replaced by one that adds zero."""
 MAX_EPSILON = 50.0
-"""Beyond this, epsilon is not computed."""
+"""Largest epsilon that is computed."""
 MIN_DELTA, MAX_DELTA = 1e-9, 0.1
 MAX_ROWS = 1000
 MAX_STEPS = 10_000_000
@@ -40,7 +40,7 @@ _LOST = 1e-12
 """Part of delta that pays for the errors of floating point and for cut tails; small against `MIN_DELTA`."""
 _DECIMALS = 1000
 _SLACK = 1e-6
-"""Room below the rounding for another processor, whose sums differ in their last digits."""
+"""Margin before rounding up, for processors on which sums differ in their last digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ def bound(steps: Steps, *, rows: int, delta: float) -> float | None:
         total = part if total is None else total.compose(part)
     assert total is not None
     value = float(total.get_epsilon_for_delta(delta - 3 * _LOST)) + _LOST
-    # A NaN is beyond, too.
+    # NaN counts as beyond the maximum, too.
     return value if value <= MAX_EPSILON else None
 
 
@@ -258,8 +258,8 @@ def _repeated(part: Any, count: int, most: float) -> Any:
 def _sampled(step: NoisyStep, count: int, rows: int, lost: float, distributions: Any) -> Any:
     """Return the distribution of `count` Poisson-sampled Gaussian steps for `rows` rows; None beyond `MAX_EPSILON`.
 
-    Samples of so many of the rows that fewer than `lost` of all hold as many are left out: they move delta, and
-    epsilon, by at most `lost` a step.
+    Samples with so many of the rows that their total probability is below `lost` are left out, which changes delta, and
+    epsilon, by at most `lost` per step.
     """
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
@@ -287,15 +287,15 @@ def _sampled(step: NoisyStep, count: int, rows: int, lost: float, distributions:
 
 
 def _mixture(noise: float, held: Any, weights: Any, adjacency: Any) -> Any:
-    """Return dp-accounting's privacy loss of a mixture of Gaussians, with an inverse that is computed for many values
-    at once, as its own takes seconds."""
+    """Return dp-accounting's privacy loss of a mixture of Gaussians, with an inverse for many values at once, because
+    the original inverse takes seconds."""
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
     from scipy import special, stats
 
     sign = -1.0 if adjacency == AdjacencyType.REMOVE else 1.0
     logs = np.log(weights) - held**2 / (2 * noise**2)
     slopes = sign * held / noise**2
-    # Beyond 40 deviations lies less than the least positive float.
+    # The mass beyond 40 deviations is below the smallest positive float.
     grid = np.linspace(-40 * noise - held[-1], 40 * noise + held[-1], 1 << 13)
 
     def losses(x: Any) -> tuple[Any, Any]:
@@ -307,7 +307,7 @@ def _mixture(noise: float, held: Any, weights: Any, adjacency: Any) -> Any:
 
     class LossOnGrid(MixtureGaussianPrivacyLoss):  # type: ignore[misc]
         def inverse_privacy_losses(self, privacy_losses: Any, precision: float = 0) -> Any:
-            """Return where the decreasing loss is each of the values, by Newton's method from a table."""
+            """Return the points where the decreasing loss takes each of the values, by Newton's method from a table."""
             place = np.clip(np.searchsorted(-on_grid, -privacy_losses), 1, grid.size - 1)
             left, right = grid[place - 1], grid[place]
             x = np.clip(np.interp(-privacy_losses, -on_grid, grid), left, right)

@@ -123,8 +123,8 @@ def cut(requests: Iterable[NewRequest], *, size: int) -> Iterator[tuple[int, lis
 def _batches(
     requests: Iterable[NewRequest], source: str | None, idempotency_key: str | None, size: int
 ) -> Iterator[tuple[int, _NewBatch, Options]]:
-    """Yield each batch with the index of its first request and an `Idempotency-Key` of its own, which is the same if
-    the call is repeated with the same `idempotency_key`."""
+    """Yield each batch with the index of its first request and its own `Idempotency-Key`, which is the same if the call
+    is repeated with the same `idempotency_key`."""
     key = secrets.token_hex(16) if idempotency_key is None else idempotency_key
     for start, batch in cut(requests, size=size):
         options = Options(idempotency_key=hashlib.sha256(f"{key}\n{start}".encode()).hexdigest())

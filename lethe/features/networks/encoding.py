@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NO_TELEMETRY = "ORT_DISABLE_TELEMETRY"
-"""Variable without which onnxruntime, once imported, starts a thread that sends events to its maker."""
+"""Environment variable; without it onnxruntime starts a thread at import that sends events to its maker."""
 
 
 class FeatureNetwork:

@@ -83,8 +83,8 @@ def tail(mechanism: ObjectivePerturbation, *, records: int = 1, adjacency: Adjac
 def deletion_mu(mechanism: ObjectivePerturbation) -> float:
     """Return the mu of `deletion` and `unlearning`: twice the solver's.
 
-    Both laws are those of a solver within its tolerance of the same minimiser. A solver that is a function of the rows
-    present and of fresh noise alone has mu 0; this bound also holds for any other that keeps to the tolerance.
+    Both laws come from a solver that ends within its tolerance of the same minimiser. A solver that is a function of
+    the rows present and of fresh noise alone has mu 0; this bound also holds for any other that keeps to the tolerance.
     """
     return up(2 * mechanism.solver_mu)
 
@@ -138,7 +138,7 @@ def epsilon(
 
 def adaptive_delta(published: Sequence[Releases], *, epsilon: float, mu: float = 0.0) -> float:
     """Return delta(epsilon) of all versions together, for the records against null, against observers who read every
-    version and chose requests by it. `mu` >= 0 is that of what other mechanisms published of the same records."""
+    version and chose requests by it. `mu` >= 0 bounds what other mechanisms published of the same records."""
     require_nonnegative(epsilon=epsilon, mu=mu)
     curve, _ = _adaptive(published, mu)
     return min(curve(epsilon), gdp_delta(epsilon=epsilon, mu=adaptive_mu(published, mu=mu)))

@@ -8,7 +8,7 @@ from lethe.proof.errors import InfeasibleError, require_count, require_fraction,
 from lethe.proof.losses import Objective, num_weight_rows
 
 OUTPUT_NOISE = 2.0**-7
-"""Default standard deviation of the output noise: that of a score, which is of the order of 1."""
+"""Default standard deviation of the output noise of a score. Scores are of the order of 1."""
 SHARE = 0.5
 """Default Lambda over noise_scale for a single score; twice that for softmax. Chosen once, by accuracy on parts held
 out of the training rows of eight public tables; `benchmarks/objective.py --rule` compares others."""
@@ -83,7 +83,7 @@ def default_regularisation(
     minimum.
 
     The weights that noise alone adds are noise_scale / Lambda long in every direction about which rows say little, so
-    the ratio bounds what it adds to a score.
+    the ratio bounds what noise adds to a score.
     """
     softmax = objective is Objective.LOGISTIC_REGRESSION and num_classes > 2
     return max((2 if softmax else 1) * SHARE * noise_scale, MIN_REGULARISATION)

@@ -91,7 +91,7 @@ class ObjectivePerturbation:
 
     @property
     def num_parameters(self) -> int:
-        """Number of parameters."""
+        """Number of parameters of the model."""
         return math.prod(self.shape)
 
     @property

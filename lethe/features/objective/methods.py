@@ -33,11 +33,11 @@ _NOT_TAKEN = (
     "cool_down",
     "second_moment",
 )
-"""Settings of a model that this method does not have."""
+"""Settings of a model that this method does not support."""
 
 
 class Perturbed(ObjectivePerturbation):
-    """Mechanism of a model by this method, with the attributes that the core reads from every mechanism.
+    """Mechanism of a model by this method, with the attributes that the core reads from mechanisms.
 
     A run has `learn_steps` steps, the cap on the iterations of its solver, each of which may read all rows. The actual
     number of iterations depends on the rows and is not disclosed outside its process.
@@ -58,7 +58,7 @@ class Perturbed(ObjectivePerturbation):
 
     @property
     def batch_size(self) -> int:
-        """Number of slots that a step reads: all."""
+        """Number of slots that a step reads: all slots."""
         return self.num_slots
 
     def to_json(self) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _squares(exposure: Any) -> Iterator[float]:
         yield versions * accountant.mu(exposure.mechanism, records=exposure.records) ** 2
 
 
-# Cached because a certificate and every answer about a model ask the same again, and a convolution takes a while.
+# Cached because a certificate and every answer about a model repeat the question, and a convolution takes a while.
 @lru_cache(maxsize=4096)
 def _epsilon_of(notion: Notion, exposures: tuple[Any, ...], delta: float) -> float:
     if notion is Notion.RELEASE:

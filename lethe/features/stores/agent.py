@@ -60,12 +60,12 @@ def grade_of(findings: Mapping[str, erasure.Finding]) -> Grade | None:
 def answer(client: Client, configuration: Configuration) -> Iterator[TaskOutcome]:
     """Erase the people of all open tasks of the configured system, answer each task, and yield the outcomes.
 
-    A task whose person cannot be identified stays open and stops no other. Raises `StoreError` if no store can be
+    A task whose person cannot be identified stays open without stopping others. Raises `StoreError` if no store can be
     processed; all tasks stay open then.
     """
     key = _key(configuration)
     for mark in sorted(configuration.state.glob("*.reported")):
-        # A run was killed before it had forgotten what it had reported.
+        # An earlier run was killed before it had removed the reported people from its journals.
         if client.system_tasks.get(mark.stem).status != TaskStatus.OPEN:
             _finish_reported(configuration, mark, json.loads(mark.read_text()))
     tasks, people = [], []
@@ -89,7 +89,7 @@ def answer(client: Client, configuration: Configuration) -> Iterator[TaskOutcome
             mark = configuration.state / f"{task.id}.reported"
             erasure.replace(mark, person)
             with contextlib.suppress(SystemTaskEnded):
-                # Ended in the meantime, by an officer or by a run before that was killed after the call.
+                # An officer, or an earlier run that was killed after the call, has ended the task meanwhile.
                 client.system_tasks.search_report(task.id, jws=jws, report=report)
             _finish_reported(configuration, mark, person)
         yield TaskOutcome(task_id=task.id, grade=grade, findings=findings)
@@ -110,7 +110,7 @@ def _key(configuration: Configuration) -> dict[str, str]:
 
 
 def _due(client: Client, configuration: Configuration) -> Iterator[TaskOut]:
-    """Yield the open tasks whose grace period is over. A task that was cancelled since then is no longer open."""
+    """Yield the open tasks whose grace period has ended. A task that was cancelled meanwhile is no longer open."""
     now = datetime.datetime.now(datetime.UTC)
     for task in list(client.system_tasks.list(status=TaskStatus.OPEN, system_id=configuration.system)):
         if task.sent_from <= now and client.system_tasks.get(task.id).status == TaskStatus.OPEN:

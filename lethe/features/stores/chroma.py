@@ -82,7 +82,7 @@ class Chroma:
         with opened(self._path) as client, opened(new) as target:
             for source in client.list_collections():
                 with warnings.catch_warnings():
-                    # Of collections without an embedding function in their configuration.
+                    # Collections without an embedding function in their configuration cause this warning.
                     warnings.simplefilter("ignore", DeprecationWarning)
                     like = source.configuration
                 copy = target.create_collection(

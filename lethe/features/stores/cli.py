@@ -14,7 +14,7 @@ from lethe.cli.gateway import Key, Url, connect, console, new_group
 from lethe.client.methods import Resource
 
 _app = new_group("Vector stores and folders: erase people, and search the files afterwards.")
-# No call of the gateway belongs to this group: it runs next to the stores.
+# No call of the gateway belongs to this group, which runs next to the stores.
 GROUPS["stores"] = Group("store", Resource, _app)
 Config = Annotated[Path, typer.Option("--config", exists=True, dir_okay=False, help="The agent's stores.toml.")]
 

@@ -24,7 +24,7 @@ _FIELDS = {
 class Configuration:
     """Configuration of the agent. `system` is the id of the system, and `sign_with` the file of its private Ed25519
     JWK; both are needed to answer tasks only. `identify` is a command that gets the external id of a request as its
-    last argument and prints the person's identifiers, a line each; without it the external id is the identifier.
+    last argument and prints the person's identifiers, one per line; without it the external id is the identifier.
     `stop` and `start` are the commands around the work. `stores` maps names to stores, and `state` is the folder of
     journals."""
 

@@ -60,7 +60,7 @@ class Finding:
 
 @dataclass(slots=True, kw_only=True)
 class _Sought:
-    """Needle of a person or of their control, and whether the files had it before the deletion; None: not searched."""
+    """Needle of a person or of their control, and whether files had it before the deletion; None if not searched."""
 
     needle: Needle
     is_control: bool
@@ -137,7 +137,7 @@ def finish(journal: Path, people: Sequence[Sequence[str]]) -> None:
 
 
 def _begin(store: Store, entries: list[_JournalEntry], person: list[str]) -> _JournalEntry:
-    """Return the entry of a person, with the store's records about them and about a new control."""
+    """Return the journal entry of a person, with the store's records about the person and about a new control."""
     entry = next((candidate for candidate in entries if set(candidate.person) & set(person)), None)
     if entry is None:
         entry = _JournalEntry(person=[], controls=[], records=0, sought=[])
@@ -183,7 +183,7 @@ def search(files: Iterable[StoreFile], sought: Sequence[Needle]) -> tuple[Found,
             for hit in searcher.hits(chunks):
                 hits = found.setdefault(hit.needle, [])
                 seen[hit.needle, hit.sample] += 1
-                # A sample that is there so often is that of live records too, or its first places are enough.
+                # A sample that occurs so often is in live records too, or its first positions are enough.
                 if seen[hit.needle, hit.sample] <= _MAX_GHOSTS:
                     hits.append((hit.sample, file.name, f"{name}offset {hit.offset}"))
         listed.append([file.name if file.is_public else None, size[0], digest.hexdigest()])
@@ -197,7 +197,7 @@ def search(files: Iterable[StoreFile], sought: Sequence[Needle]) -> tuple[Found,
 
 
 def _shared(live: Iterable[StoreRecord], sought: Sequence[Needle]) -> set[tuple[int, int]]:
-    """Return the needles and samples that live records contain too."""
+    """Return the needles and samples that also occur in live records."""
     searcher, shared, batch = Searcher(sought), set[tuple[int, int]](), bytearray()
     for record in live:
         for text in (record.id or "", *record.texts):

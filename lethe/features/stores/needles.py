@@ -10,11 +10,11 @@ import numpy as np
 
 KINDS = ("vector", "text", "id")
 SAMPLE = 8
-"""Components of a sample of a vector."""
+"""Number of components in a sample of a vector."""
 MIN_DISTINCT = 4
-"""A sample with fewer distinct components other than zero is like others, or like empty space."""
+"""Minimum number of distinct nonzero components of a sample; fewer resemble other samples or empty space."""
 MIN_BYTES = 8
-"""Texts and ids of fewer bytes occur by chance."""
+"""Minimum length in bytes of texts and ids; shorter ones occur by chance."""
 _BYTES, _MAX_WHOLE = 32, 48
 _SAMPLES = 3
 

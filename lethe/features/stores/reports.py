@@ -15,13 +15,13 @@ from lethe.proof import errors, wellformed
 
 VECTOR_STORES = ("chroma", "lancedb", "pgvector")
 KINDS = (*VECTOR_STORES, "documents")
-"""Kinds of stores that are supported, which are those that the tests run on."""
+"""Supported kinds of stores, which are the kinds that the tests run on."""
 FORMAT = "lethe-search-report/1"
 MAX_CHARACTERS = 100_000
 ENCODINGS = ["utf-8", "float16", "float32", "float64", "vectors at length one"]
-"""How needles are sought: texts and ids in UTF-8, vectors as they are and normalised in three formats of numbers."""
+"""Forms of needles that are sought: texts and ids in UTF-8, vectors as they are and normalised, in three formats."""
 MAX_LISTED = 50
-"""Files of a finding that a report lists; the digest covers all."""
+"""Maximum number of files of a finding that a report lists; the digest covers all files."""
 _SOUGHT = ("vector", "text", "id")
 _OBJECT = wellformed.Kind("an object", lambda value: isinstance(value, dict))
 _LIST = wellformed.Kind("a list of at least one", lambda value: isinstance(value, list) and bool(value))
@@ -119,7 +119,7 @@ def grade_of(finding: Mapping[str, Any]) -> Grade:
     is_controlled = all(
         finding["control"][each]["sought"] > 0 for each in _SOUGHT if finding["before"][each]["sought"] or each == kind
     )
-    # What was there before is sought after; ids by which a person is known are sought in addition.
+    # Everything found before is sought afterwards, and also the ids by which a person is known.
     is_sought = all(
         finding["after"][each]["sought"] >= finding["before"][each]["sought"] + finding["control"][each]["sought"]
         for each in _SOUGHT

@@ -16,7 +16,7 @@ CHUNK_BYTES = 8 * 2**20
 _TOLERANCES = {"<f2": 2e-3, "<f4": 8e-6, "<f8": 8e-6}
 """Tolerance by format, relative to the largest component of a sample."""
 _FILTERS = 3
-"""Components that choose candidates by a table of their upper 16 bits, before all are compared."""
+"""Number of components that select candidates by tables of their upper 16 bits, before all are compared."""
 _MAX_COMPARED = 2**18
 
 
@@ -52,7 +52,7 @@ class Searcher:
         for chunk in chunks:
             data = before + chunk
             for place, number, offset, length in self._in(data):
-                # Whatever lies wholly in the overlap was found with the chunk before.
+                # Matches wholly in the overlap were found with the preceding chunk.
                 if offset + length > len(before):
                     yield Hit(place, number, start + offset)
             kept = min(self._overlap, len(data))

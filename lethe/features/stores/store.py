@@ -1,4 +1,4 @@
-"""Stores of people's records: the interface of adapters, and the names of their refusals."""
+"""Stores of people's records: the interface of adapters, and the codes of their refusals."""
 
 import contextlib
 import hashlib
@@ -34,7 +34,7 @@ class StoreFile:
     decoded: Callable[[], Iterable[tuple[str, bytes]]] | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of the file; none if it is gone."""
+        """Yield the bytes of the file, or nothing if the file no longer exists."""
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
@@ -109,8 +109,8 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def stopped(stop: Sequence[str], start: Sequence[str]) -> Iterator[None]:
-    """Run the command that stops the application of a store and, at the end in any case, the one that starts it. Raises
-    `StoreError` if the application does not stop."""
+    """Run the command that stops the application of a store and, in any case at the end, the command that starts it.
+    Raises `StoreError` if the application does not stop."""
     if stop and subprocess.run(stop, check=False, stdout=subprocess.DEVNULL).returncode != 0:  # noqa: S603
         raise StoreError("store_not_stopped", "The command that stops the application failed")
     try:
@@ -135,7 +135,7 @@ def recover(folder: Path) -> None:
     """Finish or undo a swap that a crash cut short. Calling it again is a no-op."""
     aside, new = folder.with_name(f"{folder.name}.lethe-old"), folder.with_name(f"{folder.name}.lethe-new")
     if aside.exists() and not folder.exists():
-        # Between the two renames: the new folder is whole, because only a whole one is swapped.
+        # The crash was between the two renames. The new folder is complete, because only complete ones are swapped.
         (new if new.exists() else aside).rename(folder)
     for left in (aside, new):
         if left.exists() and folder.exists():

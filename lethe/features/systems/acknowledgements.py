@@ -105,7 +105,7 @@ def signed_statement(
     """Return the statement of type `kind` that the key with this `x` signed; None if it did not.
 
     Raises:
-        PreconditionError: `<name>_well_formed` if what is signed is no JSON, and whatever `check` raises about it.
+        PreconditionError: `<name>_well_formed` if the signed content is not JSON, and the errors of `check`.
     """
     signed = payload(compact_jws, public_key, kind=kind)
     if signed is None:

@@ -217,7 +217,7 @@ def _check_line(entry: Line, request: Mapping[str, Any], certificates: Mapping[s
 def _proof(
     document: dict[str, Any], jwks: dict[str, Any], *, max_epsilon: float | None, max_delta: float | None
 ) -> proof_files.VerifiedFile | None:
-    """Verify the certificates of a bundle in the way of a file of certificates."""
+    """Verify the certificates of a bundle like those of a proof file."""
     signed: dict[str, list[dict[str, Any]]] = {"certificate": [], "absence": []}
     for entry in document["lines"]:
         if entry["evidence"]["type"] in signed:
@@ -274,7 +274,7 @@ def _of_certificate(entry: Line, request_id: str, certificates: Mapping[str, dic
     is_mine = signed["model"]["id"] == entry["system"]["id"] and signed["request"]["id"] == request_id
     is_named = signed["certificate_id"] == entry["evidence"]["certificate_id"]
     require("certificate_of_line", is_mine and is_named, "the certificate of the line's model and request")
-    # A widened target is met, and does not count as forgetting.
+    # A widened target is met but does not count as forgetting.
     return Grade.NOT_REACHED if signed["target"]["widened"] else Grade.PROVED
 
 

@@ -25,7 +25,7 @@ Remark = Mapping[str, Mapping[str, str]]
 
 
 def headline(grade: Grade, names: Sequence[str], remarks: Sequence[Remark] = ()) -> dict[str, Any]:
-    """Return the headline of a bundle in English and German; `names` are those of the systems with this grade."""
+    """Return the headline of a bundle in English and German; `names` are the names of the systems with this grade."""
     person, officer, systems = _TEXTS["person"][grade], _TEXTS["officer"][grade], ", ".join(names)
     weakest = {"person": person, "officer": {tongue: f"{text} ({systems})." for tongue, text in officer.items()}}
     return {"grade": grade.value} | {

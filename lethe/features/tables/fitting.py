@@ -93,7 +93,7 @@ class Learned:
         return replace(self, values=self.values[places])
 
     def share(self, predicted: Floats) -> float:
-        """Return the metric of predictions of the values' shape. The log loss needs scores (`share_of_scores`)."""
+        """Return the metric of predictions shaped like the values. The log loss needs scores (`share_of_scores`)."""
         match self.metric:
             case Metric.R_SQUARED:
                 total = float(np.square(self.values - self.values.mean()).sum())
@@ -137,7 +137,7 @@ class Learned:
                 return float(np.unique(self.values, axis=0, return_counts=True)[1].max() / len(self.values))
 
     def loss(self, scores: Floats, width: float, factors: Floats | float = 1.0) -> float:
-        """Return the mean loss of scores  # (n, 1) or (n, C), each row's multiplied by its factor  # (n, 1)"""
+        """Return the mean loss of scores  # (n, 1) or (n, C), each row's loss multiplied by its factor  # (n, 1)"""
         match self.objective:
             case Objective.LOGISTIC_REGRESSION if scores.shape[1] > 1:
                 losses = -np.take_along_axis(log_softmax(scores, axis=1), self.values.astype(np.int64), axis=1)
@@ -156,7 +156,7 @@ class Learned:
         return float((factors * losses).sum() / len(scores))
 
     def pull(self, scores: Floats, width: float) -> Floats:
-        """Return the derivative of each row's loss by its scores  # (..., n, 1) or (..., n, C)"""
+        """Return the derivative of each row's loss with respect to its scores  # (..., n, 1) or (..., n, C)"""
         match self.objective:
             case Objective.LOGISTIC_REGRESSION if scores.shape[-1] > 1:
                 slopes = softmax(scores, axis=-1) - (np.arange(scores.shape[-1]) == self.values)
@@ -189,7 +189,7 @@ class FittingRows(Protocol):
         """Return the scores of the rows  # (..., *shape) -> (..., n, C)"""
 
     def pulled(self, pull: Floats) -> Floats:
-        """Return the derivative by the parameters, given that by the scores  # (..., n, C) -> (..., *shape)"""
+        """Return the derivative by the parameters, given the one by the scores  # (..., n, C) -> (..., *shape)"""
 
 
 class LinearRows:

@@ -72,7 +72,7 @@ _READERS: dict[str, Callable[[Path], dict[str, Any]]] = {".csv": _csv, ".parquet
 
 
 _MAX_CATEGORIES = 12
-"""Maximum number of distinct whole numbers that are categories."""
+"""Maximum number of distinct whole numbers that are treated as categories."""
 _MAX_LISTED = 50
 """Maximum number of distinct texts that are listed as categories."""
 _HASHED_FEATURES = 256
@@ -254,7 +254,7 @@ def _distinct(column: Any) -> set[str]:
 
 
 def _name(value: object) -> str | None:
-    """Return a value as a schema lists it; whole numbers that are floats or decimals are written without a point."""
+    """Return a value as a schema lists it; floats and decimals that are whole numbers are written without a point."""
     if isinstance(value, float | Decimal):
         if not math.isfinite(value):
             return None

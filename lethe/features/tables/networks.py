@@ -41,7 +41,7 @@ class NetworkSeen:
 
 @dataclass(frozen=True, slots=True)
 class NetworkFile:
-    """ONNX file of a public network. `sha256`: the digest that the file must have; `limits`: those of its process."""
+    """ONNX file of a public network. `sha256`: the digest that the file must have; `limits`: limits of its process."""
 
     path: str | Path
     sha256: str | None = None
@@ -103,7 +103,7 @@ def opened(network: NetworkFile | str | Path, schema: Schema) -> OpenedNetworkFi
 
 
 def _check_sha256(content: bytes, sha256: str) -> None:
-    """Raise `NetworkInvalid` before it runs if the file is another one."""
+    """Raise `NetworkInvalid` if the file has another SHA-256, before the network runs."""
     digest = hashlib.sha256(content).hexdigest()
     if digest != sha256.lower():
         raise NetworkInvalid(

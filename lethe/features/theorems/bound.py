@@ -42,8 +42,8 @@ class Domain:
     """The meaning of a symbol and the values that it takes.
 
     `interval`, in the usual notation, holds every number of a real, an integer or a list: "(1, inf)" is open at both
-    ends, "(1, inf]" contains infinity. `unit` is that of the number, or of each number in the list. `refusal` makes a
-    boolean a hypothesis, and is the error for its denial.
+    ends, "(1, inf]" contains infinity. `unit` is the unit of the number, or of each number in the list. `refusal` makes
+    a boolean a hypothesis, and is the error for its denial.
     """
 
     kind: Kind
@@ -211,7 +211,7 @@ class Bound:
 
 def bound(function: Callable[..., Outputs], *, name: str = "", **fixed: Any) -> Bound:
     """Make a bound of a function whose arguments, except those that are `fixed`, are annotated with symbols. Its texts
-    are those of `name`, by default the function's, in `theorems.toml`."""
+    are under `name`, by default the function's name, in `theorems.toml`."""
     omitted = inspect.Parameter.empty
     hints = get_type_hints(function, include_extras=True)
     name = name or function.__name__
@@ -260,7 +260,7 @@ def steps_up(steps: float) -> int:
 
 
 def num_batches(total: int, batch: int, *, at_most: int) -> int:
-    """Return the number of batches of a total, or raise `DomainError` if there is a rest or are more than `at_most`."""
+    """Return the number of batches of a total. Raises `DomainError` for a remainder, or more than `at_most` batches."""
     number, rest = divmod(total, batch)
     expect(not rest and number <= at_most, f"total={total} to be a multiple of batch={batch}, at most {at_most} times")
     return number

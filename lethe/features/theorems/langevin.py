@@ -376,7 +376,7 @@ def _least_epsilon(steps: list[int], slope: float, rate: float, delta: float) ->
 
 
 def _least(reached: Callable[[int], bool], *, near: int, at_most: int) -> int:
-    """Return the minimum K >= 1 that is reached, given that every larger K is reached as well."""
+    """Return the minimum K >= 1 that meets a condition, given that every larger K meets it as well."""
     low, high, stride = 0, near, 1
     while not reached(high):
         if high >= at_most:

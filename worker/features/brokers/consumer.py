@@ -40,7 +40,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
         def handled(message: Any) -> None:
             try:
                 handle(message)
-            # Not even an unknown error may end the worker.
+            # Even an unknown error must not end the worker.
             except Exception as error:  # noqa: BLE001
                 _dropped(error)
                 if not message.acknowledged:

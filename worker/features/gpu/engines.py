@@ -102,10 +102,10 @@ class Walk:
             self._lanes.add_(self._push.of(step.batch), alpha=step.share)
         self._iterate.add_(self._drawn.view(-1), alpha=math.sqrt(2 * step_size) * self._noise_scale)
         torch.linalg.vector_norm(self._parameters, out=self._norm)
-        # Finite as long as every norm is.
+        # This is finite as long as every norm is finite.
         self._norms.add_(self._norm)
         torch.div(self._radius, self._norm, out=self._scale)
-        # By exactly 1 inside the ball.
+        # Inside the ball, the factor is exactly 1.
         self._parameters.mul_(self._scale.clamp_(max=1))
 
     def _captured(self) -> torch.cuda.CUDAGraph:
@@ -113,7 +113,7 @@ class Walk:
         stream = torch.cuda.current_stream()
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             for _ in range(STEPS_PER_GRAPH):
-                # Any step of the identical ones.
+                # All of these steps are identical, so any of them will do.
                 self._step(self._schedule.step(0))
         return graph
 
@@ -137,8 +137,8 @@ _GROWTH = 8
 class DeviceRows:
     """Rows of some slots in float32 on `device`, copied block by block. The caller's rows are only read.
 
-    A context: on exit the copy is overwritten and its memory released. Raises MemoryError if the rows do not fit on the
-    device.
+    A context manager: on exit the copy is overwritten and its memory released. Raises MemoryError if the rows do not
+    fit on the device.
     """
 
     def __init__(

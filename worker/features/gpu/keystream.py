@@ -99,7 +99,7 @@ class DeviceNoise:
 
 
 def quantiles(words: Tensor, *, out: Tensor) -> None:
-    """Write to `out`, (n,) float64, the normal quantile of the cell that the low 52 bits of each word name, of 2^52.
+    """Write to `out`, (n,) float64, the normal quantile of the cell (of 2^52) that the low 52 bits of each word name.
 
     `words`, (n,) int64, retains only these bits.
     """

@@ -26,7 +26,7 @@ _ALL = slice(None)
 
 
 class Pass(Protocol):
-    """Reads rows and turns `weights` into `total`, on the current stream and without waiting for the device."""
+    """Pass that reads rows and turns `weights` into `total`, on the current stream, without waiting for the device."""
 
     weights: Tensor  # (1, width) or (C, width) float32
     total: Tensor  # (1, width) or (C, width) float64
@@ -152,7 +152,7 @@ def _triton_works() -> bool:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Compute matrix products of float32 in float32, whatever precision the process has set in torch."""
+    """Compute matrix products of float32 in float32, regardless of the precision that the process has set in torch."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -39,7 +39,7 @@ _NEARBY = 2.0**-16
 
 
 class TangentRows:
-    """Rows of a run on a public network. A context: on exit everything computed from rows is overwritten."""
+    """Rows of a run on a public network. A context manager, which overwrites everything computed from rows on exit."""
 
     def __init__(
         self,

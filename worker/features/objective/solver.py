@@ -1,4 +1,4 @@
-"""Solver of objective perturbation. The only file that touches the perturbation xi and the minimiser without noise.
+"""Solver of objective perturbation. No other file touches the perturbation xi and the minimiser without noise.
 
 Passes are in double precision: the tolerance is far below what single precision resolves. The minimiser starts at the
 origin whatever was published before, so that a version is a function of the rows present and of fresh noise alone.
@@ -223,7 +223,7 @@ def _newton(
 
 
 def _parts(values: Floats, hessians: list[Floats]) -> list[Floats]:
-    """Return views of `values` for each Hessian: all of it, or one row each."""
+    """Return views of `values`, one per Hessian: all of it, or one row each."""
     return [values.reshape(-1)] if len(hessians) == 1 else list(values)
 
 

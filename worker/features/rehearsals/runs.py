@@ -46,7 +46,7 @@ RunWithoutPeople = Callable[..., isolated.IsolatedResult]
 `on_progress` and `checkpoints`."""
 
 _DECIMALS = 2
-"""Decimals of a share: whole per cents, the precision of a mean over thousands of people."""
+"""Decimals of a share: whole percentages, the precision of a mean over thousands of people."""
 _DIGITS = 2
 """Significant digits of a loss, an error or a count."""
 
@@ -284,7 +284,7 @@ def run(
 
 
 class _Clock:
-    """Clock for the seconds that steps take, without pauses of the run."""
+    """Clock that measures the seconds of steps, without pauses of the run."""
 
     def __init__(self, on_progress: Callable[[int], None]) -> None:
         self._on_progress = on_progress
@@ -356,7 +356,7 @@ def _measured(parameters: Floats, rows: LabelledRows, measure: Measure) -> tuple
 
 
 def attack(members: Floats, others: Floats) -> contract.AttackOut:
-    """Attack that considers rows with a low loss as learned: return the area under its ROC curve, with its error."""
+    """Return the area under the ROC curve, with its error, of an attack that takes rows with a low loss as learned."""
     ranked = np.sort(others)
     below, above = np.searchsorted(ranked, members, "left"), np.searchsorted(ranked, members, "right")
     auc = 1 - float((below + above).mean()) / (2 * len(others))

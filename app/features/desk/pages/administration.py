@@ -70,7 +70,7 @@ class PolicyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimitInForce:
-    """Time limit of a regulation and its one extension in words, and the law from which they come."""
+    """Time limit of a regulation and its one extension in words, with the law from which they come."""
 
     regulation: str
     limit: str
@@ -306,7 +306,7 @@ def _whole(value: str) -> int | str:
 
 
 def _checked_policy(changed: dict[str, Any]) -> Policy:
-    """Return a policy of the changed fields. Raises `InputInvalid`."""
+    """Validate the changed fields as a policy. Raises `InputInvalid`."""
     try:
         return Policy.model_validate(changed)
     except ValidationError as error:

@@ -70,7 +70,7 @@ def show_totals(context: TheContext, query: TheFilters) -> Response:
 def export_entries(
     context: TheContext,
     query: TheFilters,
-    # The name of the parameter of other downloads.
+    # Other downloads use the same name for this parameter.
     format: Literal["csv", "json"] = "csv",  # noqa: A002
 ) -> Response:
     """Download the newest matching entries, with names next to ids."""
@@ -123,7 +123,7 @@ def _entries(
 
 
 def _matching(context: RequestContext, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the filters of a query as arguments. Days that do not exist in the calendar filter nothing."""
+    """Return the filters of a query as arguments. Days that do not exist in the calendar are ignored."""
     zone = context.caller.policy.time_zone
     matching: dict[str, Any] = {name: query[name] for name in ("object_id", "actor", "action") if name in query}
     for name, days in (("since", 0), ("until", 1)):

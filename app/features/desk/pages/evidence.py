@@ -1,4 +1,4 @@
-"""Evidence in plain words: what certificates prove and do not prove, and the results of canary tests of runs."""
+"""Evidence in plain words: what certificates prove and do not prove, and the results of runs' canary tests."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -27,13 +27,13 @@ router = pages.new_router()
 _ROWS = 25
 """Number of requests on a page, which a laptop shows without scrolling."""
 _CLOCKS: Mapping[str, OpenClock] = {"o": ClockState.OVERDUE, "r": "running", "p": ClockState.PAUSED}
-"""States of the clock by falling urgency, which divide all open requests, by the first character of a cursor."""
+"""States of the clock, most urgent first, by the first character of a cursor. Each open request is in one of them."""
 RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,64}$")]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Queue and page of an inbox, the id of the case next to it, or "", and the parameters of its URL."""
+    """Position in an inbox: its queue and page, the id of the case next to it or "", and the parameters of its URL."""
 
     queue: requests.Queue
     place: lists.PagePosition
@@ -132,7 +132,7 @@ def _page(context: RequestContext, position: Position) -> PageOut[DeletionReques
 
 
 def _queues(context: RequestContext) -> list[requests.Queue]:
-    """Return the queues of the caller: only people have requests of their own, and only reviewers see assignees."""
+    """Return the queues of the caller: only people can be assigned requests, and only reviewers see assignees."""
     if not context.may(case_endpoints.list_assignees):
         return ["all"]
     return ["mine", "unassigned", "all"] if context.caller.is_person else ["unassigned", "all"]

@@ -179,7 +179,7 @@ def _logged_in(request: Request, caller: Caller, token: str, onward: str) -> Res
 
 
 def _session_of(caller: Caller, token: str) -> Response:
-    """Return the caller and the form token to an open page."""
+    """Respond to an open page with the caller and the form token."""
     return pages.no_content({"Form-Token": sessions.form_token(token), "Caller-Id": caller.id})
 
 
@@ -228,7 +228,7 @@ def _code_form(
 
 
 def _user_of_first_step(installation: Installation, form: FormData, form_token: str) -> User | None:
-    """Return the person who passed the first step in this browser; None without proof, or if it is too long ago."""
+    """Return the person who passed the first step in this browser; None without proof, or if that was too long ago."""
     user_id, _, rest = text(form, "step").partition(".")
     until, _, mac = rest.partition(".")
     with installation.database.reading() as session:

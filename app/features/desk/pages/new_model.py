@@ -168,7 +168,7 @@ def _form(
 
 
 def _networks(context: RequestContext) -> list[tuple[str, str]]:
-    """Return the choices of the network field, including none; empty if the caller may not see networks."""
+    """Return the choices of the network field, including no network; empty if the caller may not see networks."""
     page = context.ask_if_allowed(networks.list_networks, limit=_MAX_DATASETS)
     if page is None:
         return []
@@ -196,7 +196,7 @@ def _forecast(context: RequestContext, body: ModelIn) -> ModelForecast:
     """Forecast a model. Raises the errors of creating it."""
     with context.call.reading() as session:
         dataset = registered.get(session, body.dataset_id)
-        # A model of the dataset takes as long per step if it has as many parameters; the newest is on today's machines.
+        # A model of the dataset with as many parameters takes as long per step; the newest ran on today's machines.
         models = sorted(models_of(session, dataset_id=dataset.id), key=lambda model: model.created_at, reverse=True)
         estimates = (runtime_estimates.of_model(session, model) for model in models)
         measured = next((estimate for estimate in estimates if estimate), None)

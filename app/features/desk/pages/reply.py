@@ -41,7 +41,7 @@ def save_reply(
     context: TheContext,
     request_id: str,
     language: ReplyLanguage = ReplyLanguage.EN,
-    # The name of the parameter of the API.
+    # The API uses this name for the parameter.
     format: ReplyFormat = ReplyFormat.PDF,  # noqa: A002
 ) -> Response:
     """Download the reply with its annex, without an address."""
@@ -104,7 +104,7 @@ def save_evidence_pack(
     context: TheContext,
     request_id: str,
     language: ReplyLanguage = ReplyLanguage.EN,
-    # The name of the parameter of the API.
+    # The API uses this name for the parameter.
     format: EvidenceFormat = EvidenceFormat.ZIP,  # noqa: A002
 ) -> Response:
     """Download all evidence about the request."""

@@ -148,7 +148,7 @@ def ask_about_all(
 
 @router.post("/requests/decide-all")
 def decide_about_all(context: TheContext, form: Form) -> Response:
-    """Decide about all matching requests in many transactions, each request by the rules for one."""
+    """Decide about all matching requests in many transactions, each by the rules for a single request."""
     decision = Decision.REJECT if text(form, "decision") == Decision.REJECT else Decision.APPROVE
     query, before = filters.in_form(form), checked(_SeenBefore, before=text(form, "before")).before
     try:

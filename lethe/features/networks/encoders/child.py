@@ -84,7 +84,7 @@ def main(descriptor: int, memory_bytes: int, cpu_seconds: int | None) -> None:
         _send(connection, {"not_sandboxed": str(error)})
     except graph.NetworkRefused as refusal:
         _send(connection, {"refused": str(refusal)})
-    # The message of another error may quote rows, so that only its type is sent.
+    # The message of any other error may quote rows, so only its type is sent.
     except BaseException as error:  # noqa: BLE001
         _send(connection, {"failed": type(error).__name__})
 

@@ -19,10 +19,10 @@ from lethe.proof.network import MAX_DP_LEDGER_LENGTH, MAX_LAYERS
 OPSETS = range(9, 26)
 """Permitted versions of the ONNX operator set."""
 MAX_INPUTS = 2**20
-"""Maximum number of inputs of one row."""
+"""Maximum number of input values of one row."""
 MAX_OUTPUTS = 65_536
 MAX_TENSOR_SIZE = 2**28
-"""Maximum number of numbers that one operator may compute of one row."""
+"""Maximum number of values that one operator may compute for one row."""
 _MAX_SHAPE_BYTES = 1024
 """Maximum length of an initializer that may be a shape."""
 _QUOTED_LENGTH = 60
@@ -52,7 +52,7 @@ class NetworkRefused(Exception):
 class NetworkGraph:
     """Network as its file declares it.
 
-    `input_shape` is that of one row. `parameters` has the name and shape of each float32 initializer.
+    `input_shape` is the shape of one row. `parameters` has the name and shape of each float32 initializer.
     """
 
     opset: int
@@ -102,7 +102,7 @@ def check_sizes(content: bytes) -> None:
     with contextlib.suppress(Exception):
         model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     for value in model.graph.value_info:
-        # A size that is not known counts as one, as the batch is one row.
+        # An unknown size counts as one, because the batch is one row.
         size = math.prod(dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim)
         if size > MAX_TENSOR_SIZE:
             raise NetworkRefused(f"An operator computes {size} numbers of a row; at most {MAX_TENSOR_SIZE} are taken.")

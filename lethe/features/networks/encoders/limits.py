@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class Limits:
     """Maximum memory of a network's process, maximum seconds for a batch, and maximum size of the network's file.
 
-    The defaults are those of a gateway.
+    The defaults are the limits of a gateway.
     """
 
     memory_bytes: int = 4 * 2**30

@@ -57,7 +57,7 @@ class ProcessPipe:
 
     @contextmanager
     def exchange(self, seconds: float) -> Iterator[None]:
-        """Bound the messages of the block to `seconds`.
+        """Limit the duration of all messages in the block to `seconds`.
 
         Raises:
             NetworkFailed: if the block takes longer, or the process ends or sends an unknown message.
@@ -122,7 +122,7 @@ class ProcessPipe:
 
 
 class Encoder:
-    """Running network. `facts` are those that its process reported when it started."""
+    """Running network. `facts` were reported by its process when it started."""
 
     def __init__(self, line: ProcessPipe, *, input_size: int, output_size: int, facts: dict[str, Any]) -> None:
         self.facts = facts
@@ -152,7 +152,7 @@ class Encoder:
 
 
 def examine(content: bytes, limits: Limits) -> ExaminedNetwork:
-    """Examine the file of a network, which is run twice in a process of its own.
+    """Examine the file of a network, which is run twice in a separate process.
 
     Raises:
         NetworkInvalid: if the file is not an ONNX file, or its network cannot be run deterministically.
