@@ -39,8 +39,8 @@ def admitted(gateway: Rates, who: Caller, most: int = 1000) -> int:
 
 
 def test_a_key_has_a_limit_per_minute(limited: Limited, minute: Callable[[int], None]) -> None:
-    """A key may make its limit of calls per minute, each answer says how many are left, and the count restarts every
-    minute."""
+    """A key may make a limited number of calls per minute. Each response states how many are left, and the count
+    restarts every minute."""
     gateway = limited(3)
     left = [gateway.count(caller()) for _ in range(3)]
     assert [(one.quota, one.remaining, one.seconds) for one in left if one] == [(3, 2, 50), (3, 1, 50), (3, 0, 50)]
@@ -60,7 +60,7 @@ def test_a_key_can_lower_the_limit(limited: Limited, all_keys: int, this_key: in
 
 
 def test_wrong_keys_are_limited_by_address(limited: Limited, minute: Callable[[int], None]) -> None:
-    """After its limit of wrong keys an address may try no other key in that minute, while other addresses may."""
+    """An address that has sent too many wrong keys cannot try another key in that minute; other addresses can."""
     gateway = limited(failed=3)
     for _ in range(3):
         gateway.admit("192.0.2.1")
@@ -74,7 +74,8 @@ def test_wrong_keys_are_limited_by_address(limited: Limited, minute: Callable[[i
 
 @pytest.mark.usefixtures("minute")
 def test_an_ipv6_network_is_one_address(limited: Limited) -> None:
-    """All 2^64 addresses of a host's network count as one, and addresses of another network do not."""
+    """All 2^64 addresses of a host's IPv6 network count as one address; an address in another network counts
+    separately."""
     gateway = limited(failed=3)
     for host in ("1", "2", "ffff:1"):
         gateway.failed(f"2001:db8::{host}")
@@ -85,7 +86,7 @@ def test_an_ipv6_network_is_one_address(limited: Limited) -> None:
 
 @pytest.mark.usefixtures("minute")
 def test_counting_addresses_takes_bounded_memory(limited: Limited) -> None:
-    """At most ten thousand addresses with wrong keys are counted separately; all others count as one."""
+    """At most ten thousand addresses that sent wrong keys are counted separately; all others share one count."""
     gateway = limited(failed=3)
     for number in range(20_000):
         gateway.failed(f"10.0.{number // 256}.{number % 256}")
@@ -97,8 +98,8 @@ def test_counting_addresses_takes_bounded_memory(limited: Limited) -> None:
 
 @pytest.mark.usefixtures("minute")
 def test_one_address_cannot_lock_an_account(limited: Limited) -> None:
-    """Ten wrong passwords for an account block the address that sent them; a hundred from any addresses block all, for
-    this account."""
+    """Ten wrong passwords for an account block the address that sent them; a hundred, from any addresses, block all
+    addresses for that account."""
     gateway = limited(failed=60)
     for host in range(10):
         gateway.admit("192.0.2.99", "maria")

@@ -56,8 +56,8 @@ def test_a_ledger_with_dropped_runs_verifies(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """The accountant drops old runs, whose influence a large ball makes visible in the numbers; the verifier drops the
-    same runs and finds the same numbers."""
+    """The verifier drops the same old runs as the accountant and computes the same numbers. A large ball makes the
+    influence of the dropped runs visible in these numbers."""
     dataset = new_dataset(rows=240)
     model = new_model(dataset["id"], l2=0.3, noise_scale=0.02, radius=1e9)
     work()

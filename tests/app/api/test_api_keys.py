@@ -87,7 +87,7 @@ def test_a_key_is_rotated(gateway: TestClient, get: Get, refused: Refused) -> No
 
 
 def test_key_uses_are_recorded_at_shutdown(settings: Settings, admin_key: str) -> None:
-    """A gateway that shuts down has recorded which keys were used."""
+    """On shutdown a gateway records which keys were used."""
     with TestClient(create_app(settings), headers=_as(admin_key)) as first:
         assert first.get("/v1/api-keys").json()["items"][0]["last_used_at"] is None
     with TestClient(create_app(settings), headers=_as(admin_key)) as second:
@@ -96,8 +96,8 @@ def test_key_uses_are_recorded_at_shutdown(settings: Settings, admin_key: str) -
 
 @pytest.mark.usefixtures("minute")
 def test_a_key_has_a_rate_limit(gateway: TestClient, refused: Refused) -> None:
-    """Each answer has the number of calls that a key has left; above the limit it is a 429 with the time of the next
-    call."""
+    """Each response states how many calls the key has left. Above the limit the response is a 429 with the time
+    of the next call."""
     asked = {"name": "a", "scopes": ["models:read"], "calls_per_minute": 3}
     key = gateway.post("/v1/api-keys", json=asked).json()["key"]
     left = [gateway.get("/v1/models", headers=_as(key)).headers for _ in range(3)]
@@ -120,8 +120,8 @@ def at_the_door(settings: Settings) -> Iterator[TestClient]:
 def test_wrong_keys_block_an_address(
     at_the_door: TestClient, admin_key: str, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a few wrong keys an address may try no other key in that minute; a known valid key still works, and calls
-    without a key do not count."""
+    """After a few wrong keys an address cannot try another key in that minute. A valid key that is already known still
+    works, and calls without a key do not count."""
     monkeypatch.setattr(callers, "_BELIEVED_SECONDS", -1.0)  # each call asks about its key again
     assert at_the_door.get("/v1/models", headers=_as(admin_key)).status_code == 200
     for _ in range(5):
@@ -135,7 +135,8 @@ def test_wrong_keys_block_an_address(
 @pytest.mark.redis
 @pytest.mark.usefixtures("minute")
 def test_gateways_share_a_limit(settings: Settings, admin_key: str, tmp_path: Path) -> None:
-    """Two gateways with one Redis share the limit of a key; if Redis fails, each of them enforces the limit alone."""
+    """Two gateways with one Redis server share the limit of a key; if Redis fails, each gateway enforces the
+    limit by itself."""
     minute = int(time.time()) // 60
     server = processes.Redis(tmp_path)
     shared = settings.model_copy(update={"broker_url": SecretStr(server.url), "calls_per_minute": 10})

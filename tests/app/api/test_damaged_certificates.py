@@ -42,9 +42,9 @@ def request_id(new_dataset: Make, new_model: Make, forget: Make, work: Callable[
 def test_a_damaged_certificate_is_named(
     place: int, installation: Installation, gateway: TestClient, request_id: str, get: Get, refused: Refused
 ) -> None:
-    """A damaged certificate is refused with its own code, whether header, statement or signature is damaged. The proof
-    names it, contains the others without a joint guarantee and does not verify as a whole offline; the request and its
-    account are still readable."""
+    """A certificate whose header, statement or signature is damaged is refused with a specific code. The proof names
+    the damaged certificate, contains the others without a joint guarantee and does not verify as a whole offline; the
+    request and its account are still readable."""
     proof = get(f"/deletion-requests/{request_id}/certificate")
     first, second = proof["certificates"]
     assert (proof["damaged"], len(proof["joint"]["models"])) == ([], 2)

@@ -39,7 +39,7 @@ JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwI
 def test_a_malformed_page_is_refused(
     gateway: TestClient, refused: Callable[..., dict[str, Any]], path: str, query: str
 ) -> None:
-    """A limit out of range and an unknown cursor return 422 with the parameter's name."""
+    """A limit out of range or an unknown cursor returns 422 with the name of the parameter."""
     problem = refused(gateway.get(f"/v1{path}?{query}"), 422, "input_invalid")
     assert [fault["path"] for fault in problem["errors"]] == [query.split("=")[0]]
 
@@ -222,8 +222,8 @@ def test_pages_contain_every_lasting_row_once(
     limit: int,
     which: int,
 ) -> None:
-    """While rows are added and changed between pages, every row that existed before the first page and still belongs to
-    the list comes exactly once, newest first."""
+    """If rows are added and changed while a list is paged through, every row that existed before the first page and
+    still matches appears exactly once, newest first."""
     path, add, change = listed
     for _ in range(5 - len(lists.everything(path))):
         add()

@@ -58,8 +58,8 @@ def statements() -> Iterator[list[str]]:
 def test_held_and_unknown_people_get_the_same_answers(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], name: str
 ) -> None:
-    """A discreet call gets an answer of the same length and headers for a held person and a stranger, after the same
-    statements, apart from the three that store the models that owe a version."""
+    """To a discreet caller the responses for a held and an unknown person have the same length and headers. Both calls
+    execute the same statements, apart from the three that store which models owe a version."""
     gateway.headers.update(key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
 
     def call(who: str) -> httpx.Response:
@@ -83,8 +83,8 @@ def test_held_and_unknown_people_get_the_same_answers(
 def test_response_times_reveal_nothing_to_discreet_callers(
     gateway: TestClient, installation: Installation, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A discreet caller cannot distinguish calls that waited for another transaction: the AUC of their response times
-    is 0.5 within four standard errors, and no answer is quicker than the interval."""
+    """A discreet caller cannot tell from response times whether a call waited for another transaction: the AUC is 0.5
+    within four standard errors, and no response is faster than the interval."""
     gateway.headers.update(key_with(Scope.REQUESTS_WRITE))
     dice = random.Random(0)
     arms = [True, False] * 40
@@ -117,8 +117,8 @@ def test_response_times_reveal_nothing_to_discreet_callers(
 def test_only_changes_by_discreet_callers_are_delayed(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], who: str
 ) -> None:
-    """Callers who may know whether anything is held, and calls that change nothing, are answered at once: the quickest
-    of ten answers takes less than the interval."""
+    """Calls that change nothing, and calls of callers who may know what is held, are not delayed: the fastest of ten
+    responses takes less than the interval."""
     times = []
     for number in range(10):
         method, path, body, headers = {

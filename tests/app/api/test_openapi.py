@@ -284,30 +284,31 @@ def follow_links(service: Service, *, rounds: int, steps: int) -> None:
 
 @pytest.mark.slow
 def test_every_operation_is_called() -> None:
-    """The tests call exactly the operations of the document."""
+    """The tests call exactly the operations of the OpenAPI document."""
     assert sorted(result.ok().label for result in document().get_all_operations()) == CALLED
 
 
 @pytest.mark.parametrize("operation", CALLED)
 def test_every_answer_is_in_the_document(operation: str, service: Service) -> None:
-    """Examples of the document, its limits and generated requests get only documented answers, and none above 499."""
+    """Generated requests, including the document's examples and its limits, get only documented responses and
+    no status above 499."""
     call(operation, service.check, on_every_run, tuple(HypothesisTestMode))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("operation", CALLED)
 def test_every_answer_is_in_the_document_while_work_is_done(operation: str, served: Service) -> None:
-    """A long series of generated requests gets only documented answers while a worker changes objects."""
+    """A long series of generated requests gets only documented responses while a worker changes objects."""
     call(operation, served.check, at_length, [HypothesisTestMode.FUZZING])
 
 
 def test_links_lead_to_created_objects(service: Service) -> None:
-    """Following the links of answers, in any order, finds created objects and no deleted ones."""
+    """Following the links in responses, in any order, leads to created objects and never to deleted ones."""
     follow_links(service, rounds=3, steps=10)
 
 
 @pytest.mark.soak
 def test_links_lead_to_created_objects_while_a_worker_runs(served: Service) -> None:
-    """Following the links of answers finds created objects and no deleted ones in a long series, while a worker changes
-    objects."""
+    """In a long series of calls, the links in responses lead to created objects and never to deleted ones, while a
+    worker changes objects."""
     follow_links(served, rounds=5, steps=20)

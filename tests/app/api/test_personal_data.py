@@ -86,7 +86,7 @@ def test_a_person_is_never_named(
     settings: Settings,
     heard: list[str],
 ) -> None:
-    """The id and the row are in no answer, log line or file of the installation, from upload to certificate."""
+    """From upload to certificate, a person's id and row appear in no response, log line or file of the installation."""
     once = {"Idempotency-Key": "forget"}
     for _ in range(2):
         answer = gateway.post("/v1/deletion-requests", json={"subject_id": SUBJECT}, headers=once)
@@ -156,7 +156,7 @@ def test_a_refusal_repeats_no_personal_data(
     heard: list[str],
     case: str,
 ) -> None:
-    """A refusal names neither the person nor the row, in the response, in the log or in files left behind."""
+    """A refusal names neither the person nor the row in the response, in the log or in files left behind."""
     assert 400 <= REFUSED[case](gateway, model).status_code < 500
     for secret in (SUBJECT, AGE, NOTE):
         assert secret not in "".join(heard) + log.getvalue()
@@ -171,7 +171,7 @@ def test_a_forgotten_row_is_gone_from_every_file(
     settings: Settings,
     installation: Any,
 ) -> None:
-    """The encoded row, which identifies a person as well as a name does, is never in a file in the clear."""
+    """The encoded row, which identifies a person as well as a name does, never appears unencrypted in a file."""
     [slot] = slots_of(installation, model["dataset_id"], SUBJECT)
     row = rows_of(installation, model["dataset_id"]).features[slot].tobytes()
 

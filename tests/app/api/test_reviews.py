@@ -38,7 +38,7 @@ def test_a_required_review_delays_processing(
     get: Get,
     work: Work,
 ) -> None:
-    """If the policy requires a review, requests wait until an officer approves them, and are then processed."""
+    """If the policy requires a review, a request waits until an officer approves it and is then processed."""
     obey(REVIEWED)
     new_dataset()
     request = forget("p1")
@@ -73,8 +73,8 @@ def test_a_rejection_needs_a_legal_ground(
 
 
 def test_the_clock_can_be_paused_resumed_and_extended(gateway: TestClient, forget: Make, refused: Refused) -> None:
-    """The clock of a request with an unverified sender can be paused and resumed and extended once, and its state is
-    reported."""
+    """The clock of a request with an unverified sender can be paused, resumed and extended once, and the request shows
+    the state of its clock."""
     request = forget("p1", identity_verified=False)
     place = f"{PLACE}/{request['id']}"
     assert (request["status"], request["clock"]["state"]) == ("in_review", "paused")

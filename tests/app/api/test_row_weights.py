@@ -68,8 +68,8 @@ def test_weights_are_stored_learned_and_forgotten(
     get: Get,
     work: Work,
 ) -> None:
-    """Each row's weight over the public bound is stored with its label, used in learning and set to 0 when its person
-    is forgotten; the certificate states the bound and the same constants as that of rows without weights."""
+    """The weight of each row, divided by the public bound, is stored with its label, used in learning, and set to 0
+    when its person is forgotten. The certificate states the bound and the same constants as for unweighted rows."""
     made = send(table(drawn()))
     assert made.status_code == 201, made.text
     dataset = made.json()
@@ -100,7 +100,7 @@ def test_weights_are_stored_learned_and_forgotten(
 
 
 def test_heavier_rows_are_learned_more(gateway: TestClient, send: Send, new_model: Make, get: Get, work: Work) -> None:
-    """If ill people have low weights, the model predicts for more records that they are not ill."""
+    """If the rows of ill people have low weights, the model predicts for more records that the person is not ill."""
     content = table(np.full(400, 4)).decode().splitlines()
     lighter = "\n".join(line.removesuffix(",4") + (",0.1" if ",yes," in line else ",4") for line in content[1:])
     found = []
@@ -117,7 +117,7 @@ def test_heavier_rows_are_learned_more(gateway: TestClient, send: Send, new_mode
 def test_added_rows_have_weights_too(
     gateway: TestClient, installation: Installation, send: Send, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Added rows go into null slots with their weights, and the model relearns with them."""
+    """Added rows are written to null slots with their weights, and the model relearns with them."""
     dataset = send(table(np.full(200, 2))).json()["id"]
     model = new_model(dataset, l2=0.05)
     work()
@@ -140,7 +140,8 @@ def test_added_rows_have_weights_too(
 def test_a_malformed_weight_is_refused(
     send: Send, refused: Refused, stored: Callable[[], dict[str, int]], nothing: dict[str, int], written: str
 ) -> None:
-    """A cell that is not a weight refuses the file by line and column; no part of the file is quoted or stored."""
+    """A file with a cell that is not a weight is refused; the error names the line and column, and no part of
+    the file is quoted or stored."""
     problem = refused(send(table([1, 2, written, 3])), 422, "row_invalid")
     assert problem["errors"] == [{"path": "line 4, column times", "message": "expected a weight, a number from 0 to 4"}]
     assert stored() == nothing
@@ -157,7 +158,7 @@ def test_weights_above_the_bound_may_be_clipped(installation: Installation, send
 
 
 def test_a_rehearsal_uses_row_weights(gateway: TestClient, send: Send, new_model: Make, get: Get, work: Work) -> None:
-    """A rehearsal forgets and relearns with the weights of the rows, and measures every row equally."""
+    """A rehearsal forgets and relearns with the weights of the rows, but counts every row equally in its metrics."""
     model = new_model(send(table(drawn())).json()["id"], l2=0.05)
     work()
     asked = gateway.post(f"/v1/models/{model['id']}/rehearsals", json={"people": 60})
@@ -175,7 +176,7 @@ def test_a_class_without_weight_is_refused(
     weights: tuple[int, ...],
     places: list[str],
 ) -> None:
-    """A class whose rows all weigh 0 is refused like a class without rows."""
+    """A class whose rows all have weight 0 is refused like a class without rows."""
     labels = ["yes", "no", "perhaps"]
     lines = [f"p{label},50,{label},{weight}\n" for label, weight in zip(labels, weights, strict=True)]
     columns = COLUMNS | {"ill": {"role": "label", "values": labels}}

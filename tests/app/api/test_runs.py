@@ -28,7 +28,7 @@ Work = Callable[[], int]
 def test_runs_show_kind_steps_worker_and_times(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Callable[..., Any]
 ) -> None:
-    """A run shows its kind, steps, worker and times; runs are listed newest first, of all models or of one."""
+    """A run shows its kind, steps, worker and times; runs are listed newest first, for all models or for one."""
     forget("p1")
     work()
     unlearned, learned = get("/runs")["items"]
@@ -102,7 +102,7 @@ def refuses(publish: Callable[..., None], condition: type[Problem], **changed: A
 def test_other_steps_than_planned_publish_nothing(
     publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun, get: Get, difference: int
 ) -> None:
-    """A chain that took fewer or more steps than planned certifies nothing, and its request stays open."""
+    """A run that took fewer or more steps than planned publishes no certificate, and its request stays open."""
     refuses(publish, RunDiffersFromPlan, steps_ran=claimed.steps + difference)
     assert published() == [1, 1, 0]
     assert get("/deletion-requests")["items"][0]["status"] == "running"
@@ -112,7 +112,7 @@ def test_other_steps_than_planned_publish_nothing(
 def test_another_mechanism_publishes_nothing(
     publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun, constant: str
 ) -> None:
-    """A chain that ran with any other constant, even by the last bit, certifies nothing."""
+    """A run whose mechanism differs from the plan in any constant, even in the last bit, publishes no certificate."""
     assert claimed.mechanism
     nudged = math.nextafter(getattr(claimed.mechanism, constant), math.inf)
     refuses(publish, RunDiffersFromPlan, mechanism_ran=replace(claimed.mechanism, **{constant: nudged}))
@@ -122,7 +122,7 @@ def test_another_mechanism_publishes_nothing(
 def test_a_parent_that_is_not_live_publishes_nothing(
     installation: Installation, publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun
 ) -> None:
-    """A run that continued a version which is no longer in service certifies nothing."""
+    """A run that continued a version which is no longer in service publishes no certificate."""
     with installation.database.writing() as session:
         session.get_one(Run, claimed.run_id).parent_version_id = "ver_superseded"
     refuses(publish, RunDiffersFromPlan)

@@ -39,7 +39,8 @@ def test_other_formats_than_csv_are_refused(
     nothing: dict[str, int],
     kind: str,
 ) -> None:
-    """A file of another format is refused with its format and how to save it, and no row or request of it is stored."""
+    """A file that is not CSV is refused with an error that names its format and explains how to save it as CSV, and
+    none of its rows or requests are stored."""
     write, fault = KINDS[kind]
     problems = [
         refused(upload(write(CSV), filename="rows.csv", schema=json.dumps(SCHEMA)), 422, "input_invalid"),
@@ -58,7 +59,7 @@ def test_other_formats_than_csv_are_refused(
 def test_byte_order_marks_and_line_ends_are_accepted(
     gateway: TestClient, upload: Callable[..., httpx.Response], write: Callable[[str], bytes]
 ) -> None:
-    """A byte order mark and the line ends of any system are accepted, and the first column keeps its name."""
+    """A byte order mark and the line ends of any operating system are accepted, and the first column keeps its name."""
     rows = upload(write(CSV), filename="rows.csv", schema=json.dumps(SCHEMA)).json()
     requests = gateway.post("/v1/deletion-requests.csv", content=write(REQUESTS)).json()
     assert (rows["num_records"], requests["accepted"]) == (3, 2)
@@ -67,7 +68,7 @@ def test_byte_order_marks_and_line_ends_are_accepted(
 def test_windows_code_pages_are_refused_by_line(
     gateway: TestClient, upload: Callable[..., httpx.Response], refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """The error names the line of the first byte that is not UTF-8, and how to save the file."""
+    """The error names the line of the first byte that is not UTF-8 and explains how to save the file."""
     content = CSV.replace("ann,33", "Zoë,33").encode("cp1252")
     rows = refused(upload(content, filename="rows.csv", schema=json.dumps(SCHEMA)), 422, "row_invalid")
     assert (rows["errors"][0]["path"], "save it as CSV in UTF-8" in rows["detail"]) == ("line 4", True)
@@ -79,7 +80,7 @@ def test_windows_code_pages_are_refused_by_line(
 def test_a_decimal_comma_is_refused_by_place(
     upload: Callable[..., httpx.Response], refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """A decimal comma is refused at its place, with advice to use a point."""
+    """A decimal comma is refused with its location and the advice to use a decimal point."""
     content = CSV.replace("31", '"31,5"').encode()
     problem = refused(upload(content, filename="rows.csv", schema=json.dumps(SCHEMA)), 422, "row_invalid")
     expected = "expected a finite number, with a point before decimals"

@@ -43,7 +43,8 @@ def _length(installation: Installation, tenant_id: str) -> int:
 def test_logs_that_have_grown_are_signed(
     installation: Installation, by: Actor, other: Actor, record: Record, sign: Callable[..., list[Head]]
 ) -> None:
-    """Each tenant's head is signed once it has entries, and again when it has more and an hour has passed."""
+    """The head of each tenant's log is signed once the log has entries, and again when it has grown and an hour
+    has passed."""
     lengths = {tenant_id: _length(installation, tenant_id) for tenant_id in (by.tenant_id, other.tenant_id)}
     assert {head.tenant_id: head.sequence for head in sign()} == lengths
     assert sign(0.0) == []
@@ -67,7 +68,7 @@ def test_a_thousand_entries_are_signed_at_once(by: Actor, record: Record, sign: 
 def test_concurrent_workers_sign_a_head_once(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]]
 ) -> None:
-    """A head that another worker has signed meanwhile is not signed again."""
+    """A worker does not sign a head that another worker has signed in the meantime."""
     heads = sign()
     with installation.database.writing() as session:
         checkpoints.checkpoint(session, installation.keys, heads)
@@ -77,7 +78,8 @@ def test_concurrent_workers_sign_a_head_once(
 def test_a_checkpoint_verifies_with_the_public_key(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]]
 ) -> None:
-    """A checkpoint is a JWS of its own type, signed by the published key, over tenant, sequence and hash."""
+    """A checkpoint is a JWS with its own type, signed with the published key, over the tenant, the sequence
+    number and the hash."""
     [head] = sign()
     [row] = _of(installation, by.tenant_id)
     public = OKPKey.import_key(installation.keys.signing_key.as_dict(private=False))
@@ -101,7 +103,7 @@ def test_a_checkpoint_verifies_with_the_public_key(
 def test_no_other_signature_is_a_checkpoint(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A checkpoint is refused if its signature is by another key, of another type or over another statement."""
+    """A checkpoint is refused if it was signed with another key, has another type or covers another statement."""
     [head] = sign()
     [row] = _of(installation, by.tenant_id)
     keys = KeySet([installation.keys.signing_key])

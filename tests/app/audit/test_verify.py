@@ -73,7 +73,8 @@ def test_a_whole_log_verifies(
 
 
 def test_an_outsider_computes_the_same_hash(log: tuple[list[AuditEntry], list[Checkpoint]]) -> None:
-    """The hash of an entry is the SHA-256 of its predecessor's hash and its fields as sorted JSON, and nothing else."""
+    """The hash of an entry is the SHA-256 of its predecessor's hash and of its fields as sorted JSON, without
+    any other input."""
     for entry in log[0]:
         fields = ("tenant_id", "sequence", "actor", "action", "object_id", "detail")
         body = {name: getattr(entry, name) for name in fields} | {"at": entry.at.isoformat()}
@@ -108,7 +109,7 @@ def test_a_changed_entry_is_named(
 def test_removed_and_swapped_entries_are_named(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified]
 ) -> None:
-    """A missing entry, a repeated one and two swapped ones are named."""
+    """Verification names a missing entry, a repeated entry and two swapped entries."""
     entries, signed = log
     for forged in (
         [*entries[:5], *entries[6:]],
@@ -123,8 +124,8 @@ def test_removed_and_swapped_entries_are_named(
 def test_a_truncated_log_contradicts_its_checkpoint(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified], left: int
 ) -> None:
-    """A log that lost its tail, or everything, still hashes but contradicts the checkpoint, which covers more
-    entries."""
+    """A log that lost its last entries, or all of them, still has consistent hashes but contradicts the checkpoint,
+    which covers more entries."""
     entries, signed = log
     assert verified(entries[:left], [one for one in signed if one.sequence <= left])
     with pytest.raises(AuditCorrupt, match=f"entry {left + 1}: it is missing, and entry [48] was signed"):
@@ -156,8 +157,8 @@ def test_a_forged_checkpoint_is_named(
     verified: Callable[..., Verified],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """A forger without the signing key cannot produce a checkpoint for a rewritten log, and one checkpoint cannot
-    replace another."""
+    """A forger without the signing key cannot produce a checkpoint for a rewritten log, and one checkpoint cannot be
+    replaced with another."""
     entries, signed = log
     forged = _rechained([*entries[:5], *entries[6:]])
     head = Head(chain=AUDIT, tenant_id=other.tenant_id, sequence=8, hash=forged[7].hash)

@@ -49,7 +49,7 @@ def _stored(session: Session) -> list[tuple[bytes | None, str | None]]:
 
 
 def test_sealed_values_round_trip(database: Database, tmp_path: Path) -> None:
-    """A sealed value is read back unchanged, and its plaintext is nowhere in the database."""
+    """A sealed value is read back unchanged, and its plaintext appears nowhere in the database."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=WRITTEN, name_ref="Jane Roe"))
     with database.reading() as session:
@@ -61,7 +61,7 @@ def test_sealed_values_round_trip(database: Database, tmp_path: Path) -> None:
 
 
 def test_an_empty_value_is_stored_as_null(database: Database) -> None:
-    """An empty value is stored as null without using a key, and is read back as null."""
+    """An empty value is stored as null without using a key and is read back as null."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=Particulars(), name_ref=None))
     with database.reading() as session:
