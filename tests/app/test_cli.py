@@ -10,8 +10,9 @@ from tests.command_line import Lethe, refused
 def test_a_ledger_verifies_beside_and_without_the_service(
     certified: Path, live: Lethe, lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger of a learned model and a completed request verifies with the hash of its head, beside the service and,
-    exported, without it against a head that was saved before; a refused export keeps the existing file."""
+    """The ledger of a learned model and a completed request verifies with the hash of its head, both next to
+    the service and, once exported, without the service against a head saved earlier. A refused export keeps the
+    existing file."""
     verified = live("ledger", "verify")
     assert (verified.code, verified.err) == (0, "")
     first, last, signed = verified.out.splitlines()
@@ -47,7 +48,7 @@ def test_a_ledger_without_an_installation_is_refused(
 def test_bad_settings_are_refused_in_one_line(
     lethe: Lethe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...], name: str, value: str
 ) -> None:
-    """A bad setting is named in one line by every command, and nothing is started or created."""
+    """Every command reports a bad setting by name in one line, and nothing is started or created."""
     monkeypatch.setenv(f"LETHE_{name}", value)
     ended = lethe(*command)
     refused(ended, "settings_invalid")
@@ -56,7 +57,8 @@ def test_bad_settings_are_refused_in_one_line(
 
 
 def test_the_server_adds_its_commands(lethe: Lethe) -> None:
-    """If the server is installed, its commands are listed with those of the client, even in groups of the same name."""
+    """If the server is installed, its commands are listed together with the client's commands, even in groups
+    with the same name."""
     said = lethe("--help").out
     assert all(f"\n  {name} " in said for name in ("up", "migrate", "health", "request", "ledger"))
     assert "\n  verify " in lethe("ledger", "--help").out

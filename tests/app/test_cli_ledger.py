@@ -106,7 +106,8 @@ def corrupt(lethe: Lethe, *arguments: str | Path, code: str = "ledger_corrupt") 
 
 
 def test_a_true_ledger_verifies(story: Story, lethe: Lethe) -> None:
-    """Entries, links, certificates and heads verify, in the database and in an export, with and without a head."""
+    """The entries, links, certificates and heads of an unaltered ledger verify, in the database and in an
+    export, with and without a head."""
     ended = lethe("ledger", "verify")
     assert (ended.code, ended.err) == (0, "")
     assert "valid  6 entries of 2 models" in ended.out
@@ -157,8 +158,9 @@ def removed(story: Story, *, everything: bool) -> None:
 def test_a_rewritten_database_is_detected(
     story: Story, lethe: Lethe, attack: Callable[..., None], everything: bool
 ) -> None:
-    """A rewritten count, a removed last version and a removed model are each found, even if every hash was recomputed
-    and the signatures were removed from the database, because the tombstones and a saved head have them."""
+    """A rewritten count, a removed last version and a removed model are each detected, even if every hash was
+    recomputed and the signatures were removed from the database, because the tombstones and a saved head still
+    contain them."""
     attack(story, everything=everything)
     said = corrupt(lethe)
     if everything:
@@ -171,7 +173,8 @@ def test_a_rewritten_database_is_detected(
 
 
 def test_a_tampered_ledger_is_not_exported(story: Story, gateway: TestClient) -> None:
-    """The head and the export are refused if the last link is not the signed one; the verdict names the fault."""
+    """If the last link is not the signed one, both the head and the export are refused, and the verdict names
+    the fault."""
     cut(story, everything=False)
     rewritten(story, everything=False)
     for path in ("head", "export"):
@@ -183,14 +186,15 @@ def test_a_tampered_ledger_is_not_exported(story: Story, gateway: TestClient) ->
 
 
 def test_changed_certificates_are_reported(story: Story, lethe: Lethe) -> None:
-    """A certificate that was changed, or that names another entry than the stored one, is reported by name."""
+    """A certificate that was changed, or that names another entry than the stored certificate, is reported by
+    its name."""
     story.tamper("UPDATE certificates SET jws = substr(jws, 1, length(jws) - 4) || 'AAAA'")
     assert "Certificate crt_" in corrupt(lethe)
 
 
 def test_invalid_export_lines_are_refused(story: Story, lethe: Lethe) -> None:
-    """An export with truncated, repeated, changed, contradictory or added lines is refused, and the error names the
-    line if it can."""
+    """An export with truncated, repeated, changed, contradictory or added lines is refused, and the error names
+    the line if possible."""
     lines = story.export.read_text().splitlines(keepends=True)
     entry = next(number for number, line in enumerate(lines) if line.startswith('{"entry"'))
     for changed in (
@@ -216,8 +220,8 @@ def test_invalid_export_lines_are_refused(story: Story, lethe: Lethe) -> None:
 
 
 def test_mismatched_heads_are_refused(story: Story, lethe: Lethe, gateway: TestClient, tmp_path: Path) -> None:
-    """A key of another issuer, an export of another tenant, a newer head and a file without a head cause different
-    errors."""
+    """Another issuer's key, another tenant's export, a newer head and a file without a head each cause a
+    different error."""
     jwks = tmp_path / "stranger.json"
     jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}))
     assert "not signed with any of the given keys" in corrupt(lethe, story.export, "--jwks", jwks)
@@ -260,7 +264,7 @@ def test_mismatched_heads_are_refused(story: Story, lethe: Lethe, gateway: TestC
 
 
 def test_a_missing_tenant_is_named(story: Story, lethe: Lethe) -> None:
-    """An unknown tenant is reported by name, and a known one is verified alone."""
+    """An unknown tenant is reported by name, and a known tenant is verified without the others."""
     assert lethe("ledger", "verify", "--tenant", DEFAULT_TENANT).code == 0
     corrupt(lethe, "--tenant", "ten_0", code="tenant_unknown")
 

@@ -27,8 +27,8 @@ def files(folder: Path) -> bytes:
 
 
 def test_no_file_contains_deleted_or_updated_values(installation: Installation, by: Actor) -> None:
-    """No file contains deleted or updated values after scrubbing, even if another process has the database open and has
-    read from it."""
+    """After scrubbing, no file contains deleted or updated values, even if another process has the database
+    open and has read from it."""
     with installation.database.writing(by=by) as session:
         for name in ("deleted-by-name", "updated-by-name"):
             access.add_key(session, name=name, key=access.new_key(), scopes=[Scope.ADMIN])
@@ -48,7 +48,8 @@ def test_no_file_contains_deleted_or_updated_values(installation: Installation, 
 
 
 def test_a_reader_delays_scrubbing_without_blocking_writers(installation: Installation, by: Actor) -> None:
-    """Deleted rows that a reader may still see stay until the reader ends; writers continue meanwhile."""
+    """Deleted rows that a reader may still see are scrubbed only when the reader ends; writers continue in the
+    meantime."""
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="seen-by-a-reader", key=access.new_key(), scopes=[Scope.ADMIN])
     with installation.database.reading() as reader:
@@ -90,7 +91,7 @@ def test_sqlite_is_configured_for_durability(closed: Database) -> None:
 
 
 def test_concurrent_first_opens_succeed(tmp_path: Path) -> None:
-    """Processes that open a new database at the same time wait for each other, and none finds it locked."""
+    """Processes that open a new database at the same time wait for each other, and none of them finds it locked."""
     together = threading.Barrier(4)
     for number in range(20):
         engines = [sqlite.engine(sa.make_url(f"sqlite:///{tmp_path}/{number}.db"), read_only=False) for _ in range(4)]
@@ -107,8 +108,8 @@ def test_concurrent_first_opens_succeed(tmp_path: Path) -> None:
 
 
 def test_vacuuming_clears_unused_space(closed: Database, tmp_path: Path) -> None:
-    """Vacuuming removes the copies that inserts, updates and deletes of rows of all sizes left in unused space of
-    pages, and keeps the live rows."""
+    """Vacuuming removes the copies that inserts, updates and deletes left in the unused space of pages, for rows of all
+    sizes, and keeps the live rows."""
     draw = random.Random(3)
     live: set[str] = set()
     with closed.writing() as session:
@@ -137,7 +138,8 @@ def test_vacuuming_clears_unused_space(closed: Database, tmp_path: Path) -> None
 
 
 def test_the_file_is_rewritten_once_an_hour(closed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is rewritten once an hour, however often this is requested, and at once if the clock was wrong."""
+    """The database file is rewritten at most once an hour, however often this is requested, and at once if the
+    clock was wrong."""
     began = time.time()
 
     def done(seconds: float) -> bool:
@@ -149,8 +151,8 @@ def test_the_file_is_rewritten_once_an_hour(closed: Database, monkeypatch: pytes
 
 
 def test_another_connection_does_not_remove_the_log(installation: Installation) -> None:
-    """While this process has the database open, even after repeated connections, another process that opens and closes
-    it does not consider itself the last and remove the log."""
+    """While this process has the database open, another process that opens and closes it does not take itself for the
+    last user and remove the log, even if this process has connected repeatedly."""
     log = installation.settings.data_dir / "lethe.db-wal"
     come_and_go = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM tenants'); c.close()"
     with installation.database.reading() as session:

@@ -23,7 +23,7 @@ from tests.tables import each
     ],
 )
 def test_an_id_with_nul_is_malformed(gateway: TestClient, path: str) -> None:
-    """An id that neither database can store as text is refused as malformed everywhere."""
+    """An id with a NUL character, which neither database can store as text, is refused as malformed everywhere."""
     answer = gateway.get(f"/v1{path}")
     assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
 

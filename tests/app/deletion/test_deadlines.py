@@ -33,7 +33,8 @@ def moment(text: str, zone: str = "UTC", *, fold: int = 0) -> datetime.datetime:
     ],
 )
 def test_each_regulation_has_its_time_limit(regulation: Regulation, submitted: str, due: str) -> None:
-    """A calendar month under the GDPR, 45 days under the CCPA, 30 days otherwise, at the same time of day."""
+    """The time limit is a calendar month under the GDPR, 45 days under the CCPA and 30 days otherwise, and ends
+    at the same time of day."""
     assert due_at(LIMITS[regulation], moment(f"{submitted}T13:45:00")) == moment(f"{due}T13:45:00")
 
 
@@ -47,7 +48,8 @@ def test_each_regulation_has_its_time_limit(regulation: Regulation, submitted: s
     ],
 )
 def test_each_regulation_has_its_extension(regulation: Regulation, due: str, later: str) -> None:
-    """Two more months under the GDPR, 45 more days under the CCPA, 30 otherwise, counted from the first deadline."""
+    """The extension is two more months under the GDPR, 45 more days under the CCPA and 30 more days otherwise, counted
+    from the first deadline."""
     assert extended(LIMITS[regulation], moment(f"{due}T08:00:00")) == moment(f"{later}T08:00:00")
 
 
@@ -68,7 +70,7 @@ def test_each_regulation_has_its_extension(regulation: Regulation, due: str, lat
 def test_deadlines_follow_the_calendar_of_the_zone(
     zone: str, submitted: datetime.datetime, due: datetime.datetime
 ) -> None:
-    """Months and days follow the tenant's calendar, across every clock change."""
+    """Months and days of a deadline follow the calendar of the tenant's time zone, across every clock change."""
     assert due_at(LIMITS[Regulation.GDPR], submitted, zone=zone) == due
 
 
@@ -92,7 +94,7 @@ def test_a_deadline_is_28_to_45_days_away(regulation: Regulation, at: datetime.d
 def test_earlier_requests_are_due_first(
     regulation: Regulation, one: datetime.datetime, other: datetime.datetime, zone: str
 ) -> None:
-    """A later request is never due on an earlier day of the zone's calendar."""
+    """A later request is never due on an earlier calendar day of the time zone."""
     there = ZoneInfo(zone)
     first, second = (due_at(LIMITS[regulation], at, zone=zone).astimezone(there) for at in sorted((one, other)))
     assert first.date() <= second.date()
@@ -100,7 +102,8 @@ def test_earlier_requests_are_due_first(
 
 @given(at=MOMENTS, zone=st.sampled_from(ZONES))
 def test_an_extension_does_not_exceed_the_legal_maximum(at: datetime.datetime, zone: str) -> None:
-    """An extension of one month by two ends after the first deadline and no later than three months."""
+    """If a deadline of one month is extended by two, the new deadline is later than the first one and at most
+    three months after receipt."""
     limit = LIMITS[Regulation.GDPR]
     last = extended(limit, due_at(limit, at, zone=zone), zone=zone)
     whole = due_at(TimeLimit(months=3), at, zone=zone)
@@ -130,14 +133,14 @@ A_DAY = datetime.timedelta(days=1)
     ],
 )
 def test_the_clock_reports_at_risk_and_overdue(left: datetime.timedelta, state: ClockState, days: int) -> None:
-    """A request is at risk within the horizon, overdue from its deadline on, and counts whole days."""
+    """A request is at risk within the horizon and overdue from its deadline on, and its clock counts whole days."""
     found = clock(ended=False, deadline=NOW + left, paused_at=None, at=NOW, horizon=7 * A_DAY)
     assert (found.state, found.days_left, found.paused_since) == (state, days, None)
 
 
 def test_a_paused_or_ended_clock_stands_still() -> None:
-    """A paused clock keeps its remaining days, and a deadline missed before the pause stays missed; an ended clock has
-    no days."""
+    """A paused clock keeps its remaining days, and a deadline missed before the pause stays missed; the clock of an
+    ended request has no days."""
     paused = clock(ended=False, deadline=NOW, paused_at=NOW - 3 * A_DAY, at=NOW + A_DAY, horizon=7 * A_DAY)
     assert (paused.state, paused.days_left, paused.paused_since) == (ClockState.PAUSED, 3, NOW - 3 * A_DAY)
     missed = clock(ended=False, deadline=NOW, paused_at=NOW + A_DAY, at=NOW + 9 * A_DAY, horizon=7 * A_DAY)

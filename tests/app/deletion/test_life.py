@@ -275,7 +275,8 @@ class Life(RuleBasedStateMachine):
 
 
 def test_invariants_hold_in_every_order(set_up_once: Path) -> None:
-    """The invariants of this module hold after each step, in every order of calls, decisions, claims and deaths."""
+    """The invariants of this module hold after every step, for any order of calls, decisions, claims and worker
+    deaths."""
     run_state_machine_as_test(
         lambda: Life(set_up_once),
         settings=settings(

@@ -48,7 +48,8 @@ def test_nulling_a_row_deletes_its_reference(
 def test_a_request_does_not_wait_for_a_failed_model(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """A request does not wait for a model whose learning fails, as it never published anything of the person."""
+    """A request does not wait for a model whose learning fails, because that model never published anything
+    about the person."""
     model = new_model(new_dataset()["id"])
     request = forget("p1")
     for _ in range(3):

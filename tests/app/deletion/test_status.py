@@ -44,7 +44,7 @@ def test_every_open_state_can_end() -> None:
 
 
 def test_every_change_of_a_status_is_an_event() -> None:
-    """Each status of a request has a kind of event with the same name."""
+    """For each status of a request there is a kind of event with the same name."""
     kinds = {status.entered(wanted) for wanted in RequestStatus}
     assert kinds <= set(EventKind)
     assert sorted(kinds) == sorted(RequestStatus)

@@ -26,7 +26,7 @@ def room(num_bytes: int) -> Iterator[None]:
 
 
 def test_a_partly_written_line_is_repeated(tmp_path: Path) -> None:
-    """A partly written line raises an error, and the next attempt writes it whole."""
+    """A partly written line raises an error, and the next attempt writes the whole line."""
     (tmp_path / "subject.key").write_text("0" * 64)
     journal = Journal(tmp_path / "tombstones", Keys(tmp_path))
     assert journal.append(lambda _last: [LINE]) == 1

@@ -36,7 +36,7 @@ def statuses(installation: Installation) -> list[tuple[str, str]]:
 
 
 def test_each_event_is_recorded_once(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """Recording repeatedly writes one line per acceptance, with the deadline and without the person."""
+    """However often acceptances are recorded, each of them is one line, with the deadline and without the person."""
     new_dataset()
     asked = forget("p1", regulation="ccpa", metadata={"note": "unmistakable"}, external_id="case-77")
     for _ in range(3):
@@ -60,8 +60,8 @@ def test_an_older_copy_gets_the_missing_retirements(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Each retirement is one line, however often it is recorded; an older copy in place of the file gets the missing
-    ones from the database, so that no restore brings back what was retired."""
+    """Each retirement is one line, however often it is recorded. If an older copy replaces the file, the missing
+    retirements are added from the database, so that no restore brings back what was retired."""
     dataset = new_dataset()
     first, second = (new_model(dataset["id"]) for _ in range(2))
     work()
@@ -87,7 +87,7 @@ def test_an_older_copy_gets_the_missing_retirements(
 def test_a_backlog_is_written_in_portions(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, new_dataset: Make, forget: Make
 ) -> None:
-    """A backlog of more lines than one write allows is written in portions, in order and completely."""
+    """If a backlog has more lines than one write allows, it is written in portions, in order and completely."""
     monkeypatch.setattr(tombstones, "_AT_ONCE", 2)
     new_dataset()
     asked = [forget(f"p{person}")["id"] for person in range(5)]
@@ -98,7 +98,7 @@ def test_a_backlog_is_written_in_portions(
 def test_withdrawals_reviews_and_extensions_are_recorded(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """Withdrawals, reviews and extensions are lines of their own, with the state of the clock."""
+    """Withdrawals, reviews and extensions are each recorded as a line with the state of the clock."""
     new_dataset()
     asked = forget("p1")
     tombstones.record(installation)
@@ -115,7 +115,7 @@ def test_withdrawals_reviews_and_extensions_are_recorded(
 def test_a_worker_records_before_it_erases(
     installation: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """A run erases no rows before the request is recorded; if it cannot be recorded the run fails."""
+    """A run erases no rows before the request is recorded; if the request cannot be recorded, the run fails."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1")
     forget("p1")
@@ -137,14 +137,14 @@ def test_a_worker_records_before_it_erases(
 def test_the_gateway_records_by_itself(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """An acceptance is in the file within seconds, even if no worker runs."""
+    """An accepted request is in the file within seconds, even if no worker runs."""
     new_dataset()
     asked = forget("p1")
     wait_until(lambda: (asked["id"], "accepted") in statuses(installation))
 
 
 def test_a_torn_last_line_is_rewritten(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """A line that a crash cut short is removed and written again."""
+    """A line that was cut short by a crash is removed and written again."""
     new_dataset()
     forget("p1")
     wait_until(lambda: tombstones.record(installation) or statuses(installation))
@@ -160,7 +160,7 @@ def test_a_torn_last_line_is_rewritten(installation: Installation, file: Path, n
 def test_damage_is_refused(
     installation: Installation, file: Path, new_dataset: Make, forget: Make, damage: str
 ) -> None:
-    """A changed, missing or moved line is found when the lines are read."""
+    """Reading the lines detects a changed, missing or moved line."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")
@@ -234,8 +234,8 @@ def test_a_restored_database_serves_nothing(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """Until database and tombstones agree again, the gateway is not ready, serves no versions or predictions, and
-    refuses requests, which a restore would lose."""
+    """Until the database and the tombstones agree again, the gateway is not ready, serves no versions or predictions,
+    and refuses requests, because a restore would lose them."""
     live = new_model(new_dataset()["id"])
     work()
     forget("p1")
@@ -263,7 +263,7 @@ def test_a_restored_database_serves_nothing(
 
 
 def test_a_lost_file_is_rewritten(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """A new file contains everything that the database knows."""
+    """If the file is lost, the new file contains everything that is in the database."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")
@@ -278,8 +278,8 @@ def test_a_lost_file_is_rewritten(installation: Installation, file: Path, new_da
 def test_a_file_lost_during_a_run_is_rewritten(
     installation: Installation, file: Path, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A run that finds the file lost writes everything that the database knows before its own line, so earlier versions
-    count after a restore."""
+    """If a run finds that the file is lost, it writes everything that is in the database before its own line, so that
+    earlier versions count after a restore."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     file.unlink()
@@ -296,8 +296,8 @@ def test_a_file_lost_during_a_run_is_rewritten(
 
 
 def test_old_lines_are_dropped(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """Dropping removes lines older than the given time, except the last; the rest still verifies and can be appended
-    to."""
+    """Dropping removes the lines older than the given time, except the last line; the remaining lines still
+    verify and can be appended to."""
     new_dataset()
     for number in range(4):
         forget(f"p{number}")

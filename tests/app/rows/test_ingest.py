@@ -24,7 +24,7 @@ in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixt
 
 
 def test_the_file_name_determines_the_kind() -> None:
-    """A known suffix in any case determines the kind; any other name is refused."""
+    """A known file suffix, in upper or lower case, determines the kind; any other name is refused."""
     assert [ingest.kind_of(name) for name in ("a.csv", "b.v2.Csv")] == ["csv", "csv"]
     for name in ("a", "a.csv.gz", ".csv", "a.pkl", ""):
         with pytest.raises(InputInvalid):
@@ -40,7 +40,8 @@ def test_files_are_read_in_batches(tmp_path: Path) -> None:
 
 
 def test_csv_takes_quotes_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
-    """Quoted fields, Windows line ends, blank lines, any order of columns and a byte order mark are accepted."""
+    """A CSV file may contain quoted fields, Windows line ends, blank lines, columns in any order and a byte
+    order mark."""
     text = '\ufeffage,person,income,work,note\r\n25,"a, ""n"" n",low,some,"two\r\nlines"\r\n\r\n,bob,high,none,'
     features, labels, subjects = everything(csv_file(tmp_path, text), "csv")
     np.testing.assert_array_equal(features, everything(csv_file(tmp_path, CSV), "csv")[0])
@@ -81,14 +82,14 @@ def test_the_adult_example_is_read() -> None:
     ],
 )
 def test_a_bad_csv_row_is_named_by_its_line(tmp_path: Path, row: str, place: str) -> None:
-    """A bad row is refused at the line where it starts, counting blank lines and lines within quotes."""
+    """A bad row is reported by the line where it starts, and blank lines and lines within quotes are counted."""
     text = HEADER + 'ann,25,some,"two\nlines",low\n\nbob,,none,,high\n' + row + "\n"
     assert refused(csv_file(tmp_path, text), "csv", RowInvalid) == [place]
 
 
 @pytest.mark.parametrize("name", ["4.86E+17", "4,86E+17", "4.86e+17", "4E+17", "-1.5E+16", "4711.0", "\u200b4711.00 "])
 def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None:
-    """A file with an id that a spreadsheet or data frame wrote as a number is refused at its row."""
+    """A file with an id that a spreadsheet or data frame wrote as a number is refused, and the error names the row."""
     wrong = "expected an id as text: a spreadsheet or data frame wrote this one as a number"
     csv = csv_file(tmp_path, f'{HEADER}4711,25,some,,low\n"{name}",25,some,,high\n')
     with pytest.raises(RowInvalid, match=f"^line 3, column person: {wrong}") as refusal:
@@ -103,7 +104,7 @@ def test_codes_that_resemble_numbers_are_ids(tmp_path: Path, name: str) -> None:
 
 
 def test_twenty_faults_are_collected(tmp_path: Path) -> None:
-    """A file full of faults is refused with the first twenty."""
+    """A file full of faults is refused with a list of the first twenty."""
     assert len(refused(csv_file(tmp_path, HEADER + "ann,x,some,,low\n" * 50), "csv", RowInvalid)) == 20
 
 
@@ -122,7 +123,7 @@ def test_csv_columns_must_be_those_of_the_schema(tmp_path: Path, header: str, pl
 
 
 def test_a_csv_without_a_header_reveals_no_record(tmp_path: Path) -> None:
-    """If a record is in place of the header, the refusal does not quote it."""
+    """If a CSV file has a record in place of its header, the error does not quote the record."""
     with pytest.raises(SchemaInvalid) as refusal:
         list(read(csv_file(tmp_path, "ann,25,some,secret,low\n"), "csv"))
     told = refusal.value.detail + str(refusal.value.errors)
@@ -131,7 +132,7 @@ def test_a_csv_without_a_header_reveals_no_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", CSV.encode("utf-16"), HEADER.encode() + b"\xff,1,some,,low\n"])
 def test_a_file_that_is_not_csv_text_is_refused(tmp_path: Path, data: bytes) -> None:
-    """An empty file and one that is not UTF-8 are refused with a message."""
+    """An empty file and a file that is not UTF-8 are each refused with a message."""
     refused(csv_file(tmp_path, data), "csv", InputInvalid)
 
 
@@ -153,7 +154,7 @@ def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
 @in_one_folder
 @given(st.data())
 def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.DataObject) -> None:
-    """Random bytes, truncated files and files with some bytes overwritten raise only named conditions."""
+    """Random bytes, truncated files and files with overwritten bytes raise no exception other than `Problem`."""
     path = csv_file(tmp_path, CSV)
     path.write_bytes(data.draw(damaged(path.read_bytes())))
     with suppress(Problem):
@@ -176,13 +177,13 @@ def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.Da
     ],
 )
 def test_unlearnable_rows_are_refused(counts: list[int], classes: Any, sentence: str) -> None:
-    """An upload without rows, with rows of one class, or with a class without rows is refused, and the class is
-    named."""
+    """An upload without rows, with rows of one class only, or with a class that has no rows is refused, and the
+    error names the class."""
     with pytest.raises(DatasetUnusable) as refusal:
         ingest.check_learnable(counts, classes)
     assert refusal.value.detail == sentence
 
 
 def test_rows_of_every_class_can_be_learned() -> None:
-    """Rows of every class make a dataset learnable."""
+    """A dataset can be learned from if it has rows of every class."""
     ingest.check_learnable([1, 1, 1], ("low", "middle", "high"))

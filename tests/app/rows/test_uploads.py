@@ -41,8 +41,8 @@ def sorted_by_label(gateway: TestClient) -> dict[str, Any]:
 
 
 def test_a_sorted_file_is_stored_mixed(installation: Installation, sorted_by_label: dict[str, Any]) -> None:
-    """Every hundredth of the slots has both classes, within six and a half standard deviations of their shares; a
-    correct permutation fails this less than once in ten million times."""
+    """After a sorted file is uploaded, every hundredth of the slots has both classes within six and a half standard
+    deviations of their shares. A correct permutation fails this less than once in ten million times."""
     labels = rows_of(installation, sorted_by_label["id"]).labels
     of_one_class = labels.reshape(100, -1).sum(axis=1)
     assert labels.sum() == ROWS // 2
@@ -50,7 +50,7 @@ def test_a_sorted_file_is_stored_mixed(installation: Installation, sorted_by_lab
 
 
 def test_uploading_a_file_again_draws_other_slots(installation: Installation, new_dataset: Make) -> None:
-    """The permutation is drawn again for each upload of the same file."""
+    """Each upload of the same file draws a new permutation."""
     people = [f"p{row}" for row in range(40)]
     one, other = new_dataset(rows=40)["id"], new_dataset(rows=40)["id"]
     assert slots_of(installation, one, *people) != slots_of(installation, other, *people)
@@ -67,7 +67,7 @@ def test_records_name_the_slots_that_rows_landed_in(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each person's record has their row's slot; forgetting a person nulls exactly their row."""
+    """The record of each person names the slot of their row, and forgetting a person nulls exactly that row."""
     if held == "in files":
         monkeypatch.setattr(uploads.Shuffle.__init__, "__kwdefaults__", {"part_bytes": 2**20, "held_bytes": 0})
         monkeypatch.setattr(uploads, "_HELD", 100)
@@ -98,7 +98,7 @@ def test_skipped_rows_leave_no_gap(installation: Installation, gateway: TestClie
 
 
 def test_references_are_read_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """References, including None, can be read repeatedly in order, and leave no named file."""
+    """References, including None, can be read repeatedly in order and leave no named file behind."""
     monkeypatch.setattr(uploads, "_HELD", 5)
     wanted = [f"sub_{number:040}" if number % 3 else None for number in range(23)]
     kept = References(tmp_path)
@@ -119,7 +119,8 @@ def test_a_reference_that_is_too_long_is_refused() -> None:
 def test_tenants_take_turns_at_reading_uploads(
     installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a tenant has many files read, a batch of another tenant's file is read after each of theirs."""
+    """While one tenant has many files read, a batch of another tenant's file is read after each batch of that
+    tenant."""
     turns = Turns()
     monkeypatch.setattr(uploads, "_TURNS", turns)
     monkeypatch.setattr(formats, "BATCH_ROWS", 5)
