@@ -80,7 +80,7 @@ def test_a_run_returns_iterate_counts_and_mechanism(rows: OpenedRows) -> None:
 
 @pytest.mark.slow
 def test_concurrent_runs_are_independent(rows: OpenedRows) -> None:
-    """Concurrent runs have separate processes and do not disturb each other."""
+    """Concurrent runs take place in separate processes and do not disturb each other."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
 
     def run(steps: int) -> int:
@@ -93,7 +93,7 @@ def test_concurrent_runs_are_independent(rows: OpenedRows) -> None:
 
 
 def test_a_run_reports_progress_and_can_be_stopped(rows: OpenedRows) -> None:
-    """A run reports a growing count of steps; an exception in the callback ends the run and its process."""
+    """A run reports an increasing number of steps; an exception in the callback ends the run and its process."""
     counts: list[int] = []
 
     class Enough(Exception):
@@ -111,7 +111,7 @@ def test_a_run_reports_progress_and_can_be_stopped(rows: OpenedRows) -> None:
 
 
 def test_an_error_reports_only_its_name(rows: OpenedRows) -> None:
-    """A run that fails reports the name of the exception and nothing about the data."""
+    """If a run fails, it reports the name of the exception and nothing about the data."""
     with pytest.raises(ChainFailed) as failed:
         isolated.run(
             _mechanism(),
@@ -137,7 +137,7 @@ def _processes_of_runs() -> list[psutil.Process]:
 
 
 def test_a_killed_process_fails_the_run_at_once(rows: OpenedRows) -> None:
-    """A SIGKILL of a run's process, at any time, fails the run cleanly within seconds."""
+    """If a run's process is killed by SIGKILL at any time, the run fails cleanly within seconds."""
     for steps_before in (0, 50):
         killed: list[bool] = []
 
@@ -162,8 +162,8 @@ def _files(installation: Installation) -> set[Path]:
 def test_a_failed_run_leaves_nothing_before_its_repetition(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A run whose process was killed is handed back without any of its processes or files left, and is then
-    published."""
+    """After a run's process is killed, the run fails without leaving a process or file behind, and its
+    repetition is published."""
     dataset = new_dataset(rows=BLOCK_ROWS + 400)
     model = new_model(dataset["id"], l2=3e-4, noise_scale=0.005)
     before = _files(installation)
@@ -201,7 +201,7 @@ def test_an_unknown_device_is_refused(device: str) -> None:
     ("command", "device"), [(("-m", "worker", "w"), "cuda:99"), (("-c", "import worker.celery_app"), "gpu")]
 )
 def test_a_worker_refuses_its_device_in_one_line(tmp_path: Path, command: tuple[str, ...], device: str) -> None:
-    """A worker that cannot use its device ends at once with one line that names the setting."""
+    """A worker that cannot use its device exits at once with a one-line error that names the setting."""
     done = subprocess.run(
         [sys.executable, *command],
         env=processes.environment_of(tmp_path, device=device, broker_url="redis://127.0.0.1:1/0"),
@@ -217,7 +217,7 @@ def test_a_worker_refuses_its_device_in_one_line(tmp_path: Path, command: tuple[
 
 
 def test_no_step_is_taken_until_progress_is_handled() -> None:
-    """While the parent handles a progress report, the run waits and takes no further step."""
+    """A run takes no further step while the parent process handles a progress report."""
     mine, theirs = Pipe()
     progressed = chain_process._news(theirs, seconds_between=0.0)
     telling = threading.Thread(target=progressed, args=(1,))

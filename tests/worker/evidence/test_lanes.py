@@ -44,8 +44,9 @@ def computing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def test_lanes_follow_their_law(
     plan: CanaryPlan, grid: float | None, computing: str, mechanism: Mechanism, ran: Run
 ) -> None:
-    """The ends of 2,048 lanes with a canary are N(mean, variance) and of 2,048 without are N(0, variance), on any grid,
-    by Kolmogorov-Smirnov tests at a false-alarm rate of 1e-9 each; the canary test finds nothing."""
+    """The final positions of 2,048 lanes with a canary follow N(mean, variance) and those of 2,048 lanes
+    without follow N(0, variance), on any grid, by Kolmogorov-Smirnov tests with a false-alarm rate of 1e-9
+    each. The canary test has no findings."""
     plan = replace(plan, lanes=4096)
     law, found = canary_test.law(mechanism, plan), ran(plan, **{} if grid is None else {"grid": grid})
     assert found.lanes is not None
@@ -62,7 +63,7 @@ def test_lanes_follow_their_law(
 def test_short_runs_are_tested_too(
     plan: CanaryPlan, steps: int, computing: str, mechanism: Mechanism, ran: Run
 ) -> None:
-    """The audit of a run with few steps covers exactly these and finds nothing."""
+    """The audit of a run with few steps covers exactly these steps and has no findings."""
     plan = replace(plan, steps=steps)
     found = ran(plan)
     assert found.observed is not None
@@ -72,7 +73,7 @@ def test_short_runs_are_tested_too(
 
 @pytest.mark.parametrize("plan", [LEARNING_BATCHES, FORGETTING_BATCHES, SHORT], ids=["learning", "forgetting", "short"])
 def test_lanes_of_batches_follow_their_law(plan: CanaryPlan, computing: str, batched: Mechanism, ran: Run) -> None:
-    """Lanes of steps that read one batch each, and get shorter, follow their law, and their witnesses have moved some
+    """Lanes follow their law even if each step reads one batch and the step size falls. Their witnesses have moved some
     of them by ten thousand standard deviations or more."""
     found = ran(plan, made=batched)
     assert found.observed is not None
@@ -99,7 +100,7 @@ class TwoSources:
 
 @BOTH
 def test_lanes_do_not_affect_the_parameters(plan: CanaryPlan, ran: Run) -> None:
-    """A run ends with the same bits with or without lanes if the noise of its parameters is the same."""
+    """With the same noise for its parameters, a run ends with the same bits with or without lanes."""
     audited = ran(plan, noise=TwoSources(3))
     alone = ran(None, steps=plan.steps, noise=TwoSources(3))
     assert np.array_equal(audited.parameters, alone.parameters)
@@ -107,7 +108,7 @@ def test_lanes_do_not_affect_the_parameters(plan: CanaryPlan, ran: Run) -> None:
 
 
 def test_lanes_are_not_projected(mechanism: Mechanism, ran: Run) -> None:
-    """Lanes far outside a small ball continue as usual although the parameters are projected into it at every step."""
+    """Lanes far outside a small ball are not projected into it, although the parameters are at every step."""
     small, plan = 0.05, FORGETTING
     found = ran(plan, radius=small)
     assert np.linalg.norm(found.parameters) <= small * (1 + 1e-6)
@@ -143,8 +144,8 @@ def test_lanes_of_an_isolated_run_follow_their_law(mechanism: Mechanism) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 9_000, 46_500, 60_000])
 def test_drift_is_standard_normal(steps: int) -> None:
-    """The drift of 4,000 correct canary tests is standard normal (false alarm 1e-9), even if the expected value or its
-    square underflows, and the first ten find nothing."""
+    """The drift statistic of 4,000 correct canary tests is standard normal at a false-alarm rate of 1e-9, even if the
+    expected value or its square underflows. The first ten tests have no findings."""
     mechanism = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-5), num_slots=1000, num_classes=2
     )
@@ -162,7 +163,7 @@ def test_drift_is_standard_normal(steps: int) -> None:
 
 
 def test_lanes_start_where_given(mechanism: Mechanism) -> None:
-    """Lanes start at the given place, and learning lanes at the origin; they are returned as a copy."""
+    """Lanes start at the given positions, learning lanes start at the origin, and lanes are returned as a copy."""
     law, known = canary_test.law(mechanism, FORGETTING), torch.arange(256, dtype=torch.float64)
     given = evidence.Lanes(law, FORGETTING, start=known)
     given.start(SystemNoise()).zero_()
@@ -171,7 +172,8 @@ def test_lanes_start_where_given(mechanism: Mechanism) -> None:
 
 
 def test_paired_lanes_share_their_witnesses(mechanism: Mechanism) -> None:
-    """Both lanes of a pair have the same witnesses; the first has a canary too, as long as it is present."""
+    """Both lanes of a pair have the same witnesses; the first lane also has a canary as long as that canary is
+    present."""
     for plan, there in ((LEARNING, canary_test.law(mechanism, LEARNING).push), (FORGETTING, 0.0)):
         first, second = evidence.of(mechanism, plan).push.of(0).chunk(2)
         assert len(second.unique()) == plan.groups == 16

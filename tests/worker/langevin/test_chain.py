@@ -19,8 +19,9 @@ Rows = Callable[..., tuple[Any, Any]]
 @pytest.mark.slow
 @pytest.mark.parametrize(("l2", "steps"), [(0.05, 1), (0.05, 200), (1e-9, 30)])
 def test_the_law_without_data_is_stationary(l2: float, steps: int) -> None:
-    """On null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)), c = 1 - eta * l2: chi-squared of the
-    variance and Kolmogorov-Smirnov of the law on 20,000 coordinates, each at a false-alarm rate of 1e-9."""
+    """On null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)) with c = 1 - eta * l2. On 20,000
+    coordinates a chi-squared test of the variance and a Kolmogorov-Smirnov test of the law each have a
+    false-alarm rate of 1e-9."""
     width, step_size, noise_scale = 20_000, 2.0, 0.3
     ran = chain.run(
         mechanism=mechanism_of(num_slots=1, l2=l2, step_size=step_size, noise_scale=noise_scale, radius=1e9, grid=0.0),
@@ -71,8 +72,8 @@ def test_chains_on_equal_data_contract(
 
 
 def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, replayable_noise: Any) -> None:
-    """Chains with and without one record, with the same noise, stay within the distance W <- c W + eta M / n, and after
-    its deletion the distance shrinks by c at every step."""
+    """Chains with and without one record, with the same noise, stay within the distance W <- c W + eta M / n; after the
+    record's deletion the distance shrinks by c at every step."""
     features, labels = random_rows(40, 5)
     without = features.copy()
     without[7] = 0
@@ -116,7 +117,7 @@ def test_a_run_learns(num_classes: int, random_rows: Rows) -> None:
 
 
 def test_progress_is_reported_after_every_step(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """A run of three steps reports 1, 2, 3 and returns that three steps ran."""
+    """A run of three steps reports 1, 2 and 3, and returns that three steps ran."""
     features, labels = random_rows(40, 5)
     told: list[int] = []
     ran = chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"on_progress": told.append})
@@ -143,7 +144,7 @@ def iterates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_progress_callback_can_stop_the_run(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """An exception from `on_progress` ends the run at once, and no iterate remains in the buffers."""
+    """An exception raised by `on_progress` ends the run at once, and no iterate remains in the buffers."""
     features, labels = random_rows(40, 5)
     noise = replayable_noise(1)
 
@@ -160,7 +161,7 @@ def test_a_progress_callback_can_stop_the_run(
 def test_only_the_last_iterate_is_returned(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """After a run every buffer that held an iterate is zero; the result is a copy, and the start is unchanged."""
+    """After a run every buffer that contained an iterate is zero. The result is a copy, and the start is unchanged."""
     features, labels = random_rows(40, 5)
     noise, start = replayable_noise(1), np.ones((1, 5))
     start.setflags(write=False)
@@ -191,7 +192,7 @@ def test_a_failing_step_leaves_nothing_behind(
 
 
 def test_the_last_iterate_lies_on_the_grid(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """The released parameters are a multiple of the mechanism's grid in every coordinate."""
+    """Every coordinate of the released parameters is a multiple of the mechanism's grid."""
     features, labels = random_rows(40, 5)
     ran = chain.run(
         features=features, labels=labels, noise=SystemNoise(), **settings | {"mechanism": mechanism_of(grid=2.0**-12)}
@@ -226,7 +227,8 @@ def test_two_runs_differ(random_rows: Rows, settings: dict[str, Any]) -> None:
 def test_unusable_settings_are_refused(
     name: str, value: Any, condition: str, random_rows: Rows, settings: dict[str, Any]
 ) -> None:
-    """A setting outside its range is refused before the first step, with the violated condition."""
+    """A setting outside its range is refused before the first step, with an error that states the violated
+    condition."""
     features, labels = random_rows(40, 5)
     told: list[int] = []
     with pytest.raises(ValueError, match=condition):
@@ -259,7 +261,8 @@ def test_unusable_settings_are_refused(
 def test_unusable_rows_are_refused_without_being_quoted(
     spoil: Callable[[Any, Any], tuple[Any, Any]], condition: str, random_rows: Rows, settings: dict[str, Any]
 ) -> None:
-    """Rows that the guarantee does not cover are refused, naming the condition and no value of a record."""
+    """Rows that the guarantee does not cover are refused with an error that states the condition and no value
+    of a record."""
     features, labels = spoil(*random_rows(40, 5))
     with pytest.raises(ValueError, match=condition) as refused:
         chain.run(features=features, labels=labels, noise=SystemNoise(), **settings)
@@ -267,7 +270,7 @@ def test_unusable_rows_are_refused_without_being_quoted(
 
 
 def test_one_long_row_among_many_is_refused(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """The norm of every row is checked, not of a sample of them."""
+    """Every row's norm is checked, rather than the norms of a sample."""
     features, labels = random_rows(10_000, 5)
     features[9_999] *= 1.001
     with pytest.raises(ValueError, match="norm <= 1"):
