@@ -17,8 +17,8 @@ from tests.faults import processes
 
 @pytest.mark.soak
 def test_a_terminal_shows_progress(settings: Settings, admin_key: str, people: Path) -> None:
-    """Waiting at a terminal shows a bar with status and steps, which disappears at the end; only the answer is printed
-    on standard output."""
+    """On a terminal, a command that waits shows a bar with status and steps, which disappears at the end. Standard
+    output contains only the result."""
     with (
         processes.gateway(settings) as (_, address),
         Client(address, admin_key) as client,

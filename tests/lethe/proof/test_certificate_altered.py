@@ -135,7 +135,7 @@ from tests.tables import each
     ],
 )  # fmt: skip
 def test_an_altered_statement_is_refused(path, value, named):
-    """Any alteration of a statement is refused, and the message names the part."""
+    """Any altered statement is refused, and the message names the altered part."""
     assert named in refusal(altered(path, value))
 
 
@@ -160,19 +160,20 @@ def test_missing_evidence_is_refused(field):
 
 @each("part", list(statement()))
 def test_a_part_of_the_wrong_kind_is_refused(part):
-    """A part of another JSON type is refused with a named error; only a canary test may be null."""
+    """A part with the wrong JSON type is refused with a named error; only the canary test may be null."""
     for value in ([None] if part != "audit" else []) + [[], {}, 0, True, math.nan, [[]], {"a": None}]:
         refusal(altered(part, value))
 
 
 @pytest.mark.parametrize("document", [None, [], "statement", 1, True, {}], ids=str)
 def test_a_malformed_statement_is_refused(document):
-    """Anything but a JSON object with all parts is refused."""
+    """Any input other than a JSON object with all parts is refused."""
     assert "statement_complete" in refusal(document)
 
 
 def test_missing_repeated_or_reordered_notions_are_refused():
-    """A statement has all four guarantees, once each, in order: a missing one could be the worst."""
+    """A statement must contain all four guarantees, each once and in order, because a missing one could be the
+    worst."""
     for chosen in ((0, 1, 2), (0, 1, 2, 3, 3), (0, 0, 1, 2), (1, 0, 2, 3), ()):
         document = statement()
         document["guarantees"] = [document["guarantees"][index] for index in chosen]
