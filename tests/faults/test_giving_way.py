@@ -30,7 +30,8 @@ def test_a_death_during_suspended_learning_loses_neither_run(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Both runs of the dead worker are handed back; another worker forgets the person and learns the model."""
+    """If a worker dies while its learning run is suspended for a deletion, both runs are handed back. Another worker
+    forgets the person and learns the model."""
     asked = new_dataset("asked", rows=60)
     new_model(asked["id"], noise_scale=0.02)
     assert work() == 1

@@ -27,7 +27,8 @@ def test_random_kills_lose_no_request(
     get: Callable[[str], Any],
     work: Callable[[], int],
 ) -> None:
-    """After 20 kills during 30 requests over two datasets with two models each, all complete, each once."""
+    """After 20 kills during 30 requests over two datasets with two models each, every request completes exactly
+    once."""
     datasets = [new_dataset(name, rows=120, seed=seed) for seed, name in enumerate(("one", "two"))]
     for dataset in datasets:
         for _ in range(2):
