@@ -103,8 +103,8 @@ def wait(what: str, holds: Callable[[], Any], *, seconds: float, pause: float = 
 
 
 def test_the_deployment_forgets_and_heals(tmp_path: Path) -> None:
-    """One command starts the whole deployment, hardened; it forgets people, survives killed workers, stops gracefully
-    and restarts without loss."""
+    """A single command starts the whole hardened deployment, which forgets people, survives killed workers, stops
+    gracefully and restarts without loss."""
     began = time.monotonic()
 
     def tell(what: str) -> None:
