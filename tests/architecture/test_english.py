@@ -145,7 +145,7 @@ def test_functions_are_named_after_what_they_return() -> None:
     assert list(functions) == []
 
 
-def test_an_installation_is_not_called_at() -> None:
+def test_at_names_only_times() -> None:
     """The name `at` always refers to a time, so no attribute of an installation is read from it."""
     found = [
         f"{by_path(path)}:{line}: at.{attribute}"

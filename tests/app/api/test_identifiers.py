@@ -354,7 +354,7 @@ def test_cancelling_a_request_lifts_the_suppression_of_its_aliases(
     assert of == dict.fromkeys([stands["subject_ref"], *stands["alias_refs"]], stands["id"])
 
 
-def test_held_and_unknown_aliases_look_alike(
+def test_held_and_unknown_aliases_get_the_same_answers(
     gateway: TestClient, crowd: dict[str, Any], key_with: Callable[..., dict[str, str]], work: Callable[[], int]
 ) -> None:
     """A key that may not see who is held gets the same responses for held and unknown aliases, before and after

@@ -110,7 +110,7 @@ def test_a_tenant_cannot_take_all_places() -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/datasets"])
-def test_deletion_requests_have_places_of_their_own(path: str) -> None:
+def test_deletion_requests_have_reserved_places(path: str) -> None:
     """Deletion requests are stored while other calls occupy all of their places."""
 
     async def story(crowd: Crowd) -> None:
@@ -126,7 +126,7 @@ def test_deletion_requests_have_places_of_their_own(path: str) -> None:
     run(story)
 
 
-def test_callers_without_a_key_have_places_of_their_own() -> None:
+def test_callers_without_a_key_have_separate_places() -> None:
     """Callers without a key do not use the places of callers with a key, and one address cannot occupy all places for
     callers without a key."""
 

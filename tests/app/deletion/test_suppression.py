@@ -43,7 +43,7 @@ def test_many_are_looked_up_at_once(installation: Installation, few: int, monkey
         assert search_repository.suppressed_people(session, "ds_2", everybody) == {"sub_7"}
 
 
-def test_a_request_in_review_suppresses_nobody(installation: Installation) -> None:
+def test_a_request_in_review_does_not_suppress_its_person(installation: Installation) -> None:
     """A request in review does not suppress its person until it is approved, and a rejected request never does."""
     policy = Policy(auto_accept=False)
     with installation.database.writing() as session:

@@ -104,7 +104,7 @@ def test_restored_old_blocks_are_swept(store: RowStore, root: str, objects: Obje
 
 
 @pytest.mark.parametrize("slot", [-1, NUM_SLOTS])
-def test_a_slot_outside_changes_nothing(store: RowStore, root: str, objects: ObjectStore, slot: int) -> None:
+def test_a_slot_outside_the_dataset_is_refused(store: RowStore, root: str, objects: ObjectStore, slot: int) -> None:
     """A slot that does not exist raises an error before anything is written."""
     before = objects.names().keys()
     with pytest.raises(IndexError):

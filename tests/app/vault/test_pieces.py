@@ -50,7 +50,7 @@ def test_another_process_opens_a_sealed_piece(vault: Vault, tmp_path: Path, key_
     assert Vault(tmp_path / "vault", key_encryption, reference=str, record_key=str.encode).open(sealed) == b"free text"
 
 
-def test_a_destroyed_key_opens_nothing(vault: Vault) -> None:
+def test_a_piece_with_a_destroyed_key_cannot_be_opened(vault: Vault) -> None:
     """A piece whose key is destroyed cannot be opened; the other pieces can."""
     gone, kept = vault.seal(b"gone"), vault.seal(b"kept")
     vault.destroy([vault.key_of(gone)])

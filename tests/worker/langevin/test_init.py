@@ -14,7 +14,7 @@ def test_learning_starts_at_zero(num_classes: int, rows: int) -> None:
     assert start.dtype == np.float64
 
 
-def test_no_class_is_refused() -> None:
+def test_learning_without_classes_is_refused() -> None:
     """Learning with neither a class nor a target is refused."""
     with pytest.raises(ValueError, match="num_classes=0 >= 1"):
         origin(num_classes=0, num_features=4)
