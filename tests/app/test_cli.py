@@ -36,7 +36,7 @@ def test_a_ledger_verifies_beside_and_without_the_service(
 def test_a_ledger_without_an_installation_is_refused(
     lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
 ) -> None:
-    """Verifying the ledger without a data folder, or with an empty one, fails with a one-line error."""
+    """Verifying a ledger without a data folder, or with an empty data folder, fails with a one-line error."""
     if there:
         (tmp_path / "data").mkdir()
     monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "data"))

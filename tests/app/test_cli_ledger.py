@@ -270,7 +270,7 @@ def test_a_missing_tenant_is_named(story: Story, lethe: Lethe) -> None:
 
 
 def test_entries_are_linked_in_the_order_of_publishing(story: Story) -> None:
-    """The chain over all models links each entry once, in the order of publication."""
+    """The chain over all models contains one link for each entry, in the order of publication."""
     with story.installation.database.reading() as session:
         links = list(session.scalars(sa.select(LedgerLink).order_by(LedgerLink.sequence)))
         entries = session.scalar(sa.select(sa.func.count()).select_from(LedgerEntry))

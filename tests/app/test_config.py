@@ -18,7 +18,7 @@ SURROUNDINGS = ["{}\n", "{}\r\n", "\ufeff{}", '"{}"\n', "'{}'", '\ufeff"{}"\r\n'
 
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
 def test_settings_are_trimmed(monkeypatch: pytest.MonkeyPatch, surroundings: str) -> None:
-    """A line break, byte order mark or pair of quotes around a setting is stripped."""
+    """A line break, byte order mark or pair of quotes around a setting is removed."""
     values = {"DATABASE_URL": URL, "BROKER_URL": "redis://:a b@redis/0", "HOST": "10.0.0.1", "PORT": "8001"}
     for name, value in values.items():
         monkeypatch.setenv(f"LETHE_{name}", surroundings.format(value))
@@ -42,7 +42,7 @@ def test_a_url_of_two_lines_is_refused(monkeypatch: pytest.MonkeyPatch, broken: 
 
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
 def test_secret_files_are_trimmed(installation: Installation, tmp_path: Path, surroundings: str) -> None:
-    """A line break, byte order mark or pair of quotes around a key or secret in a file is stripped."""
+    """A line break, byte order mark or pair of quotes around a key or secret in a file is removed."""
     settings, admin_key = installation.settings, access.new_key()
     files = [settings.resolved_key_encryption_key_file(), settings.data_dir / "keys" / "subject.key"]
     before = KeyEncryptionFile(files[0]).check_values("ins_1"), installation.keys.subject_ref("ten_1", "jane")

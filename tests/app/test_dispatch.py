@@ -85,7 +85,7 @@ def test_notifications_are_delayed_to_ticks(tmp_path: Path, listener: int) -> No
 
 
 def test_settings_set_the_ticks(tmp_path: Path, listener: int) -> None:
-    """A notification about requests is delayed to a multiple of LETHE_POLL_SECONDS."""
+    """Notifications about requests are delayed to the next multiple of LETHE_POLL_SECONDS."""
     began = time.time()
     dispatch.notifier(Settings(data_dir=tmp_path, poll_seconds=0.7)).wake()
     dispatch.wait(listener, seconds=30)

@@ -60,7 +60,7 @@ def keys_in_force(installation: Installation) -> int:
 def test_an_empty_data_folder_with_an_existing_database_is_refused(
     installation: Installation, tmp_path: Path, is_there: bool
 ) -> None:
-    """Starting on an existing database with an empty data folder is refused, and no file is created."""
+    """Starting with an existing database and an empty data folder is refused, and no file is created."""
     before, other = keys_in_force(installation), elsewhere(installation.settings, tmp_path / "other")
     if is_there:
         other.data_dir.mkdir(mode=0o700)
@@ -72,7 +72,7 @@ def test_an_empty_data_folder_with_an_existing_database_is_refused(
 
 
 def test_the_data_folder_of_another_installation_is_refused(installation: Installation, tmp_path: Path) -> None:
-    """The data folder of another installation is refused, and the database is not changed."""
+    """A start with the data folder of another installation is refused, and the database is not changed."""
     own = Settings(data_dir=tmp_path / "own")
     installations.set_up(own)
     before = keys_in_force(installation)

@@ -38,7 +38,7 @@ def test_key_files_are_private(keys: Keys, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["subject.key", "webhook.key", "signing.jwk"])
 @pytest.mark.parametrize("content", [None, "", "00", "zz" * 32, "[]", '{"kty": "OKP"}'])
 def test_a_missing_key_is_not_created(keys: Keys, tmp_path: Path, name: str, content: str | None) -> None:
-    """A missing or malformed key is reported by its name, and no new key replaces it."""
+    """A missing or malformed key is reported by name, and no new key is created in its place."""
     path = tmp_path / "keys" / name
     path.unlink() if content is None else path.write_text(content)
     opened = Keys(tmp_path / "keys")

@@ -110,7 +110,7 @@ def test_up_restarts_on_its_data_folder(tmp_path: Path) -> None:
 
 
 def test_one_process_per_data_folder(tmp_path: Path) -> None:
-    """A second process for a data folder prints a one-line error and exits with code 1."""
+    """A second process for the same data folder prints a one-line error and exits with code 1."""
     lock = os.open(tmp_path / "lethe.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     done = _run("up", tmp_path)

@@ -233,7 +233,8 @@ def test_only_recent_signs_of_life_count(tmp_path: Path) -> None:
 
 @pytest.mark.service
 def test_health_command_reports_a_live_worker(tmp_path: Path) -> None:
-    """`lethe health worker` exits with 0 while a worker of this host gives signs of life, and with 1 otherwise."""
+    """`lethe health worker` exits with code 0 while a worker on this host gives signs of life, and otherwise
+    with code 1."""
 
     def healthy() -> int:
         environment = processes.environment_of(tmp_path)
@@ -249,7 +250,7 @@ def test_health_command_reports_a_live_worker(tmp_path: Path) -> None:
 
 
 def test_tracing_is_off_by_default(settings: Settings) -> None:
-    """Tracing is off by default, and its packages are not even imported."""
+    """Tracing is off by default, and its packages are not imported."""
     program = (
         "import sys\nfrom app import tracing\nassert tracing.configure(None, service='s')\n"
         "with tracing.span('s') as span:\n    span.set_attribute('a', 1)\n"

@@ -124,15 +124,15 @@ def test_every_dev_command_is_documented() -> None:
     "page", sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")]), ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_pages_name_existing_modules(page: Path) -> None:
-    """Each module path that a page names in backticks exists, except the placeholder path."""
+    """Each module path in backticks on a page exists, except for the placeholder path."""
     named = set(PATH.findall(page.read_text())) - {"app/x/y.py", "tests/app/x/test_y.py"}
     missing = [path for path in sorted(named) if not (ROOT / path).exists()]
     assert [path for path in missing if HAS_FEATURES or "/features/" not in path] == []
 
 
 def test_stated_line_counts_are_current() -> None:
-    """For each package of the core and each feature, docs/architecture.md states the number of lines to within
-    a fifth."""
+    """The line counts that docs/architecture.md states for the packages of the core and for each feature are
+    correct to within a fifth."""
     page = (DOCS / "architecture.md").read_text()
     stated = dict(re.findall(r"^\| `([\w/]+)` \| ([\d,]+) \|", page, re.MULTILINE))
     rooms = {room.rstrip("/"): lines_of(ROOT / room) for room in core_packages() if not room.startswith("worker/")}

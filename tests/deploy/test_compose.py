@@ -106,7 +106,7 @@ def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
 
 
 def test_the_build_context_contains_only_copied_files() -> None:
-    """The .dockerignore file admits exactly what the Dockerfile copies."""
+    """The .dockerignore file admits exactly the files that the Dockerfile copies."""
     copied = re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     ignored, *others = (ROOT / ".dockerignore").read_text().split()
     assert ignored == "*"
@@ -130,7 +130,7 @@ def test_the_environment_contains_no_secret(name: str) -> None:
 
 @every_service
 def test_environment_variables_are_settings(name: str) -> None:
-    """Every variable that begins with LETHE_ is a setting."""
+    """Every environment variable that begins with LETHE_ corresponds to a setting."""
     given = {variable for variable in SERVICES[name].get("environment", {}) if variable.startswith("LETHE_")}
     assert given <= {f"LETHE_{field.upper()}" for field in Settings.model_fields}
 

@@ -154,8 +154,8 @@ def at_large() -> Settings:
 
 
 def test_calls_on_a_full_disk_return_503(full: tuple[Settings, Path]) -> None:
-    """On a full disk, requests and uploads return 503 with Retry-After, and readiness fails. When each call is repeated
-    later it takes effect once, and nothing else has been stored."""
+    """On a full disk, requests and uploads return 503 with Retry-After, and readiness fails. When a call is repeated
+    later, it takes effect once, and nothing else has been stored."""
     settings, ballast = full
     key = settings.resolved_admin_key_file().read_text().strip()
     with TestClient(create_app(settings), raise_server_exceptions=False) as gateway:

@@ -113,7 +113,7 @@ def test_rows_are_found(tmp_path: Path, kind: str, offset: int) -> None:
 
 @pytest.mark.parametrize("way", ["hex", "base64"])
 def test_encoded_numbers_are_found(tmp_path: Path, way: str) -> None:
-    """A row that is encoded inside a text is found."""
+    """A row of the person is found if a text contains it in encoded form."""
     for kind in ("<f8", "<f4"):
         row = SOMEBODY.encoded()[3].astype(kind).tobytes()
         content = row.hex().encode() if way == "hex" else base64.b64encode(b"{" + row)
@@ -178,7 +178,7 @@ def test_upload_is_found(tmp_path: Path, kind: str) -> None:
 
 
 def test_file_names_are_searched(tmp_path: Path) -> None:
-    """A person's id is found in the name of a file."""
+    """The person's id is found in the name of a file."""
     (tmp_path / SOMEBODY.note).touch()
     assert search.folders([tmp_path], Finder(forms.of_text("note", SOMEBODY.note)))
 

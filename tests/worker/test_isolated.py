@@ -191,7 +191,7 @@ def test_a_failed_run_leaves_nothing_before_its_repetition(
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda: 1", ""])
 def test_an_unknown_device_is_refused(device: str) -> None:
-    """A setting that names no existing device is refused."""
+    """A setting that names a device that does not exist is refused."""
     with pytest.raises(ValidationError, match="device"):
         Settings(device=device)
 

@@ -43,7 +43,7 @@ def test_reusing_a_key_for_another_call_is_a_conflict(database: Database) -> Non
 
 
 def test_calls_without_a_key_are_not_stored(database: Database) -> None:
-    """A call without an idempotency key is executed every time."""
+    """Without an idempotency key, every repetition of a call is executed."""
     call = Once(name=None, fingerprint="f")
     with database.writing() as session:
         assert idempotency.perform(session, call, make) == ANSWER

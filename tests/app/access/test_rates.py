@@ -55,7 +55,7 @@ def test_a_key_has_a_limit_per_minute(limited: Limited, minute: Callable[[int], 
 @pytest.mark.usefixtures("minute")
 @pytest.mark.parametrize(("all_keys", "this_key", "allowed"), [(0, None, 1000), (0, 2, 2), (5, 2, 2), (2, 5, 2)])
 def test_a_key_can_lower_the_limit(limited: Limited, all_keys: int, this_key: int | None, allowed: int) -> None:
-    """A key's own limit can lower the general limit but not raise it; 0 means no limit."""
+    """The limit of a single key can be lower than the general limit but not higher; 0 means no limit."""
     assert admitted(limited(all_keys), caller(calls=this_key)) == allowed
 
 
@@ -116,7 +116,8 @@ def test_one_address_cannot_lock_an_account(limited: Limited) -> None:
 
 @pytest.mark.usefixtures("minute")
 def test_provider_logins_are_limited(limited: Limited) -> None:
-    """An address may start a limited number of provider logins per minute; they do not count as wrong keys."""
+    """An address may start a limited number of provider logins per minute, and these logins do not count as
+    wrong keys."""
     gateway = limited(failed=3)
     for _ in range(3):
         gateway.count_login("192.0.2.1")
@@ -128,7 +129,7 @@ def test_provider_logins_are_limited(limited: Limited) -> None:
 
 
 def test_counting_costs_little(limited: Limited) -> None:
-    """Counting a call takes less than 50 microseconds."""
+    """Counting a call against its limits takes less than 50 microseconds."""
     gateway, who = limited(10**9), caller()
     began = time.thread_time()
     for _ in range(20_000):

@@ -17,7 +17,7 @@ from tests.tables import each
 
 
 def test_an_added_key_authenticates_until_it_is_revoked(installation: Installation, by: Actor) -> None:
-    """An added key authenticates with its scopes until it is revoked."""
+    """A new key authenticates calls with its scopes until it is revoked."""
     key = access.new_key()
     with installation.database.writing(by=by) as session:
         row = access.add_key(session, name="a", key=key, scopes=[Scope.MODELS_READ, Scope.ACCOUNTING_READ])
@@ -39,7 +39,7 @@ def test_an_added_key_authenticates_until_it_is_revoked(installation: Installati
 
 
 def test_a_key_is_revoked_once(installation: Installation, by: Actor) -> None:
-    """Revoking a key that is not in force is refused."""
+    """Revoking a key that is already revoked or does not exist is refused."""
     with installation.database.writing(by=by) as session:
         row = access.add_key(session, name="a", key="k", scopes=[])
         access.revoke_key(session, row.id, by=None)

@@ -32,5 +32,5 @@ def test_ids_of_one_person_have_the_same_form(rule: SubjectRule, same: list[str]
 
 @given(st.text(), st.sampled_from(RULES))
 def test_normalizing_is_idempotent(subject_id: str, rule: SubjectRule) -> None:
-    """Normalizing a normalized subject id does not change it, so that its hash can be computed anywhere."""
+    """Normalizing a normalized subject id does not change it, so any system can compute its hash."""
     assert normal(normal(subject_id, rule), rule) == normal(subject_id, rule)

@@ -57,7 +57,7 @@ def test_names_are_unique(installation: Installation, by: Actor) -> None:
 
 
 def test_a_policy_change_keeps_other_fields(installation: Installation, by: Actor) -> None:
-    """A policy change sets the given fields and keeps the others; an invalid change is refused as a whole."""
+    """A policy change sets the given fields and keeps all others; if any field is invalid, nothing is changed."""
     with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"grace_seconds": 60})
         tenants.change_policy(session, {"regulations": {"lgpd": {"days": 15}}})

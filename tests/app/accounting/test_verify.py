@@ -108,13 +108,14 @@ def test_an_empty_ledger_is_valid() -> None:
     "name", ["steps", "records", "weights_sha256", "kind", "chain", "guarantees", "mechanism", "recorded_at", "theorem"]
 )
 def test_a_body_altered_in_place_is_refused(story: Story, name: str) -> None:
-    """An altered body no longer matches its hash; the message names the model and the entry."""
+    """An entry whose body was altered no longer matches its hash and is refused; the message names the model
+    and the entry."""
     story.entries[1].body = canonical(story.body(1) | {name: "altered"})
     assert refusal(story) == f"Model {story.entries[1].model_id}, ledger entry 2: its body is not what was hashed."
 
 
 def test_an_altered_hash_is_refused(story: Story) -> None:
-    """A hash that does not match its body is refused, and the entry is named."""
+    """An entry whose hash was altered no longer matches its body and is refused, and the message names the entry."""
     story.entries[0].hash = "0" * 64
     assert "ledger entry 1: its body is not what was hashed" in refusal(story)
 
@@ -126,14 +127,14 @@ def test_an_entry_with_another_predecessor_is_refused(story: Story) -> None:
 
 
 def test_a_missing_entry_is_refused(story: Story) -> None:
-    """A missing first or middle entry is reported by its number."""
+    """If the first entry or one in the middle is missing, verification reports its number."""
     for index, missed in ((0, 1), (1, 2)):
         rest = Story(story.entries[:index] + story.entries[index + 1 :], story.versions)
         assert f"entry {missed} is missing before it" in refusal(rest)
 
 
 def test_a_missing_last_entry_is_refused(story: Story) -> None:
-    """If the last entry is missing, verification names the version without an entry."""
+    """If the last entry is missing, verification names the version that has no entry."""
     last = story.entries.pop()
     assert refusal(story) == f"Version {last.sequence} of model {last.model_id} is not the one in the ledger."
 

@@ -23,7 +23,8 @@ Get = Callable[[str], Any]
 
 
 def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused: Refused, installation: Any) -> None:
-    """A new key works at once, is never stored or shown again, and gives no access after its revocation."""
+    """A new key works at once, is shown only in the response that creates it, and gives no access after its
+    revocation."""
     made = gateway.post("/v1/api-keys", json={"name": "crm", "scopes": ["requests:read", "requests:read"]})
     assert made.status_code == 201
     created = made.json()
@@ -58,7 +59,7 @@ def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused:
 def test_a_malformed_key_is_refused(
     gateway: TestClient, get: Get, refused: Refused, wrong: dict[str, Any], path: str
 ) -> None:
-    """A key needs a name, known scopes and an expiry in the future; its secret cannot be chosen by the caller."""
+    """A new key needs a name, known scopes and an expiry in the future, and the caller cannot choose its secret."""
     answer = gateway.post("/v1/api-keys", json={"name": "a", "scopes": ["admin"]} | wrong)
     assert [fault["path"] for fault in refused(answer, 422, "input_invalid")["errors"]] == [path]
     assert len(get("/api-keys")["items"]) == 1

@@ -207,8 +207,8 @@ def test_a_request_cannot_be_cancelled_once_its_rows_are_claimed(
     work: Work,
     refused: Refused,
 ) -> None:
-    """A request cannot be cancelled once its rows are claimed: neither during the run, nor after its worker died, nor
-    when it is done."""
+    """Once its rows are claimed, a request cannot be cancelled: neither during the run, nor after the worker
+    died, nor after completion."""
     place = f"{PLACE}/{forget('p1')['id']}/cancel"
     claim()
     refused(gateway.post(place), 409, "transition_forbidden")
@@ -221,7 +221,7 @@ def test_a_request_cannot_be_cancelled_once_its_rows_are_claimed(
 def test_lists_are_filtered(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """Lists are filtered by status, person, model and external id."""
+    """Lists of requests are filtered by status, person, model and external id."""
     done = forget("p1", external_id="case 7")["id"]
     work()
     stranger, waiting = forget("stranger")["id"], forget("p2")["id"]

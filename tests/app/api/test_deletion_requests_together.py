@@ -125,7 +125,7 @@ def test_a_request_reaches_every_dataset_and_model_of_the_person(
     get: Get,
     work: Work,
 ) -> None:
-    """A request covers every dataset and model that contains the person, and each certificate names all of
+    """A request covers every dataset and model with records of the person, and each certificate names all of
     these models."""
     datasets = [new_dataset(seed=seed)["id"] for seed in range(2)]
     models = {new_model(dataset)["id"] for dataset in datasets}

@@ -150,7 +150,7 @@ def test_an_unknown_field_is_answered_with_the_known_ones(gateway: TestClient, c
 
 
 def test_a_misspelled_csv_header_is_answered_with_the_spelling(gateway: TestClient) -> None:
-    """A file of requests with a misspelled header or boolean is refused with the correct spelling."""
+    """A file of requests with a misspelled header or boolean is refused, and the error states the correct spelling."""
 
     def sent(content: str) -> httpx.Response:
         return gateway.post("/v1/deletion-requests.csv", content=content.encode(), headers={"Content-Type": "text/csv"})

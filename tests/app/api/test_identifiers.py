@@ -189,7 +189,8 @@ def test_the_subject_rule_is_fixed_once_people_are_known(
 
 
 def test_a_request_fixes_the_rule_too(gateway: TestClient, forget: Make, refused: Refused) -> None:
-    """The subject rule cannot change after a request, because the person would not be found under another rule."""
+    """The subject rule cannot be changed after the first request, because the person would not be found under
+    another rule."""
     forget("p1")
     refused(rule(gateway, "caseless"), 409, "subject_rule_fixed")
 

@@ -153,8 +153,7 @@ def test_a_compressed_body_is_refused_by_name(gateway: TestClient, path: str, co
 
 @each("coding", ["identity", "Identity"])
 def test_a_body_without_encoding_is_read(gateway: TestClient, coding: str) -> None:
-    """A body with the encoding `identity` is read, and a call without a body is accepted whatever encoding it
-    declares."""
+    """A body with the encoding `identity` is read. A call without a body is accepted whatever encoding it declares."""
     answer = gateway.post("/v1/deletion-requests", json={"subject_id": "p1"}, headers={"Content-Encoding": coding})
     assert answer.status_code == 202
     assert gateway.get("/v1/deletion-requests", headers={"Content-Encoding": "gzip"}).status_code == 200

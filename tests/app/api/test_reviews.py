@@ -59,7 +59,7 @@ def test_a_required_review_delays_processing(
 def test_a_rejection_needs_a_legal_ground(
     gateway: TestClient, obey: Callable[[Policy], None], forget: Make, shown: Make, refused: Refused
 ) -> None:
-    """An officer rejects a request on a legal ground with an explanation; no other ground is accepted."""
+    """An officer can reject a request only on a legal ground and with an explanation."""
     obey(REVIEWED)
     place = f"{PLACE}/{forget('p1')['id']}"
     body = {"ground": "legal_claims", "explanation": "a lawsuit is pending"}

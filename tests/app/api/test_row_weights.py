@@ -148,7 +148,7 @@ def test_a_malformed_weight_is_refused(
 
 
 def test_weights_above_the_bound_may_be_clipped(installation: Installation, send: Send) -> None:
-    """With `outside: clip` a weight above the bound counts as the bound; a weight below 0 is still refused."""
+    """With `outside: clip` a weight above the bound is replaced by the bound; a weight below 0 is still refused."""
     weight = COLUMNS["times"] | {"outside": "clip"}
     dataset = send(table([1, 2, 400, 3, 1, 1, 1, 1]), weight).json()["id"]
     kept = weights_in(rows_of(installation, dataset).labels)

@@ -88,7 +88,7 @@ def published(installation: Installation) -> Callable[[], list[int]]:
 
 
 def test_a_run_as_planned_is_published(publish: Callable[..., None], published: Callable[[], list[int]]) -> None:
-    """A run that went as planned publishes a version, a ledger entry and a certificate."""
+    """A run whose steps and mechanism match the plan publishes a version, a ledger entry and a certificate."""
     publish()
     assert published() == [2, 2, 1]
 

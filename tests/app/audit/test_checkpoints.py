@@ -57,7 +57,7 @@ def test_logs_that_have_grown_are_signed(
 
 
 def test_a_thousand_entries_are_signed_at_once(by: Actor, record: Record, sign: Callable[..., list[Head]]) -> None:
-    """A log that has grown by a thousand entries is signed before the hour is over."""
+    """A log that has grown by a thousand entries is signed without waiting for the hour to pass."""
     sign()
     record(checkpoints.GROWTH - 1)
     assert sign() == []
@@ -158,7 +158,7 @@ def test_an_altered_log_is_not_signed(
     capfd: pytest.CaptureFixture[str],
     statement: str,
 ) -> None:
-    """A log that does not follow from its last checkpoint is no longer signed, and the worker logs an error."""
+    """If a log no longer follows from its last checkpoint, it is not signed again, and the worker logs an error."""
     sign()
     record(4, actor=other)
     tamper(statement + f" AND tenant_id = '{other.tenant_id}'")

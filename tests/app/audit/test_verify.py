@@ -65,7 +65,7 @@ def _rechained(entries: Sequence[AuditEntry]) -> list[AuditEntry]:
 def test_a_whole_log_verifies(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified]
 ) -> None:
-    """An untouched log verifies; the report has its length and the last signed entry."""
+    """An unaltered log verifies, and the report contains its length and the last signed entry."""
     entries, _ = log
     assert verified(*log) == Verified(entries=10, checkpoints=2, signed=8, head=entries[-1].hash)
     assert verified(entries, []).signed == 0
@@ -100,7 +100,7 @@ def test_a_changed_entry_is_named(
     change: dict[str, Any],
     fault: str,
 ) -> None:
-    """Verification names any changed entry."""
+    """If any entry was changed, verification names it."""
     entries, signed = log
     with pytest.raises(AuditCorrupt, match=fault):
         verified([*entries[:5], _with(entries[5], **change), *entries[6:]], signed)
@@ -136,7 +136,7 @@ def test_a_truncated_log_contradicts_its_checkpoint(
 def test_a_rewritten_log_contradicts_its_checkpoint(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified], forge: str
 ) -> None:
-    """Altering an entry and recomputing all later hashes is detected at the next checkpoint."""
+    """If an entry is altered and all later hashes are recomputed, the next checkpoint reveals it."""
     entries, signed = log
     match forge:
         case "changed":

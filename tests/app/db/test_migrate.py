@@ -112,7 +112,7 @@ def test_a_schema_is_usable_by_compatible_code(revisions: list[str], expected: l
 
 
 def test_tables_match_the_migrated_schema(database: Database) -> None:
-    """The schema in `app.db.tables` equals the migrated one."""
+    """The schema in `app.db.tables` equals the schema that the migrations create."""
     migrate.upgrade(database.engine)
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})

@@ -53,7 +53,7 @@ def test_a_connection_has_safe_limits(url: str) -> None:
 
 
 def test_the_url_overrides_connection_limits(url: str) -> None:
-    """The URL can override every limit of a connection, but cannot make a read-only one writable."""
+    """The URL can override every limit of a connection, but cannot make a read-only connection writable."""
     chosen = "?application_name=other&options=-c%20lock_timeout%3D7s%20-c%20default_transaction_read_only%3Doff"
     with opened(url + chosen, read_only=True) as database:
         names = ("application_name", "lock_timeout", "statement_timeout", "default_transaction_read_only")
@@ -159,7 +159,8 @@ def test_a_session_does_not_inherit_the_mode_of_its_connection(installation: Ins
 
 
 def test_more_sessions_than_connections(installation: Installation) -> None:
-    """Sessions beyond the pool's connections wait for one, and all succeed."""
+    """If there are more sessions than connections in the pool, the excess sessions wait for a connection, and
+    all succeed."""
     together = threading.Barrier(20)
 
     def read(number: int) -> int:

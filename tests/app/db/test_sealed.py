@@ -89,7 +89,7 @@ def test_a_changed_value_keeps_its_key(database: Database, vault: Vault) -> None
 
 
 def test_a_sealed_text_is_found_by_its_reference(database: Database) -> None:
-    """A sealed text is found by its reference and appears in no logged statement."""
+    """A sealed text is found by its reference, and no logged statement contains it."""
     with database.writing() as session:
         session.add(_Thing(id=1, name_ref="Jane Roe"))
         session.add(_Thing(id=2, name_ref="John Doe"))

@@ -40,7 +40,7 @@ def test_a_writing_session_is_committed(database: Database, by: Actor) -> None:
 
 
 def test_a_writing_session_that_raises_changes_nothing(database: Database, by: Actor) -> None:
-    """A block that raises leaves the database unchanged."""
+    """If the block of a writing session raises an error, the database stays unchanged."""
 
     def fail_half_way() -> None:
         with database.writing(by=by) as session:
@@ -70,7 +70,7 @@ def test_a_reading_session_sees_a_snapshot(database: Database, by: Actor) -> Non
 
 
 def test_writers_queue_up(database: Database) -> None:
-    """Eight threads that read and then write the same value all succeed, and none overwrites another's write."""
+    """Eight threads that read and then write the same value all succeed, and no write is lost."""
     start = threading.Barrier(8)
 
     def count_up(_thread: int) -> None:

@@ -111,7 +111,7 @@ def test_an_extension_does_not_exceed_the_legal_maximum(at: datetime.datetime, z
 
 
 def test_a_policy_adds_and_replaces_regulations() -> None:
-    """A policy adds its own regulations, and can replace the limits of built-in ones."""
+    """A policy can add its own regulations and replace the limits of built-in ones."""
     own = {"lgpd": TimeLimit(days=15), "gdpr": TimeLimit(days=20)}
     found = deadlines.limits(Policy(regulations=own))
     assert found.keys() == {"gdpr", "ccpa", "other", "lgpd"}

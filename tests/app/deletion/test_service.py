@@ -21,7 +21,7 @@ Get = Callable[[str], Any]
 
 
 def test_a_request_about_an_unknown_dataset_is_refused(installation: Installation) -> None:
-    """A request that names an unknown dataset is refused, and nothing is stored."""
+    """A request that names an unknown dataset is refused and not stored."""
     with pytest.raises(DatasetUnknown), installation.database.writing() as session:
         people.ask(session, "sub_a", Policy(), dataset_ids=["ds_0"])
     with installation.database.reading() as session:
@@ -33,7 +33,7 @@ def test_a_request_about_an_unknown_dataset_is_refused(installation: Installatio
 def test_nulling_a_row_deletes_its_reference(
     installation: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Nulling a row deletes its reference to a person; all other rows keep theirs."""
+    """When a row is nulled, its reference to a person is deleted; all other rows keep their references."""
     dataset = new_dataset(rows=10)
     others = [f"p{row}" for row in range(10) if row != 3]
     slots = slots_of(installation, dataset["id"], *others)

@@ -200,7 +200,7 @@ def test_a_damaged_last_line_stops_the_writer(
 
 
 def test_a_missing_or_changed_key_is_reported(installation: Installation) -> None:
-    """A missing or changed key is reported as such, and not as damage to the tombstones."""
+    """A missing or changed key is reported as such, rather than as damage to the tombstones."""
     tombstones.record(installation)
     assert tombstones.kept_heads(installation.settings) == []
     (installation.settings.data_dir / "keys" / "subject.key").write_text("none")
@@ -320,7 +320,7 @@ def test_old_lines_are_dropped(installation: Installation, file: Path, new_datas
 
 
 def test_retention_of_lines_is_a_setting(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """No lines are dropped unless `tombstone_days` is set."""
+    """Without the setting `tombstone_days`, no lines are dropped."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")

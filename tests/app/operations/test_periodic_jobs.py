@@ -179,7 +179,7 @@ def test_due_jobs_run_by_themselves(installation: Installation, settings: Settin
 
 
 def test_an_urgent_job_always_runs_when_due(settings: Settings, installation: Installation) -> None:
-    """An urgent job runs every time it is due, however long it takes."""
+    """An urgent job runs every time it is due, even if it takes long."""
     done: list[float] = []
     urgent = PeriodicJob(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)), urgent=True)
     slow = PeriodicJobs(settings, [urgent])

@@ -32,7 +32,7 @@ def test_the_file_name_determines_the_kind() -> None:
 
 
 def test_files_are_read_in_batches(tmp_path: Path) -> None:
-    """A file with more rows than a batch holds is read in several batches, in order."""
+    """A file with more rows than fit in a batch is read in several batches, in order."""
     count = 2 * BATCH_ROWS + 5
     names = [f"p{number}" for number in range(count)]
     text = HEADER + "".join(f"{name},1,some,,low\n" for name in names)
@@ -50,7 +50,7 @@ def test_csv_takes_quotes_line_ends_and_a_byte_order_mark(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_the_adult_example_is_read() -> None:
-    """Both files of the Adult example have the rows, labels and distinct people that its README states."""
+    """The two files of the Adult example have the rows, labels and number of people that its README states."""
     schema = parse_schema(json.loads((ADULT / "schema.json").read_text()))
     for name, counts in (("train", [24_720, 7_841]), ("test", [12_435, 3_846])):
         features, labels, subjects = everything(ADULT / f"{name}.csv", "csv", schema)
@@ -99,7 +99,7 @@ def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("name", ["4711", "486000000000000000", "12e5", "4.86E", "1.2.0", "v4.0", "0.5", "4E+x"])
 def test_codes_that_resemble_numbers_are_ids(tmp_path: Path, name: str) -> None:
-    """Whole numbers, codes with an e and no sign, and numbers with dots are accepted as ids."""
+    """Whole numbers, codes with an e but without a sign, and numbers with dots are accepted as ids."""
     assert everything(csv_file(tmp_path, f"{HEADER}{name},25,some,,low\nbob,25,some,,high\n"), "csv")[2][0] == name
 
 

@@ -57,8 +57,8 @@ def test_trees_return_blocks_in_order(objects: FolderStore, monkeypatch: pytest.
 def test_a_root_counts_its_non_null_rows(
     objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int
 ) -> None:
-    """The row counts of all blocks add up to the count of the root, before and after edits and for trees of any
-    height."""
+    """The numbers of non-null rows in all blocks add up to the count of the root, before and after edits and
+    for trees of any height."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests, blocks = Manifests(objects), new_blocks(num_blocks)
     root = manifests.write("ds_1", shape_of(num_blocks), blocks)

@@ -20,7 +20,7 @@ from tests.app.rows.at_rest import NUM_SLOTS, TOUCHED, batch_of, files, rows_of
 
 
 def test_written_rows_are_read_back(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """Rows are read in the order of their batches, by any process that opens the store, and are read-only."""
+    """Any process that opens the store reads rows in the order of their batches, and cannot change them."""
     expected = [batch_of(5), batch_of(NUM_SLOTS - 5, seed=1)]
     with new_store().open("ds_1", root) as rows:
         rows.show([range(rows.shape.num_blocks)])

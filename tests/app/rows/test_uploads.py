@@ -83,7 +83,8 @@ def test_records_name_the_slots_that_rows_landed_in(
 
 
 def test_skipped_rows_leave_no_gap(installation: Installation, gateway: TestClient, forget: Make) -> None:
-    """Rows of suppressed people get neither a slot nor a record; the other rows correspond to their records."""
+    """Rows of suppressed people get neither a slot nor a record, and the slots of the other rows match their
+    records."""
     forget("p3")
     file = io.BytesIO()
     x = np.column_stack((np.arange(1.0, 21), np.ones(20)))
@@ -110,7 +111,7 @@ def test_references_are_read_in_order(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_reference_that_is_too_long_is_refused() -> None:
-    """A reference that is too long is refused and not truncated."""
+    """A reference that is too long is refused instead of being truncated."""
     assert packed(["sub_" + 40 * "a"]).tolist() == [b"sub_" + 40 * b"a"]
     with pytest.raises(ValueError, match="44"):
         packed(["sub_" + 41 * "a"])

@@ -212,7 +212,7 @@ def test_an_uncommitted_batch_is_swept(
 def test_a_destroyed_batch_is_not_damage(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], monkeypatch: pytest.MonkeyPatch, get: Get
 ) -> None:
-    """A sweep that reaches a batch after its worker has destroyed it does not report damage."""
+    """If a sweep reaches a batch that its worker has already destroyed, it reports no damage."""
     add(live["dataset_id"], "new1")
     stored = installation.rows.stored()
     delete = RowStore.delete

@@ -23,7 +23,7 @@ Claim = Callable[..., ClaimedRun | None]
 def test_a_failed_run_backs_off_and_is_tried_again(
     claim: Claim, live: Any, forget: Make, get: Get, installation: Installation
 ) -> None:
-    """A failed run is repeated after 0.5 s, then 1 s, 2 s and so on up to a minute, and nothing is lost."""
+    """A failed run is repeated after 0.5 s, then after 1 s, 2 s and so on up to a minute, and no request is lost."""
     request = forget("p3")
     pauses = []
     for _ in range(10):

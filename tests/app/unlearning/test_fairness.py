@@ -272,7 +272,8 @@ def test_metrics_are_dropped_with_erased_evaluation_people(
 
 
 def test_learned_rows_are_refused_as_evaluation_data(gateway: TestClient, new_dataset: Make) -> None:
-    """Rows that a model learned are refused as its evaluation data if they are uploaded under another name."""
+    """Rows from which a model learned are refused as its evaluation data, even if they are uploaded under
+    another name."""
     learned, again = new_dataset("learned"), new_dataset("again")
     body = {"name": "m", "dataset_id": learned["id"], "l2": 0.05, "evaluation_dataset_id": again["id"]}
     answer = gateway.post("/v1/models", json=body)

@@ -118,7 +118,7 @@ def test_cancelling_a_first_run_completes_waiting_requests(
 def test_a_run_for_a_deletion_cannot_be_cancelled(
     live: dict[str, Any], new_model: Make, forget: Make, get: Get, call: Call, claim: Any
 ) -> None:
-    """A run that a deletion request waits for cannot be cancelled."""
+    """A run for which a deletion request waits cannot be cancelled."""
     new_model(live["dataset_id"])
     forget("p1")
     claimed = claim()

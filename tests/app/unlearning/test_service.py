@@ -28,7 +28,7 @@ def test_nothing_is_claimed_if_nothing_is_due(claim: Claim, live: Any) -> None:
 
 
 def test_a_new_model_is_learned(claim: Claim, new_dataset: Make, new_model: Make) -> None:
-    """The first run of a model starts from scratch and erases nothing."""
+    """The first run of a model starts from scratch and erases no rows."""
     dataset = new_dataset()
     model = new_model(dataset["id"])
     claimed = claim()
@@ -197,6 +197,6 @@ def test_a_heartbeat_does_not_block_readers(
 
 
 def test_an_unknown_run_is_named(installation: Installation) -> None:
-    """An unknown run raises `RunUnknown`."""
+    """Referring to an unknown run raises `RunUnknown`."""
     with installation.database.reading() as session, pytest.raises(RunUnknown):
         unlearning.get(session, "run_none")

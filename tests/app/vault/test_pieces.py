@@ -84,7 +84,7 @@ def test_sealing_again_uses_the_same_key(vault: Vault) -> None:
 
 
 def test_every_piece_has_its_own_key(vault: Vault, tmp_path: Path) -> None:
-    """Threads that seal at the same time never share a key, across several pages."""
+    """Threads that seal at the same time never share a key, even across several pages."""
     sealed: list[bytes] = []
 
     def seal() -> None:

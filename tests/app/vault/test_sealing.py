@@ -51,7 +51,7 @@ def test_stored_objects_are_encrypted(sealed: SealedStore, objects: ObjectStore,
 
 
 def test_a_destroyed_object_does_not_open(sealed: SealedStore, objects: ObjectStore) -> None:
-    """A destroyed object does not open, even if a copy of it is put back."""
+    """A destroyed object cannot be opened, even if a copy of it is put back."""
     copies = {name: objects.get(name) for name in objects.names()}
     sealed.destroy("ds_1.a")
     assert objects.names() == {}
@@ -102,7 +102,7 @@ def test_keys_are_zeroed_before_removal(sealed: SealedStore, keys: Path, tmp_pat
 
 
 def test_sealing_again_replaces_the_object(sealed: SealedStore, objects: ObjectStore) -> None:
-    """Sealing under an existing name replaces the object; the previous object can no longer be opened."""
+    """Sealing under an existing name replaces the object, and the previous object can no longer be opened."""
     [name] = objects.names()
     before = objects.get(name)
     sealed.put("ds_1.a", b"other")
@@ -128,7 +128,7 @@ def test_a_group_is_destroyed_except_named_objects(sealed: SealedStore, objects:
 
 @pytest.mark.parametrize("position", [0, 20, -1])
 def test_damage_is_noticed(sealed: SealedStore, objects: ObjectStore, position: int) -> None:
-    """An object with a flipped bit anywhere does not open."""
+    """An object in which any bit was flipped cannot be opened."""
     content = bytearray(objects.get("ds_1.a.sealed"))
     content[position] ^= 1
     objects.put("ds_1.a.sealed", bytes(content))

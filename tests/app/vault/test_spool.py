@@ -72,8 +72,8 @@ def test_spooled_content_is_never_overwritten(spooled: Spool) -> None:
 
 
 def test_a_closed_spool_is_gone(tmp_path: Path) -> None:
-    """A closed spool has no key and no file; closing it again is a no-op, and a position before its start is
-    refused."""
+    """A closed spool has neither a key nor a file. Closing it again is a no-op, and seeking to a negative
+    position is refused."""
     file = store.create(tmp_path)
     file.write(b"gone")
     with pytest.raises(ValueError, match="position=-1"):

@@ -39,7 +39,7 @@ def test_weights_round_trip(store: WeightStore) -> None:
 
 
 def test_damaged_weights_are_named(store: WeightStore, tmp_path: Path) -> None:
-    """Weights with a flipped bit raise `WeightsUnreadable`."""
+    """Reading weights with a flipped bit raises `WeightsUnreadable`."""
     path = tmp_path / "ver_1.sealed"
     path.write_bytes(flipped(path.read_bytes(), 20))
     with pytest.raises(WeightsUnreadable):

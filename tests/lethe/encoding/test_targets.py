@@ -130,7 +130,7 @@ def test_a_schema_without_a_label_is_refused_with_advice() -> None:
 
 @pytest.mark.parametrize("document", [[0, 1], {"min": 0}, {"min": 1, "max": 0}, SPEC, {"min": 0, "max": float("nan")}])
 def test_a_range_without_a_schema_is_validated(document: Any) -> None:
-    """A range given with vectors must be an object of two finite numbers."""
+    """The range of a target that is uploaded with vectors must be an object with two finite numbers."""
     with pytest.raises(SchemaInvalid) as refusal:
         parse_target(document)
     assert all(fault.path.startswith("target") for fault in refusal.value.errors)

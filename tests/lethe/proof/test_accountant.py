@@ -82,7 +82,7 @@ def test_the_accountant_matches_the_recursion(changed):
 
 
 def test_a_long_run_is_stationary():
-    """After many steps W is s/(1 - c) and V is nu^2/(1 - c^2), even if c is within 1e-11 of 1."""
+    """After many steps, W is s/(1 - c) and V is nu^2/(1 - c^2), even if c is within 1e-11 of 1."""
     for made in (mechanism(), mechanism(l2=1e-11)):
         chain = accountant.replay(made, [Run(steps=10**15)])
         c = made.contraction
@@ -153,7 +153,7 @@ def test_a_deletion_turns_presence_into_influence(made, history, records):
 
 @given(made=mechanisms(), history=histories, steps=st.integers(1, 10**6))
 def test_steps_after_the_deletion_only_help(made, history, steps):
-    """More steps without the records never raise mu."""
+    """Additional steps without the records never raise mu."""
     fewer = accountant.replay(made, [*history, Run(steps=steps, records=1)])
     more = accountant.advance(fewer, Run(steps=1))
     assert accountant.unlearning_mu(more) <= accountant.unlearning_mu(fewer) * (1 + 1e-13)

@@ -110,7 +110,7 @@ def test_mu_of_a_planned_deletion_equals_mu_after_it(history, records):
 
 @given(history=histories, sizes=st.lists(st.floats(0.05, 6.0), min_size=6, max_size=6))
 def test_mu_is_a_ratio_unless_the_noise_falls(history, sizes):
-    """Mu is W / sqrt(V) for any step sizes as long as the noise does not fall."""
+    """For any step sizes, mu is W / sqrt(V) as long as the noise does not decrease."""
     scales = sorted(run.mechanism.noise_scale if run.mechanism else 0.1 for run in history)
     history = [
         dataclasses.replace(run, mechanism=with_(step_size=size, noise_scale=scale))
@@ -226,7 +226,8 @@ def test_deletion_follows_one_person_through_varying_runs(history, data):
 
 @given(history=histories)
 def test_a_restart_is_the_best_import(history):
-    """The comparison restarts before the run where a restart helps most, and the strings of several edits add up."""
+    """For a chain with varying mechanisms, the restart bound starts at the run where a restart lowers the bound most,
+    and adds up the strings of several edits."""
     spelt, made = [], FIRST
     for run in history:
         made = run.mechanism or made

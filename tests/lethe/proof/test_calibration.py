@@ -69,7 +69,7 @@ def test_defaults_match_their_documentation(num_slots, classes, epsilon, log_del
 
 
 def test_given_settings_are_used():
-    """A given setting is used unchanged."""
+    """Settings that are given are used unchanged."""
     asked = {"l2": 0.1, "step_size": 1.5, "noise_scale": 0.7, "radius": 3.0, "learn_steps": 12}
     made = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-3, **asked), num_slots=50, num_classes=3

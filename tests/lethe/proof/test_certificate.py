@@ -15,7 +15,7 @@ from tests.tables import each
 
 
 def test_a_true_statement_is_recomputed():
-    """Checking a statement returns the guarantees that its evidence implies."""
+    """Checking a true statement returns the guarantees that follow from its evidence."""
     assert certificate.check(statement()) == evidence().guarantees()
 
 
@@ -28,7 +28,7 @@ def test_a_statement_after_relearning_is_confirmed():
 
 
 def test_a_statement_with_a_compact_history_is_confirmed():
-    """A history without its old runs still accounts for the versions that were published during them."""
+    """A compact history, without its old runs, still accounts for the versions that those runs published."""
     history = [Run(steps=50), *[Run(steps=100, records=1)] * 60, Run(steps=9, records=3)]
     left_out, short = accountant.compact(MECHANISM, history)
     assert 50 < left_out < 6050
@@ -127,7 +127,7 @@ def test_too_few_stretches_are_refused(stretches):
 
 
 def test_an_incomplete_learning_run_is_refused():
-    """A history that starts with fewer steps than the mechanism's learning steps is refused."""
+    """A history that starts with fewer steps than the mechanism requires for learning is refused."""
     made = evidence(history=(Run(steps=49),), steps_present=0)
     with pytest.raises(PreconditionError, match="learning_as_planned"):
         statement(made, kind="learn")

@@ -41,7 +41,7 @@ def test_delta_at_zero_epsilon_is_total_variation(mu):
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-5, 0.5, 0.99])
 def test_mu_at_zero_epsilon_is_a_quantile(delta):
-    """At epsilon = 0 the permitted mu is a quantile of the normal distribution."""
+    """At epsilon = 0, the permitted mu is a quantile of the normal distribution."""
     expected = 2 * NormalDist().inv_cdf((1 + delta) / 2) if delta > 1e-9 else delta * math.sqrt(2 * math.pi)
     assert conversion.gdp_mu(epsilon=0.0, delta=delta) == pytest.approx(expected, rel=2e-9)
 

@@ -142,7 +142,7 @@ def test_contradictory_evidence_is_refused(changed, name):
     ],
 )
 def test_evidence_with_invalid_counts_is_refused(changed):
-    """Evidence whose records or steps are not integers within range is refused."""
+    """Evidence whose numbers of records or steps are not integers within range is refused."""
     with pytest.raises(DomainError, match=next(iter(changed))):
         evidence(**changed)
 

@@ -191,7 +191,7 @@ def test_contributions_over_all_versions_stay_below_the_bound(made, runs):
 
 @pytest.mark.parametrize("stretches", [0, -1, 1.0, None])
 def test_invalid_stretches_are_refused(stretches):
-    """An invalid number of stretches is refused."""
+    """A number of stretches that is not a valid count is refused."""
     with pytest.raises(DomainError, match="stretches"):
         Exposure(mechanism=mechanism(), records=1, releases=((1, 1),), stretches=stretches)
 

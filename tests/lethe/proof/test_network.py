@@ -88,7 +88,7 @@ def test_a_tangent_model_of_an_unproved_objective_is_refused(objective, num_clas
 
 
 def test_a_network_of_null_is_refused():
-    """A mechanism document whose network is null is refused."""
+    """A mechanism document in which the network is null is refused."""
     with pytest.raises(PreconditionError):
         Mechanism.from_json(on(None).to_json() | {"network": None})
 

@@ -85,7 +85,7 @@ def test_a_smaller_second_moment_takes_fewer_steps() -> None:
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, 1.1, float("nan"), float("inf")])
 def test_a_malformed_bound_is_refused(wrong: float) -> None:
-    """A bound that is not above 0 and at most 1 is refused."""
+    """A bound on the second moment that is not above 0 and at most 1 is refused."""
     with pytest.raises(DomainError):
         made(second_moment=wrong)
 

@@ -46,7 +46,7 @@ def test_constants_do_not_depend_on_the_bound_of_weights(objective: Objective, c
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_malformed_bound_is_refused(wrong: float) -> None:
-    """A bound that is not a finite number above 0 is refused."""
+    """A bound on weights that is not a finite number above 0 is refused."""
     with pytest.raises(DomainError):
         made(wrong)
 

@@ -119,7 +119,7 @@ def test_lanes_are_not_projected(mechanism: Mechanism, ran: Run) -> None:
 
 
 def test_lanes_of_an_isolated_run_follow_their_law(mechanism: Mechanism) -> None:
-    """A run in a separate process counts all non-null rows, and its lanes follow their law."""
+    """A run in a separate process counts all non-null rows, and its canary lanes follow their law."""
     slots = 2 * BLOCK_ROWS + 700
     features = np.random.default_rng(0).standard_normal((slots, 5)).astype(np.float32)
     features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)

@@ -80,7 +80,7 @@ def test_steps_read_the_batches_in_order(
 
 
 def test_consecutive_runs_equal_one_run(random_rows: Rows) -> None:
-    """Consecutive runs without a cool-down equal one run of all their steps."""
+    """Consecutive runs without a cool-down give the same result as one run of all their steps."""
     features, labels = random_rows(43, 6)
     noise, parameters, done = Replayed(5), np.zeros((1, 6)), 0
     settings = {

@@ -44,7 +44,8 @@ def test_the_law_without_data_is_stationary(l2: float, steps: int) -> None:
 def test_chains_on_equal_data_contract(
     num_classes: int, curvature: float, rate: float, random_rows: Rows, replayable_noise: Any
 ) -> None:
-    """Two runs with the same noise and data approach each other by c = max(|1 - eta m|, |1 - eta L|) at every step."""
+    """The distance between two runs with the same noise and data shrinks by c = max(|1 - eta m|, |1 - eta L|)
+    at every step."""
     features, labels = random_rows(40, 5, num_classes)
     l2, shape = 0.1, (1 if num_classes == 2 else num_classes, 5)
     step_size = rate / (curvature + 2 * l2)  # rate 2 is the fastest, 2 / (L + m)
@@ -98,7 +99,7 @@ def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, repl
 
 @pytest.mark.parametrize("num_classes", [2, 4])
 def test_a_run_learns(num_classes: int, random_rows: Rows) -> None:
-    """A run from the origin with little noise finds weights that separate the classes."""
+    """A run that starts at the origin with little noise finds weights that separate the classes."""
     features, labels = random_rows(2000, 10, num_classes)
     ran = chain.run(
         mechanism=mechanism_of(
@@ -201,7 +202,7 @@ def test_the_last_iterate_lies_on_the_grid(random_rows: Rows, settings: dict[str
 
 
 def test_two_runs_differ(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """Two runs of one step from the same start on the same data end in different places."""
+    """Two runs of one step, from the same start and on the same data, have different results."""
     features, labels = random_rows(40, 5)
     ends = [
         chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"steps": 1}).parameters

@@ -110,7 +110,8 @@ def test_deleting_a_row_removes_its_gradient(num_classes: int, random_rows: Rand
 @given(seeds, scales)
 @classes
 def test_gradient_of_one_record_is_bounded(num_classes: int, seed: int, scale: float) -> None:
-    """The gradient of one row of norm 1 has norm at most 1 for two classes and sqrt(2) for more, at any parameters."""
+    """For any parameters, the gradient of one row of norm 1 has norm at most 1 for two classes and at most
+    sqrt(2) for more."""
     features, labels = one_row(5, num_classes, seed)
     pull = torch.linalg.vector_norm(gradient_of(parameters_for(num_classes, 5, seed, scale), features, labels))
     assert float(pull) <= (1.0 if num_classes == 2 else 2**0.5) * (1 + 1e-6)
@@ -156,7 +157,8 @@ def test_blocks_cover_every_row_once(num_rows: int) -> None:
 
 
 def test_rows_are_read_in_place_from_a_read_only_file(tmp_path: Path, random_rows: RandomRows) -> None:
-    """Rows mapped read-only from a file give the same gradient as rows in memory, without a warning or a copy."""
+    """Rows that are mapped read-only from a file give the same gradient as rows in memory, without a warning
+    and without being copied."""
     features, labels = random_rows(40_000, 50)
     np.save(tmp_path / "features.npy", features)
     mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
@@ -170,7 +172,8 @@ def test_rows_are_read_in_place_from_a_read_only_file(tmp_path: Path, random_row
 
 
 def test_scores_of_any_size_stay_finite() -> None:
-    """Scores far beyond the range of the exponential give the limits of the gradient, not infinities."""
+    """For scores far beyond the range of the exponential, the gradient takes its limits instead of becoming
+    infinite."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([1], np.int32)
     for size in (90.0, 1e4, 1e6):
         for weights in ([[size, 0.0]], [[-size, 0.0]], [[size, 0.0], [-size, 0.0], [0.0, 0.0]]):
@@ -184,7 +187,7 @@ def test_scores_of_any_size_stay_finite() -> None:
 def test_gradient_of_any_size_matches_automatic_differentiation(
     seed: int, num_rows: int, width: int, classes: int, scale: float
 ) -> None:
-    """The gradient of any size equals automatic differentiation of the textbook loss in double precision."""
+    """Whatever its size, the gradient equals the automatic derivative of the textbook loss in double precision."""
     generator = np.random.default_rng(seed)
     features = generator.standard_normal((num_rows, width)) / (1.001 * width**0.5)
     features = (features / np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True))).astype(np.float32)
@@ -210,7 +213,7 @@ def test_threads_do_not_change_a_bit(num_classes: int, num_rows: int, width: int
 @pytest.mark.slow
 @classes
 def test_a_gradient_is_a_new_tensor(num_classes: int, random_rows: RandomRows) -> None:
-    """Each call returns a new tensor; between calls neither the iterate nor its gradient is kept."""
+    """Each call returns a new tensor, and neither the iterate nor its gradient is kept between calls."""
     features, labels = random_rows(300, 20, num_classes)
     parameters = parameters_for(num_classes, 20, seed=8)
     with HostRows(features, labels, num_classes=num_classes) as rows:
@@ -275,7 +278,7 @@ def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) 
 
 @pytest.mark.soak
 def test_compiled_code_needs_no_cache_folder() -> None:
-    """The loops are compiled even if no folder can be written."""
+    """The loops can be compiled even if no folder is writable."""
     program = "import numba.core.caching as c; c.CacheImpl._locator_classes = []; from worker.langevin import kernels"
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=360)
 

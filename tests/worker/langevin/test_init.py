@@ -15,6 +15,6 @@ def test_learning_starts_at_zero(num_classes: int, rows: int) -> None:
 
 
 def test_learning_without_classes_is_refused() -> None:
-    """Learning with neither a class nor a target is refused."""
+    """Learning is refused if there is neither a class nor a numeric target to learn."""
     with pytest.raises(ValueError, match="num_classes=0 >= 1"):
         origin(num_classes=0, num_features=4)

@@ -120,7 +120,7 @@ def test_a_close_fit_to_identical_rows_is_not_a_fault(loss: Loss) -> None:
 
 @every_loss
 def test_null_rows_contribute_exactly_nothing(loss: Loss) -> None:
-    """The gradient over null rows is zero, whatever their labels."""
+    """The gradient over null rows is zero, whatever labels they have."""
     features, labels = labelled(loss, 50, 8)
     parameters = parameters_of(loss, 8, 3.0)
     assert not gradient_of(loss, parameters, np.zeros_like(features), labels).any()
@@ -184,7 +184,7 @@ def test_an_unknown_label_is_refused(label: int) -> None:
 
 @every_loss
 def test_nan_weights_make_the_gradient_nan(loss: Loss) -> None:
-    """NaN weights give a NaN gradient, which is not clipped at the bound."""
+    """If the weights are NaN, the gradient is NaN and is not clipped at the bound."""
     features, labels = labelled(loss, 40, 4)
     parameters = parameters_of(loss, 4) * float("nan")
     assert gradient_of(loss, parameters, features, labels).isnan().all()

@@ -108,7 +108,7 @@ def test_a_row_of_weight_zero_is_a_null_row(loss: Loss, classes: int) -> None:
 )
 @settings(max_examples=150, deadline=None)
 def test_weighted_gradients_are_bounded(name: str, seed: int, weight: int, radius: float) -> None:
-    """The gradient of a record with any weight is at most M times its weight, for any parameters in the ball."""
+    """For any parameters in the ball and any weight, the gradient of a record is at most M times its weight."""
     loss, classes = LOSSES[name]
     features, labels, _ = drawn(loss, classes, 1, width=4, seed=seed)
     direction = np.random.default_rng(seed + 1).normal(size=(loss.weight_rows(classes), 4))
