@@ -100,8 +100,8 @@ def test_the_service_needs_only_the_public_key(
 def test_the_account_prices_a_reset(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """The account states after how many steps the start of the chain no longer matters; one step fewer would
-    miss the target."""
+    """The account states after how many steps the start of the chain no longer matters, and one step fewer
+    would miss the target."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     reset = gateway.get(f"/v1/accounting/models/{model['id']}").json()["reset"]

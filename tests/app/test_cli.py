@@ -10,9 +10,9 @@ from tests.command_line import Lethe, refused
 def test_a_ledger_verifies_beside_and_without_the_service(
     certified: Path, live: Lethe, lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger of a learned model and a completed request verifies with the hash of its head, both next to
-    the service and, once exported, without the service against a head saved earlier. A refused export keeps the
-    existing file."""
+    """The ledger of a learned model and a completed request verifies with the hash of its head, both on the
+    host of the service and, after an export, elsewhere against a head that was saved earlier. A refused export
+    keeps the existing file."""
     verified = live("ledger", "verify")
     assert (verified.code, verified.err) == (0, "")
     first, last, signed = verified.out.splitlines()

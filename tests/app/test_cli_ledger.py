@@ -186,8 +186,8 @@ def test_a_tampered_ledger_is_not_exported(story: Story, gateway: TestClient) ->
 
 
 def test_changed_certificates_are_reported(story: Story, lethe: Lethe) -> None:
-    """A certificate that was changed, or that names another entry than the stored certificate, is reported by
-    its name."""
+    """A certificate that was changed, or that names a different entry from the stored certificate, is reported
+    by its name."""
     story.tamper("UPDATE certificates SET jws = substr(jws, 1, length(jws) - 4) || 'AAAA'")
     assert "Certificate crt_" in corrupt(lethe)
 

@@ -40,7 +40,7 @@ def test_a_notification_wakes_a_waiting_listener(tmp_path: Path, listener: int) 
 
 
 def test_a_notification_before_the_wait_is_not_lost(tmp_path: Path, listener: int) -> None:
-    """A notification that arrives while the listener is busy ends its next wait at once."""
+    """If a notification arrives while the listener is busy, the listener's next wait ends at once."""
     PipeNotifier(tmp_path).wake()
     assert _waited(listener, seconds=30) < 10
 
@@ -62,8 +62,8 @@ def test_a_wait_times_out(listener: int) -> None:
 
 
 def test_notifying_without_a_listener_succeeds(tmp_path: Path) -> None:
-    """A notification does not fail if no listener has started yet, if the listener has exited, or if there is
-    no data folder."""
+    """Sending a notification succeeds even if no listener has started, the listener has exited, or there is no
+    data folder."""
     notifier = PipeNotifier(tmp_path)
     notifier.wake()
     os.close(notifier.listen())
@@ -72,7 +72,8 @@ def test_notifying_without_a_listener_succeeds(tmp_path: Path) -> None:
 
 
 def test_notifications_are_delayed_to_ticks(tmp_path: Path, listener: int) -> None:
-    """Notifications at any time wake the listener once, and only at the next multiple of the interval on the clock."""
+    """Notifications at any time wake the listener once, and not before the next multiple of the interval on the
+    clock."""
     notifier = AtTicks(PipeNotifier(tmp_path), seconds=0.5)
     for pause in (0.0, 0.13, 0.29):
         time.sleep(pause)

@@ -46,6 +46,6 @@ def test_a_condition_has_a_detail_and_places(condition: type[Problem]) -> None:
 
 def test_conditions_are_declared_in_contracts() -> None:
     """Conditions that callers see are declared in the contract, or in the contract of the one feature that raises them.
-    Conditions inside the server are declared in `app.errors`, and none are declared elsewhere."""
+    Conditions inside the server are declared in `app.errors`, and there are no others."""
     declared = {condition.__module__ for condition in conditions()}
     assert declared - CONTRACTS - {"lethe.errors"} == {errors.__name__, problems.__name__}

@@ -80,8 +80,8 @@ def test_a_program_re_executes_itself_once() -> None:
 
 @pytest.mark.slow
 def test_other_allocator_settings_are_kept() -> None:
-    """Glibc tunables set by the user are kept in addition to ours, but a Python allocator set by the user is
-    replaced."""
+    """Glibc tunables set by the user are kept in addition to the program's, but a Python allocator set by the
+    user is replaced."""
     program = BEGIN + "print(os.environ['GLIBC_TUNABLES'])"
     given = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2:glibc.malloc.perturb=0", "PYTHONMALLOC": "pymalloc"}
     *_, overwrites, _, tunables = _run("-c", program, **given).stdout.splitlines()
@@ -116,8 +116,8 @@ def test_memory_is_locked_where_permitted() -> None:
 
 
 def test_memory_is_not_locked_with_a_limit() -> None:
-    """A process with a low limit for locked memory does not lock any, so that it cannot reach the limit while
-    it works."""
+    """A process with a low limit for locked memory does not lock any memory, so that it cannot hit the limit
+    while it works."""
     assert _run("-c", LOCK_UP_TO_A_LIMIT + LOCKED).stdout == "False\n0\n"
 
 

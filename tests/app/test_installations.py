@@ -72,7 +72,7 @@ def test_an_empty_data_folder_with_an_existing_database_is_refused(
 
 
 def test_the_data_folder_of_another_installation_is_refused(installation: Installation, tmp_path: Path) -> None:
-    """A start with the data folder of another installation is refused, and the database is not changed."""
+    """Starting with the data folder of another installation is refused, and the database is not changed."""
     own = Settings(data_dir=tmp_path / "own")
     installations.set_up(own)
     before = keys_in_force(installation)
@@ -84,8 +84,8 @@ def test_the_data_folder_of_another_installation_is_refused(installation: Instal
 
 
 def test_an_empty_database_with_an_existing_data_folder_is_refused(settings: Settings, new_url: str) -> None:
-    """A data folder that belongs to an installation is refused with an empty database, because that database
-    would hold no person."""
+    """Starting with an empty database and the data folder of an existing installation is refused, because such a
+    database would hold no person."""
     with pytest.raises(InstallationMismatch, match="empty"):
         installations.set_up(settings.model_copy(update={"database_url": SecretStr(new_url)}))
 
@@ -192,8 +192,8 @@ def _renewed(installation: Installation) -> Callable[[], None]:
 
 
 def test_a_marked_place_is_not_marked_again(settings: Settings) -> None:
-    """A storage place that already has its mark is not marked again, so a process killed at that moment leaves
-    no partial file."""
+    """A storage place that is already marked is not marked again, so that a process killed at that moment
+    leaves no partial file."""
     unfinished = settings.data_dir / ".unfinished"
     before = unfinished.stat().st_mtime_ns
     installations.set_up(settings)
@@ -205,7 +205,8 @@ def test_a_marked_place_is_not_marked_again(settings: Settings) -> None:
 def test_a_mismatched_data_folder_refuses_calls(
     settings: Settings, gateway: TestClient, new_dataset: Make, owner: str | None
 ) -> None:
-    """If the data folder does not have the mark of its database but is required to hold rows, all calls are refused."""
+    """If the data folder is not marked as belonging to the database but is required to contain rows, all calls
+    are refused."""
     new_dataset()
     mark = settings.data_dir / "installation.id"
     was = mark.read_text()
@@ -268,8 +269,8 @@ _STEPS = (_prepare, _accept, _begin, _rewrap, _rewrap_rest, _end)
 def test_an_interrupted_rotation_can_be_completed(
     settings: Settings, gateway: TestClient, installation: Installation, forget: Make, done: int
 ) -> None:
-    """Wherever a change of the key-encryption key was interrupted, the service runs and starts, and running the
-    change again completes it."""
+    """If a change of the key-encryption key is interrupted at any point, the service still starts and runs, and running
+    the change again completes it."""
     request = forget("p1", external_id="case 7")
     key = installations.key_encryption_of(settings)
     before = key.check_values(_id(installation))
@@ -342,8 +343,8 @@ class Killed(BaseException):
 def test_setting_up_continues_after_a_kill_while_marking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, before: bool
 ) -> None:
-    """If setting up is killed while it marks the storage places of a new database, the next start finishes the marking;
-    from then on the mark must be present."""
+    """If the setup of a new database is killed while it marks the storage places, the next start finishes the marking.
+    From then on the mark must be present."""
     settings, original = Settings(data_dir=tmp_path / "new"), getattr(owner, name)
 
     def dying(*given: Any) -> None:

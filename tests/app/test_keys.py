@@ -74,7 +74,8 @@ def test_a_reference_is_a_keyed_hash(keys: Keys, tmp_path: Path) -> None:
 
 @given(one=st.lists(st.binary(max_size=4), max_size=4), other=st.lists(st.binary(max_size=4), max_size=4))
 def test_fingerprints_separate_parts(set_up_once: Path, one: list[bytes], other: list[bytes]) -> None:
-    """Lists of parts have equal fingerprints only if they are equal, including the boundaries between the parts."""
+    """Two lists of parts have the same fingerprint only if they are equal, including the boundaries between the
+    parts."""
     keys = Keys(set_up_once / "keys")
     assert (keys.fingerprint(*one) == keys.fingerprint(*other)) == (one == other)
 
@@ -123,7 +124,7 @@ def test_a_wrapped_key_is_unwrapped(key_encryption: KeyEncryptionFile, tmp_path:
 
 
 def test_creating_the_key_encryption_key_again_is_a_no_op(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """The key-encryption key is created once, even during a rotation."""
+    """The key-encryption key is created only once, even during a rotation."""
     wrapped = key_encryption.wrap(DATA_KEY, "ver_1")
     key_encryption.create()
     assert key_encryption.unwrap(wrapped, "ver_1") == DATA_KEY

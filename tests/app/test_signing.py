@@ -45,7 +45,7 @@ def test_a_long_statement_is_signed(keys: Keys) -> None:
 @pytest.mark.parametrize("place", range(0, 43, 6))
 def test_a_changed_private_key_does_not_sign(keys: Keys, tmp_path: Path, place: int) -> None:
     """If any character of the key's private part was changed, neither certificates nor checkpoints are signed, even if
-    the character is a valid end of base64url."""
+    the changed character is valid base64url."""
     file = tmp_path / "keys" / "signing.jwk"
     key = json.loads(file.read_text())
     private = key["d"][:place] + ("A" if key["d"][place] != "A" else "E") + key["d"][place + 1 :]

@@ -155,8 +155,8 @@ def provoke(client: httpx.Client, dataset_id: str, model_id: str) -> None:
 
 @pytest.mark.service
 def test_logs_contain_no_personal_data(tmp_path: Path) -> None:
-    """The debug logs of gateway and worker are JSON. From upload to certificate, including refusals and a broken
-    database, they contain neither a person's id nor a value, note, path or query about the person."""
+    """The debug logs of the gateway and the worker are JSON. From upload to certificate, including refusals and a
+    broken database, they contain neither a person's id nor any value, note, path or query about the person."""
     data = tmp_path / "data"
     with processes.forked_up(data, log_level="debug", poll_seconds="0.1") as up:
         log, address = up.child.log, up.address()

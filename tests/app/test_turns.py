@@ -14,8 +14,8 @@ def begun(turns: dict[str, Future[None]]) -> list[str]:
 
 
 def test_tenants_are_served_round_robin() -> None:
-    """If a tenant has many waiting calls, one of them is served between any two calls of another tenant, and
-    they are served in order."""
+    """If a tenant has many waiting calls, they are served in order, and at most one of them is served between
+    two calls of another tenant."""
     turns = Turns()
     asked = {name: turns.ask(name[0]) for name in ("a1", "a2", "a3", "a4", "b1", "c1", "b2")}
     order = []
@@ -36,8 +36,8 @@ def test_a_caller_during_a_turn_is_served_before_the_next() -> None:
 
 
 def test_a_tenant_leaves_places_to_others() -> None:
-    """If a tenant has reached its maximum, the remaining places are left to other tenants, whose calls begin at
-    once."""
+    """When a tenant has reached its maximum, the remaining places are left to other tenants, whose calls begin
+    at once."""
     turns = Turns(3, of_one=2)
     asked = {name: turns.ask(name[0]) for name in ("a1", "a2", "a3", "b1", "b2")}
     assert begun(asked) == ["a1", "a2", "b1"]
@@ -74,7 +74,7 @@ def test_cancelled_turns_leave_nothing_behind() -> None:
 
 
 def test_a_thread_cannot_wait_for_its_own_turn() -> None:
-    """If a thread that holds a place asks for another one, it is refused at once and keeps its place until it ends."""
+    """A thread that holds a place and asks for another one is refused at once, and keeps its place until it ends."""
     turns = Turns()
     with turns.taken("a"):
         with pytest.raises(RuntimeError, match="holds a turn"), turns.taken("b", seconds=30.0):
@@ -89,8 +89,8 @@ def test_a_thread_cannot_wait_for_its_own_turn() -> None:
 
 
 def test_limits_on_concurrent_turns_are_kept() -> None:
-    """No more threads than allowed work at the same time, no tenant exceeds its share, and every thread gets to
-    work."""
+    """No more threads than allowed work at the same time, no tenant exceeds its share, and every thread is
+    eventually served."""
     turns, lock = Turns(2, of_one=1), threading.Lock()
     at_work: list[str] = []
     most: list[int] = []

@@ -86,7 +86,7 @@ def test_changes_of_this_process_apply_at_once(
 
 
 def test_a_key_expires(installation: Installation, add: Add) -> None:
-    """A key is refused from its expiry time on."""
+    """A key stops working at its expiry time."""
     with installation.database.reading() as session:
         key, key_id = add(expires_at=now(session) + datetime.timedelta(hours=1))
     Callers(installation.database).authenticate(key)
@@ -108,7 +108,7 @@ def test_calls_without_a_key_query_nothing(installation: Installation) -> None:
 
 
 def test_key_uses_are_written_once_a_minute(installation: Installation, add: Add, uses: LastUses) -> None:
-    """All recorded key uses are written in one statement, at most once a minute."""
+    """Uses of keys are collected and written to the database in one statement, at most once a minute."""
     keys = [add() for _ in range(3)]
     callers = Callers(installation.database, used=uses.note)
     with statements_to(installation.database.engine) as statements:
@@ -156,7 +156,7 @@ def test_uses_noted_by_another_gateway_are_not_written_again(
 
 
 def test_noted_uses_survive_an_outage(installation: Installation, add: Add, uses: LastUses) -> None:
-    """Recorded key uses are kept while the database refuses writes, and are written later."""
+    """Recorded key uses are kept while the database refuses writes, and are written once it accepts them again."""
     key, key_id = add()
     Callers(installation.database, used=uses.note).authenticate(key)
     broken = sa.exc.OperationalError("UPDATE", {}, Exception("away"))

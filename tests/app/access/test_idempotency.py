@@ -25,7 +25,7 @@ def database(installation: Installation) -> Database:
 
 
 def test_repeated_calls_get_the_stored_answer(database: Database) -> None:
-    """A repeated call returns the stored response; a new call has no stored response."""
+    """A repeated call returns the stored response; a call made for the first time finds no stored response."""
     with database.writing() as session:
         assert idempotency.replay(session, ONCE) is None
         assert idempotency.perform(session, ONCE, make) == ANSWER

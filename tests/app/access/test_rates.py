@@ -39,8 +39,8 @@ def admitted(gateway: Rates, who: Caller, most: int = 1000) -> int:
 
 
 def test_a_key_has_a_limit_per_minute(limited: Limited, minute: Callable[[int], None]) -> None:
-    """A key may make a limited number of calls per minute. Each response states how many are left, and the count
-    restarts every minute."""
+    """A key may make a limited number of calls per minute. Each response states how many are left, and the
+    count resets every minute."""
     gateway = limited(3)
     left = [gateway.count(caller()) for _ in range(3)]
     assert [(one.quota, one.remaining, one.seconds) for one in left if one] == [(3, 2, 50), (3, 1, 50), (3, 0, 50)]
@@ -60,7 +60,7 @@ def test_a_key_can_lower_the_limit(limited: Limited, all_keys: int, this_key: in
 
 
 def test_wrong_keys_are_limited_by_address(limited: Limited, minute: Callable[[int], None]) -> None:
-    """An address that has sent too many wrong keys cannot try another key in that minute; other addresses can."""
+    """After too many wrong keys, an address cannot try another key in the same minute; other addresses can."""
     gateway = limited(failed=3)
     for _ in range(3):
         gateway.admit("192.0.2.1")
@@ -98,8 +98,8 @@ def test_counting_addresses_takes_bounded_memory(limited: Limited) -> None:
 
 @pytest.mark.usefixtures("minute")
 def test_one_address_cannot_lock_an_account(limited: Limited) -> None:
-    """Ten wrong passwords for an account block the address that sent them; a hundred, from any addresses, block all
-    addresses for that account."""
+    """Ten wrong passwords for an account block the address that sent them. A hundred wrong passwords, from any
+    addresses, block every address for that account."""
     gateway = limited(failed=60)
     for host in range(10):
         gateway.admit("192.0.2.99", "maria")

@@ -100,7 +100,8 @@ def _of(installation: Installation, key: str) -> Caller:
 
 
 def test_a_rotated_key_overlaps_with_the_new_one(installation: Installation, by: Actor) -> None:
-    """The new key has the old key's permissions; the old key ends with the overlap, or earlier if it expires before."""
+    """A rotated key's successor has the same permissions. The old key stops working when the overlap ends, or when it
+    expires, whichever is earlier."""
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="admin", key="a", scopes=[Scope.ADMIN])
         old = access.add_key(session, name="crm", key="old", scopes=[Scope.REQUESTS_WRITE], calls_per_minute=7)

@@ -24,8 +24,8 @@ COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"
     ],
 )
 def test_ids_of_one_person_have_the_same_form(rule: SubjectRule, same: list[str], other: list[str]) -> None:
-    """Subject ids that a rule assigns to the same person have the same normal form; all other ids have
-    different ones."""
+    """All ids of one person have the same normal form under a rule, and ids of different people have different
+    forms."""
     (form,) = {normal(one, rule) for one in same}
     assert form not in {normal(one, rule) for one in other}
 

@@ -17,7 +17,8 @@ from lethe.contract.tenants import Policy
 
 
 def test_a_new_tenant_has_one_admin_key(installation: Installation, by: Actor) -> None:
-    """A new tenant has its name, its policy and one key, which is an admin key and not an operator key."""
+    """A new tenant is created with its name, its policy and one key, which has the admin scope but not the
+    operator scope."""
     key = access.new_key()
     with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="shop", policy=Policy(time_zone="Europe/Berlin"), admin_key=key)
@@ -73,8 +74,8 @@ def test_a_policy_change_keeps_other_fields(installation: Installation, by: Acto
 def test_a_business_id_without_a_claim_is_refused(
     installation: Installation, by: Actor, claim: Literal["email", "phone_number", "customer_id"]
 ) -> None:
-    """A policy with a business id but without a claim is refused, because the default claim would match no person in a
-    tenant with a different kind of subject id."""
+    """A policy with a business id but without a claim is refused, because the default claim would match no person of a
+    tenant that uses other subject ids."""
     wrong: list[dict[str, Any]] = [{"drp_business_id": "SHOP"}, {"drp_business_id": "SHOP", "drp_claim": None}]
     for policy in wrong:
         with pytest.raises(InputInvalid) as refusal, installation.database.writing(by=by) as session:

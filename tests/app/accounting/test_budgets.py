@@ -125,7 +125,7 @@ def test_no_version_exceeds_the_budget(
     epsilon_of: Callable[[int], float],
 ) -> None:
     """If a version would exceed the budget, the rows are still erased, but the request waits for its model, which
-    reports the reason, and no model of the dataset learns. Retiring the model completes the request."""
+    reports the reason, and the dataset's models no longer learn. Retiring the model completes the request."""
     dataset = budgeted(epsilon_of(1))
     model = new_model(dataset["id"], noise_scale=0.05)
     work()

@@ -169,7 +169,7 @@ def test_rehashing_changes_nothing(story: Story) -> None:
 
 @pytest.mark.parametrize("name", ["steps", "variance", "presence", "influence"])
 def test_a_wrong_state_of_the_chain_is_refused(story: Story, name: str) -> None:
-    """A chain state that does not follow from the runs is refused, and the error names the number."""
+    """A chain state that does not follow from the runs is refused, and the error names the wrong number."""
     chain = story.body(1)["chain"]
     story.rewrite(1, chain=chain | {name: chain[name] * 2})
     assert (
@@ -181,7 +181,7 @@ def test_a_wrong_state_of_the_chain_is_refused(story: Story, name: str) -> None:
 @pytest.mark.parametrize("name", ["mu", "epsilon", "delta", "notion", "adjacency", "reference_process"])
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_wrong_guarantee_is_refused(story: Story, name: str, which: int) -> None:
-    """A guarantee that does not follow from the runs is refused, and the error names the field."""
+    """A guarantee that does not follow from the runs is refused, and the error names the wrong field."""
     claimed = copy.deepcopy(story.body(1)["guarantees"])
     claimed[which][name] = claimed[which][name] / 2 if isinstance(claimed[which][name], float) else "other"
     story.rewrite(1, guarantees=claimed)
@@ -214,8 +214,8 @@ def test_a_wrong_guarantee_is_refused(story: Story, name: str, which: int) -> No
     ids=str,
 )
 def test_altered_runs_are_refused(story: Story, changed: dict[str, Any], named: str) -> None:
-    """Steps, records, kinds, formats or positions that differ from the recorded ones are refused, and the error names
-    the model, the entry and the part."""
+    """If the steps, records, kinds, formats or positions in an entry differ from the recorded runs, the entry is
+    refused, and the error names the model, the entry and the part."""
     story.rewrite(1, **changed)
     said = refusal(story)
     assert said.startswith(f"Model {story.entries[1].model_id}, ledger entry 2: ")
@@ -223,7 +223,7 @@ def test_altered_runs_are_refused(story: Story, changed: dict[str, Any], named: 
 
 
 def test_a_missing_guarantee_is_refused(story: Story) -> None:
-    """An entry that does not state each guarantee for all people exactly once and in order is refused."""
+    """An entry must state each guarantee for all people exactly once and in order; otherwise it is refused."""
     claimed = story.body(1)["guarantees"]
     for stated in (claimed[:1], claimed * 2, claimed[::-1]):
         story.rewrite(1, guarantees=stated)
@@ -232,14 +232,14 @@ def test_a_missing_guarantee_is_refused(story: Story) -> None:
 
 @pytest.mark.parametrize("name", ["noise_scale", "num_slots", "l2", "contraction"])
 def test_another_mechanism_is_refused(story: Story, name: str) -> None:
-    """An entry whose mechanism differs from that of the chain that it continues is refused."""
+    """An entry is refused if its mechanism differs from the mechanism of the chain that it continues."""
     mechanism = story.body(1)["mechanism"]
     story.rewrite(1, mechanism=mechanism | {name: mechanism[name] * 2})
     assert "ledger entry 2: its numbers cannot be recomputed" in refusal(story)
 
 
 def test_a_chain_begins_with_learning(story: Story) -> None:
-    """A first entry that unlearns is refused, because there is no chain that it could continue."""
+    """A ledger whose first entry unlearns is refused, because there is no chain to continue."""
     story.rewrite(0, kind="unlearn")
     assert "ledger entry 1" in (said := refusal(story))
     assert "it continues no chain" in said
@@ -262,14 +262,14 @@ def test_a_ledger_that_names_other_weights_is_refused(story: Story) -> None:
 
 
 def test_a_removed_version_is_refused(story: Story) -> None:
-    """A version that is in the ledger but missing from the database is named."""
+    """If a version is in the ledger but missing from the database, verification names it."""
     gone = story.versions.pop(0)
     said = refusal(story)
     assert said == f"The ledger accounts for version {gone.number} of model {gone.model_id}, which does not exist."
 
 
 def test_an_added_version_is_refused(story: Story) -> None:
-    """A version that is in the database but missing from the ledger is named."""
+    """If a version is in the database but missing from the ledger, verification names it."""
     added = copied(story.versions[0])
     added.number = 99
     story.versions.append(added)

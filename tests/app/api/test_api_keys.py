@@ -97,8 +97,8 @@ def test_key_uses_are_recorded_at_shutdown(settings: Settings, admin_key: str) -
 
 @pytest.mark.usefixtures("minute")
 def test_a_key_has_a_rate_limit(gateway: TestClient, refused: Refused) -> None:
-    """Each response states how many calls the key has left. Above the limit the response is a 429 with the time
-    of the next call."""
+    """Each response states how many calls the key has left. Above the limit, calls return 429 with the time of
+    the next permitted call."""
     asked = {"name": "a", "scopes": ["models:read"], "calls_per_minute": 3}
     key = gateway.post("/v1/api-keys", json=asked).json()["key"]
     left = [gateway.get("/v1/models", headers=_as(key)).headers for _ in range(3)]

@@ -69,8 +69,8 @@ def test_counts_are_learned_predicted_and_forgotten(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Poisson regression is the default for counts and predicts rates. The certificate of a forgotten person states the
-    loss and the score where it bends, from which a verifier recomputes the constants."""
+    """Poisson regression is the default for counts, and it predicts rates. The certificate of a forgotten person states
+    the loss and the score at which it bends, so that a verifier can recompute the constants."""
     assert visits["target"] == {"min": 0, "max": 30, "outside": "error", "counts": True}
     held_out = uploaded(table(seed=1, first=1000)).json()
     gate = {"metric": "mean_poisson_deviance", "threshold": 2.0}
@@ -132,7 +132,7 @@ def test_a_malformed_count_is_refused(
 def test_an_invalid_bound_for_counts_is_refused(
     uploaded: Callable[..., httpx.Response], refused: Refused, of_target: dict[str, Any], path: str, said: str
 ) -> None:
-    """A schema with a column of counts must state the largest count as a whole number."""
+    """The schema of a column of counts must state the maximum count as a whole number."""
     errors = refused(uploaded(None, of_target), 422, "schema_invalid")["errors"]
     assert (f"columns.visits.{path}", said) in [(fault["path"], fault["message"]) for fault in errors]
 
@@ -144,8 +144,8 @@ def test_poisson_regression_requires_counts(
     new_model: Make,
     refused: Refused,
 ) -> None:
-    """Poisson regression is refused for a target that is not declared as counts; counts may also use any other
-    regression."""
+    """Poisson regression is refused unless the target is declared as counts; a target of counts may also use
+    any other regression."""
     plain = uploaded(None, {"counts": False}).json()
     assert plain["target"] == {"min": 0, "max": 30, "outside": "error"}
     body = {"name": "m", "dataset_id": plain["id"], "objective": "poisson_regression"}
@@ -164,7 +164,7 @@ def test_poisson_regression_requires_counts(
 def test_only_poisson_regression_has_a_deviance(
     gateway: TestClient, uploaded: Callable[..., httpx.Response], visits: dict[str, Any], refused: Refused
 ) -> None:
-    """A quality gate on the deviance is refused for an objective for which no deviance is measured."""
+    """A quality gate on the deviance is refused if the deviance is not measured for the model's objective."""
     held_out = uploaded(table(seed=1, first=1000)).json()
     body = {"name": "m", "dataset_id": visits["id"], "evaluation_dataset_id": held_out["id"]}
     body |= {"objective": "huber_regression", "quality": {"metric": "mean_poisson_deviance", "threshold": 2.0}}
@@ -175,7 +175,7 @@ def test_only_poisson_regression_has_a_deviance(
 def test_the_plan_of_counts_is_that_of_poisson_regression(
     gateway: TestClient, visits: dict[str, Any], get: Get
 ) -> None:
-    """Without a model, the plan for a dataset of counts assumes Poisson regression."""
+    """If a dataset of counts has no model yet, its plan assumes Poisson regression."""
     plan = get(f"/accounting/datasets/{visits['id']}/plan")
     assert plan["objective"] == "poisson_regression"
     assert {cost["l2"] for cost in plan["costs"] if cost["epsilon"] == 1} == {0.00125, 0.005, 0.02}
@@ -184,7 +184,8 @@ def test_the_plan_of_counts_is_that_of_poisson_regression(
 def test_counts_pass_canary_tests_and_can_be_added(
     gateway: TestClient, visits: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model of counts passes its canary test, and rows of counts can be added to the slots of forgotten people."""
+    """A model that learned counts passes its canary test, and rows with counts can be added to the slots of
+    forgotten people."""
     model = new_model(visits["id"], audit={"lanes": 64, "chains": 2}, loss_width=1.0)
     work()
     assert gateway.post(f"/v1/models/{model['id']}/audit").status_code == 202
@@ -202,7 +203,7 @@ def test_counts_pass_canary_tests_and_can_be_added(
 def test_a_rehearsal_of_counts(
     gateway: TestClient, visits: dict[str, Any], new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A rehearsal with counts measures errors in units of the counts, both before and after forgetting."""
+    """A rehearsal on a dataset of counts measures errors in units of the counts, before and after forgetting."""
     model = new_model(visits["id"], l2=0.003, noise_scale=0.002)
     work()
     asked = gateway.post(f"/v1/models/{model['id']}/rehearsals", json={"people": 40}).json()
@@ -217,7 +218,7 @@ def test_a_rehearsal_of_counts(
 def test_npz_files_have_counts_if_the_form_has_a_bound(
     gateway: TestClient, new_model: Make, get: Get, work: Callable[[], int], refused: Refused
 ) -> None:
-    """The y array of an npz file is read as counts if the upload form states their bound."""
+    """If the upload form states a bound for counts, the y array of an npz file is read as counts."""
     generator = np.random.default_rng(0)
     x = generator.normal(size=(200, 3))
     y = np.minimum(generator.poisson(np.exp(1 + x[:, 0])), 20)

@@ -42,9 +42,9 @@ def request_id(new_dataset: Make, new_model: Make, forget: Make, work: Callable[
 def test_a_damaged_certificate_is_named(
     place: int, installation: Installation, gateway: TestClient, request_id: str, get: Get, refused: Refused
 ) -> None:
-    """A certificate whose header, statement or signature is damaged is refused with a specific code. The proof names
-    the damaged certificate, contains the others without a joint guarantee and does not verify as a whole offline; the
-    request and its account are still readable."""
+    """A certificate whose header, statement or signature is damaged is refused with a specific error code. The proof of
+    the request names the damaged certificate, contains the others without a joint guarantee, and does not verify as a
+    whole offline. The request and its account can still be read."""
     proof = get(f"/deletion-requests/{request_id}/certificate")
     first, second = proof["certificates"]
     assert (proof["damaged"], len(proof["joint"]["models"])) == ([], 2)

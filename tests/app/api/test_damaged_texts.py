@@ -107,8 +107,8 @@ def test_a_person_with_damaged_details_is_forgotten(
 def test_damaged_details_are_not_overwritten(
     installation: Installation, gateway: TestClient, forget: Make, get: Get, refused: Refused
 ) -> None:
-    """A rejection is refused while the request's details, which include the explanation, are damaged, and is accepted
-    once the file is restored."""
+    """A rejection stores its explanation with the request's details. It is refused while the details are damaged and
+    accepted once the file is restored."""
     mine = forget("p1", identity_verified=False, **DETAILS)["id"]
     page, _ = page_of(installation, mine)
     right = page.read_bytes()
@@ -139,8 +139,8 @@ def test_damaged_details_are_erased_in_time(
 def test_erasing_damaged_details_keeps_other_keys(
     place: int, installation: Installation, gateway: TestClient, forget: Make, get: Get, policy: Callable[..., None]
 ) -> None:
-    """A bit flip in the stored name of a key, which then names no key or another request's key, does not change which
-    key is destroyed when the policy erases the details."""
+    """If a bit flip changes the key name stored with the details, so that it names no key or another request's key,
+    erasing the details still destroys the right key."""
     asked = [forget(f"p{number}", identity_verified=False, **DETAILS)["id"] for number in range(4)]
     with installation.database.reading() as session:
         keys = {one: session.get_one(DeletionRequest, one).particulars.key for one in asked}
@@ -166,8 +166,9 @@ def test_damaged_details_are_counted_at_start_and_on_schedule(
     sample: Callable[..., float],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A gateway verifies every encrypted text at its start and on schedule. Readiness and a metric report the number of
-    damaged texts, and the log names the page but not the person. The number is 0 again once the page is restored."""
+    """A gateway verifies all encrypted texts at its start and on schedule. Readiness and a metric report the
+    number of damaged texts, and the log names the damaged page but no person. The number returns to 0 once the
+    page is restored."""
     mine = [forget(f"p{number}", **DETAILS)["id"] for number in range(30)]
     page, place = page_of(installation, mine[-1])
     right = page.read_bytes()

@@ -38,7 +38,8 @@ CSV = "person,age,work,income,note\nann,31,state,low,x\nbob,42,private,high,y\na
 def test_an_npz_upload_becomes_a_dataset(
     upload: Callable[..., httpx.Response], get: Callable[[str], Any], npz_of: Callable[..., bytes]
 ) -> None:
-    """An upload returns 201 with a location and public facts about the dataset, which a later GET returns again."""
+    """An upload returns 201 with a location and public facts about the dataset, and a later GET returns the
+    same facts."""
     answer = upload(npz_of(subject=np.array([f"p{row // 2}" for row in range(20)])))
     created = answer.json()
     assert created.pop("num_suppressed") == 0
@@ -54,7 +55,7 @@ def test_an_npz_upload_becomes_a_dataset(
 
 
 def test_an_npz_file_may_have_a_schema(upload: Callable[..., httpx.Response], npz_of: Callable[..., bytes]) -> None:
-    """A schema turns the arrays of an npz file into columns and scales them. If scaling each row would lose
+    """A schema turns the arrays of an npz file into columns, which are then scaled. If scaling each row would lose
     information, a warning names the column and the remedy."""
     x = {"kind": "vector", "length": 3, "center": [0.0, 0.0, 1000.0], "scale": [1.0, 1.0, 10.0], "clip": 3.0}
     columns = {"x": x, "y": {"role": "label", "values": ["0", "1"]}, "subject": {"role": "subject"}}
@@ -91,7 +92,7 @@ def test_random_features_are_learned_from(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """A model learns from rows of random features, and the stored schema encodes records to predict in the same way."""
+    """A model can learn from random features, and the stored schema encodes records for prediction in the same way."""
     random = SCHEMA | {"random_features": {"features": 20, "seed": 9}}
     created = upload(CSV.encode(), filename="rows.csv", schema=json.dumps(random)).json()
     assert created["num_features"] == 20
@@ -104,7 +105,7 @@ def test_random_features_are_learned_from(
 
 
 def test_classes_of_an_npz_file_are_those_of_the_form(upload: Callable[..., httpx.Response]) -> None:
-    """The classes of an npz file are those given in the form, even if the file's schema does not list the labels."""
+    """The classes of an npz file are taken from the upload form, even if its schema does not list the labels."""
     assert upload(classes='["no", "yes"]').json()["classes"] == ["no", "yes"]
     unlisted = {"columns": SCHEMA["columns"] | {"income": {"role": "label"}}}
     sent = {"content": CSV.encode(), "filename": "rows.csv", "schema": json.dumps(unlisted)}
@@ -167,8 +168,8 @@ def test_a_bad_upload_leaves_nothing(
     nothing: dict[str, int],
     case: str,
 ) -> None:
-    """An upload that cannot be learned from returns 422, names the location of the fault and leaves neither
-    rows nor files behind."""
+    """An upload that cannot be learned from returns 422 with the location of the fault, and neither rows nor
+    files are left behind."""
     sent, code, path = (REFUSED | ARRAYS)[case]
     problem = refused(upload(npz_of(**sent)) if case in ARRAYS else upload(**sent), 422, code)
     assert [fault["path"] for fault in problem["errors"]][:1] == ([path] if path else [])
@@ -201,7 +202,7 @@ def test_an_upload_above_the_limit_is_refused(
     declared: bool,
     rows: int,
 ) -> None:
-    """A body that is too long returns 413, whether or not its length is declared, and no part of the body is kept."""
+    """A body that is too long returns 413, whether or not its length was declared, and no part of it is kept."""
     x = np.random.default_rng(0).normal(size=(rows, 3))
     content = npz_of(x=x, y=np.arange(rows) % 2, subject=np.arange(rows).astype(str))
     request = small.build_request("POST", "/v1/datasets", data=FORM, files={"file": ("people.npz", content)})
@@ -292,8 +293,8 @@ def test_an_upload_survives_a_lost_commit_acknowledgement(
 def test_a_digest_does_not_confirm_guessed_rows(
     new_dataset: Any, forget: Any, get: Any, work: Callable[[], int]
 ) -> None:
-    """Uploading the same rows again gives a different digest, before and after a person is forgotten, so a caller who
-    knows all other rows cannot confirm a guess."""
+    """Uploading the same rows again gives a different digest, whether or not a person has been forgotten, so a caller
+    who knows all other rows cannot confirm a guess."""
     one, other = new_dataset("one"), new_dataset("other")
     digests = {one["digest"], other["digest"]}
     forget("p3")

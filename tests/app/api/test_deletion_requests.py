@@ -47,7 +47,7 @@ def test_a_request_is_accepted(gateway: TestClient, live: dict[str, Any], get: G
 def test_a_request_takes_the_estimated_steps(
     live: dict[str, Any], forget: Make, shown: Make, get: Get, work: Work
 ) -> None:
-    """A request takes the estimated number of steps and has no estimate once it is completed."""
+    """A request takes the estimated number of steps, and a completed request has no estimate."""
     request = forget("p1")
     work()
     [run] = get(f"/runs?model_id={live['id']}&limit=1")["items"]
@@ -108,8 +108,8 @@ def test_an_unstorable_item_is_refused_alone(gateway: TestClient, live: dict[str
 def test_a_stored_answer_does_not_identify_the_person(
     gateway: TestClient, live: dict[str, Any], installation: Installation
 ) -> None:
-    """The response stored for an idempotency key does not identify the person, and a repeated call returns the
-    first response."""
+    """The response stored for an idempotency key does not identify the person, and repeating the call returns
+    the original response."""
     once = {"Idempotency-Key": "k"}
     first = gateway.post(PLACE, json={"subject_id": "p1", "metadata": {"desk": "4"}}, headers=once).json()
     with installation.database.reading() as session:
@@ -122,8 +122,8 @@ def test_a_stored_answer_does_not_identify_the_person(
 def test_repeating_a_request_creates_one(
     gateway: TestClient, live: dict[str, Any], refused: Refused, stored: Callable[[], dict[str, int]], work: Work
 ) -> None:
-    """A request that is repeated with the same Idempotency-Key, which has at most 255 characters, is created once, even
-    if the first has been completed; a different body is a conflict."""
+    """Repeating a request with the same Idempotency-Key, of at most 255 characters, creates no second request, even
+    after the first has completed. A different body is a conflict."""
     once = {"Idempotency-Key": "k" * 255}
     first = gateway.post(PLACE, json={"subject_id": "p1"}, headers=once)
     work()
@@ -153,7 +153,7 @@ def test_an_idempotency_key_belongs_to_its_api_key(
 def test_a_request_about_an_unknown_person_completes_at_once(
     gateway: TestClient, live: dict[str, Any], forget: Make, statuses: Callable[..., list[str]], work: Work
 ) -> None:
-    """A request about an unknown person completes at once, looks like any other request, and starts no run."""
+    """A request about an unknown person completes at once without a run and looks like any other request."""
     request = forget("stranger")
     assert (request["status"], request["outcome"], request["models"]) == ("completed", "nothing_held", [])
     assert request["completed_at"]
@@ -188,7 +188,7 @@ def test_a_waiting_request_can_be_cancelled(
     work: Work,
     refused: Refused,
 ) -> None:
-    """A waiting request can be cancelled once, and its rows are then not erased."""
+    """A waiting request can be cancelled once, and none of its rows are erased."""
     request = forget("p1")
     place = f"{PLACE}/{request['id']}/cancel"
     assert gateway.post(place).json()["status"] == "cancelled"
@@ -207,8 +207,8 @@ def test_a_request_cannot_be_cancelled_once_its_rows_are_claimed(
     work: Work,
     refused: Refused,
 ) -> None:
-    """Once its rows are claimed, a request cannot be cancelled: neither during the run, nor after the worker
-    died, nor after completion."""
+    """Once its rows are claimed, a request cannot be cancelled, whether the run is in progress, its worker has died or
+    the request is completed."""
     place = f"{PLACE}/{forget('p1')['id']}/cancel"
     claim()
     refused(gateway.post(place), 409, "transition_forbidden")
@@ -255,7 +255,7 @@ def test_a_request_follows_an_earlier_one(
 def test_a_subject_can_be_given_by_its_hash(
     gateway: TestClient, live: dict[str, Any], get: Get, refused: Refused
 ) -> None:
-    """A caller sends either a subject id or its SHA-256 hash, but not both."""
+    """A caller must send either a subject id or its SHA-256 hash, but not both."""
     sha256 = hashlib.sha256(b"p1").hexdigest()
     made = gateway.post(PLACE, json={"subject_sha256": sha256}).json()
     assert [owed["model_id"] for owed in made["models"]] == [live["id"]]

@@ -98,7 +98,7 @@ def test_a_request_waits_for_a_model_that_is_learning(
     work: Work,
     learning: str,
 ) -> None:
-    """A request waits for a model that has no version yet. The model's first version never saw the person, and the
+    """A request made before a model has a version waits for the first one, which does not learn from the person; the
     certificate states this."""
     model = new_model(new_dataset()["id"])
     if learning == "under way":
@@ -153,7 +153,7 @@ def test_a_dataset_without_a_model_needs_no_certificate(
     new_dataset: Make, forget: Make, shown: Make, get: Get, work: Work
 ) -> None:
     """Rows from which no model learned are erased, and the request completes without certificates. Its proof has no
-    joint number, which is not the same as the number 0."""
+    joint number, rather than a joint number of 0."""
     dataset = new_dataset()
     request = forget("p1")
     assert request["estimate"] == {"steps": 0, "models": []}

@@ -20,8 +20,8 @@ def service(request: pytest.FixtureRequest, settings: Settings) -> FastAPI:
 
 
 def test_the_page_loads_nothing_from_the_internet(service: FastAPI) -> None:
-    """The service itself serves everything that the documentation page loads, at whatever path prefix the page
-    is reached."""
+    """Everything that the documentation page loads is served by the service itself, whatever path prefix it is
+    mounted under."""
     client = TestClient(service)
     page = client.get("/docs").text
     loaded = re.findall(r'(?:src|href)="([^"]*)"', page) + re.findall(r"url: '([^']*)'", page)

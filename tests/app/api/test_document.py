@@ -38,8 +38,7 @@ def test_the_document_is_encoded_once(gateway: TestClient, monkeypatch: pytest.M
 
 @each("route", operations)
 def test_operations_have_a_title_a_description_and_a_tag(route: str) -> None:
-    """Every operation has a title, a description beyond the scope that it needs, and one of the tags that order
-    the page."""
+    """Every operation has a title, one of the tags that order the page, and a description of more than its scope."""
     operation = operations()[route]
     assert operation["summary"]
     assert len(operation["description"].split("\n\n")) > 1
@@ -49,7 +48,7 @@ def test_operations_have_a_title_a_description_and_a_tag(route: str) -> None:
 
 @each("route", operations)
 def test_ids_and_idempotency_keys_are_described(route: str) -> None:
-    """The ids in paths and the Idempotency-Key header have descriptions that make sense on their own."""
+    """Ids in paths and the Idempotency-Key header have descriptions that can be understood on their own."""
     for parameter in operations()[route].get("parameters", ()):
         if parameter["name"].endswith(("_id", "idempotency-key")) and parameter["in"] != "query":
             assert parameter["description"].endswith(".")
@@ -57,7 +56,7 @@ def test_ids_and_idempotency_keys_are_described(route: str) -> None:
 
 @each("route", operations)
 def test_every_operation_states_its_scope(route: str) -> None:
-    """Both the security section and the description of an operation state the scope that its endpoint requires."""
+    """Every operation states the scope that it requires, both in its security section and in its description."""
     operation = operations()[route]
     if route in OPEN_TO_ALL:
         assert "security" not in operation
@@ -75,7 +74,7 @@ def test_operation_names_are_unique_identifiers() -> None:
 
 
 def test_tags_are_in_order() -> None:
-    """The document describes all used tags, in the order of the page, and no unused tag."""
+    """The OpenAPI document describes exactly the tags in use, in the order of the page."""
     used = {operation["tags"][0] for operation in operations().values()}
     assert [tag["name"] for tag in document()["tags"]] == [name for name in TAGS if name in used]
     alone = accounting_main.create_app(Settings()).openapi()
@@ -125,7 +124,7 @@ def described() -> list[type[BaseModel]]:
 
 @pytest.mark.parametrize("body", [one for one in described() if "json_schema_extra" in one.model_config])
 def test_examples_are_valid(body: type[Body]) -> None:
-    """Every example of a body in the OpenAPI document is a valid body."""
+    """Every example body in the OpenAPI document is valid."""
     extra = body.model_config["json_schema_extra"]
     assert isinstance(extra, dict)
     examples = extra["examples"]

@@ -93,8 +93,8 @@ def test_overlapping_evaluation_data_is_refused(
     measured: bytes,
     said: str,
 ) -> None:
-    """Evaluation data that contains a person of the dataset, or one of its rows under another id, is refused
-    with a specific error."""
+    """Evaluation data is refused with a specific error if it contains a person of the dataset, or one of its
+    rows under another id."""
     problem = refused(ask(sent(npz()), sent(measured)), 409, "evaluation_overlaps")
     assert problem["detail"].startswith(said)
     assert "p3" not in problem["detail"]
@@ -104,7 +104,7 @@ def test_overlapping_evaluation_data_is_refused(
 def test_a_dataset_cannot_be_its_own_evaluation_data(
     sent: Callable[[bytes], str], ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """A dataset is refused as its own evaluation data even if its rows have no known people."""
+    """A dataset cannot be its own evaluation data, even if the people of its rows are unknown."""
     dataset = sent(npz())
     refused(ask(dataset, dataset), 409, "evaluation_overlaps")
 
@@ -115,8 +115,8 @@ def test_the_number_of_shared_people_is_hidden_without_the_scope(
     refused: Refused,
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """The error for overlapping evaluation data omits the number of shared people if the key may not learn who
-    is in the data."""
+    """A key that may not learn who is in the data gets the error about overlapping evaluation data without the
+    number of shared people."""
     key = key_with(Scope.MODELS_READ, Scope.MODELS_WRITE)
     problem = refused(ask(sent(npz()), sent(npz(seed=1)), headers=key), 409, "evaluation_overlaps")
     assert problem["detail"].startswith("Some people")
@@ -125,7 +125,7 @@ def test_the_number_of_shared_people_is_hidden_without_the_scope(
 def test_rows_that_are_equal_by_chance_are_accepted(
     upload: Upload, ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """Rows that coincide only because their columns have few values do not count as the same people."""
+    """Rows that coincide only because their columns have few distinct values do not count as overlapping people."""
     generator = np.random.default_rng(0)
     ids = []
     for name in "ab":
@@ -158,8 +158,8 @@ def pair(
 def test_added_rows_must_not_overlap_either(
     pair: dict[str, str], add: Add, refused: Refused, stored: Callable[[], dict[str, int]], to: str
 ) -> None:
-    """A dataset and its evaluation dataset refuse each other's rows and people; new people with new rows can be
-    added to either."""
+    """Rows and people of a dataset cannot be added to its evaluation dataset, or the reverse; new people with new rows
+    can be added to either."""
     other = npz(seed=1, first=100) if to == "learned" else npz()
     before = stored()
     refused(add(pair[to], some(other, slice(10, 11))), 409, "evaluation_overlaps")
@@ -183,7 +183,7 @@ def test_waiting_rows_are_compared_too(
 def test_rows_are_not_compared_with_a_retired_model(
     installation: Installation, pair: dict[str, str], add: Add, gateway: TestClient, get: Get, to: str
 ) -> None:
-    """Once a model is retired and one of its datasets is destroyed, rows added to the other dataset are no
+    """Once a model is retired and one of its two datasets is destroyed, rows added to the other dataset are no
     longer compared with it."""
     (model,) = get("/models")["items"]
     (other,) = (dataset_id for name, dataset_id in pair.items() if name != to)

@@ -103,7 +103,7 @@ def arrays(**changed: Any) -> bytes:
 def test_a_refused_array_states_what_was_expected(
     gateway: TestClient, content: bytes, path: str, expected: str
 ) -> None:
-    """The error for an array with the wrong name, shape or type states both the expected and the actual value."""
+    """The error for an array with the wrong name, shape or type states what was expected and what was found."""
     answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("rows.npz", content)})
     said = {fault["path"]: fault["message"] for fault in answer.json()["errors"]}
     assert expected in said[path]
@@ -141,7 +141,7 @@ CALLS: dict[str, tuple[str, dict[str, Any], str, str]] = {
 
 @each("case", CALLS)
 def test_an_unknown_field_is_answered_with_the_known_ones(gateway: TestClient, case: str) -> None:
-    """An unknown field in a body is refused with the names of the known fields and the closest match."""
+    """An unknown field in a body is refused, and the error lists the known fields and suggests the closest match."""
     path, body, place, expected = CALLS[case]
     answer = gateway.post(f"/v1{path}", json=body)
     assert answer.status_code == 422, answer.text
@@ -163,7 +163,7 @@ def test_a_misspelled_csv_header_is_answered_with_the_spelling(gateway: TestClie
 def test_an_unknown_column_is_answered_with_those_of_the_schema(
     gateway: TestClient, work: Callable[[], int], new_model: Any
 ) -> None:
-    """A prediction request with an unknown column is refused with the names of the schema's columns."""
+    """A prediction request with an unknown column is refused, and the error lists the columns of the schema."""
     form = {"name": "people", "schema": json.dumps({"columns": COLUMNS})}
     made = gateway.post("/v1/datasets", data=form, files={"file": ("rows.csv", CSV)}).json()
     model = new_model(made["id"])
@@ -185,6 +185,6 @@ def test_an_unknown_column_is_answered_with_those_of_the_schema(
     ],
 )
 def test_the_nearest_name_is_suggested(found: object, meant: str | None) -> None:
-    """The nearest known name is suggested if it differs only by a few characters, by case or by punctuation; otherwise
-    there is no suggestion."""
+    """The nearest known name is suggested if it differs only by a few characters, by case or by punctuation;
+    otherwise nothing is suggested."""
     assert fields.nearest(found, ["subject_id", "regulation", "ground"]) == meant

@@ -69,8 +69,7 @@ def test_forms_are_parsed_as_by_the_framework(
     files: list[tuple[str, tuple[str, bytes]]],
     length: int,
 ) -> None:
-    """The fields, names, sizes and contents of a form equal those that the framework's parser returns, in whatever
-    pieces the form arrives."""
+    """In whatever pieces a form arrives, its fields, names, sizes and contents are parsed as by the framework."""
     given_fields: dict[str, Any] = {}
     for name, value in fields:
         given_fields.setdefault(name, []).append(value)
@@ -119,7 +118,7 @@ def test_a_malformed_form_is_refused(
     content: bytes,
     detail: str,
 ) -> None:
-    """A malformed form returns 400 with a description of the fault, and no file stays open."""
+    """A malformed form returns 400 with a description of the fault, and all of its files are closed."""
     answer = readers[0].post("/", content=content, headers={"content-type": content_type})
     assert (answer.status_code, answer.json()) == (400, {"detail": detail})
     assert open_files(forms.folder(settings)) == []
@@ -148,8 +147,8 @@ def sent(gateway: TestClient, disposition: str) -> httpx.Response:
     ],
 )
 def test_extended_file_names_are_understood(gateway: TestClient, disposition: str) -> None:
-    """The extended file name is used if the plain file name is missing or an encoded word; the suffix may be in
-    any case."""
+    """The extended file name is used if the plain one is missing or is an encoded word, and file suffixes are
+    not case-sensitive."""
     assert sent(gateway, disposition).status_code == 201
 
 
@@ -162,8 +161,8 @@ def test_a_file_without_a_name_is_refused_with_advice(gateway: TestClient) -> No
 
 
 def test_tenants_take_turns_at_reading_forms(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files beyond a tenant's share wait without occupying a thread, and neither other calls nor another
-    tenant's files wait behind them."""
+    """Files beyond a tenant's share wait without occupying a thread and delay neither other calls nor other
+    tenants' files."""
     turns = Turns(2, of_one=1)
     monkeypatch.setattr(forms, "_TURNS", turns)
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]

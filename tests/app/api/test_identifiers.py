@@ -81,8 +81,8 @@ BY_TEXT = list(itertools.product(("text", "exact"), sorted(WAYS.keys() - {"hash"
 def test_invisible_characters_make_no_difference(
     gateway: TestClient, upload: Upload, forget: Make, work: Callable[[], int], refused: Refused
 ) -> None:
-    """Invisible characters in an id, such as a zero-width space, do not keep a person from being found; an id of only
-    such characters is refused."""
+    """Invisible characters in an id, such as a zero-width space, do not prevent a person from being found; an id that
+    consists only of such characters is refused."""
     dataset = upload(people("p0", "p1", "p\u200b2", "\ufeffp3")).json()["id"]
     forget("p2\u200e")
     assert work() == 1
@@ -107,8 +107,8 @@ def test_an_id_rewritten_as_a_number_is_refused(gateway: TestClient, name: str, 
 def test_a_person_is_found_under_every_spelling(
     gateway: TestClient, installation: Installation, upload: Upload, work: Callable[[], int], way: str
 ) -> None:
-    """Rows that were uploaded under one spelling of an id are erased by a request under another spelling, on every
-    path; a hash is assumed to be of the normal form."""
+    """Rows uploaded under one spelling of an id are erased by a request under another spelling, on every path. A hash
+    is assumed to be the hash of the normal form."""
     assert upload(people("p0", "p1", "p2", "p3", *SPELLINGS[:2])).json()["num_subjects"] == 5
     assert WAYS[way](gateway, SPELLINGS[1]).is_success
     assert work() == 1
@@ -116,8 +116,8 @@ def test_a_person_is_found_under_every_spelling(
 
 
 def test_lookups_normalize_subject_ids(gateway: TestClient, upload: Upload, get: Get, refused: Refused) -> None:
-    """Held people, requests and suppressions are found under every spelling of an id, and a suppressed person cannot be
-    added under any of them."""
+    """Lookups of held people, requests and suppressions find every spelling of an id, and a suppressed person cannot be
+    added under any spelling."""
     dataset = upload(people("p0", "p1", "p2", "p3", COMPOSED)).json()["id"]
     assert get(f"/datasets/{dataset}/subjects/{DECOMPOSED}%20") == {"num_records": 1}
     assert gateway.post("/v1/lineage", json={"subject_id": DECOMPOSED}).json()["datasets"] != []
@@ -133,7 +133,8 @@ def test_lookups_normalize_subject_ids(gateway: TestClient, upload: Upload, get:
 @each("body", [{"subject_id": " "}, {"subject_id": "p1", "aliases": ["p2", "\t\u200b "]}])
 @each("name", ["text", "exact"])
 def test_a_blank_id_is_refused(gateway: TestClient, refused: Refused, body: dict[str, Any], name: str) -> None:
-    """An id of only white space is refused with its location, even under the rule that compares ids byte for byte."""
+    """An id that consists only of white space is refused, and the error states its location, even under the rule that
+    compares ids byte for byte."""
     assert rule(gateway, name).is_success
     problem = refused(gateway.post("/v1/deletion-requests", json=body), 422, "input_invalid")
     assert problem["errors"][0]["path"] == ("aliases.1" if "aliases" in body else "subject_id")
@@ -141,8 +142,8 @@ def test_a_blank_id_is_refused(gateway: TestClient, refused: Refused, body: dict
 
 @each("who", ["ann+news@example.org", "+4915112345678", "Ann Smith", "4711+B C"])
 def test_a_bare_plus_sign_in_a_query_is_refused(gateway: TestClient, forget: Make, refused: Refused, who: str) -> None:
-    """A bare + in the subject id of a query is refused, because it may mean a space; a percent-encoded plus
-    sign or space is accepted."""
+    """A bare + in the subject id of a query is refused because it may mean a space; a percent-encoded plus sign
+    or space is accepted."""
     made = forget(who)["id"]
     for path in ("deletion-requests", "suppressions"):
         percent_coded = gateway.get(f"/v1/{path}?limit=9&subject_id={quote(who, safe='')}").json()["items"]
@@ -158,8 +159,8 @@ def test_a_bare_plus_sign_in_a_query_is_refused(gateway: TestClient, forget: Mak
 def test_an_id_that_no_record_can_have_is_refused(
     gateway: TestClient, installation: Installation, name: str, way: str
 ) -> None:
-    """A request for an id with a line break, or with the end-of-file mark of old text files, is refused: no row can
-    have such a subject, and the request would complete without forgetting anything."""
+    """A request for an id with a line break, or with the end-of-file mark of old text files, is refused. No row can
+    have such an id, so the request would complete without forgetting anything."""
     assert rule(gateway, name).is_success
     answers = [WAYS[way](gateway, who) for who in ("ann\nbob", "\x1a")]
     assert {answer.status_code for answer in answers} == {400 if way == "opendsr" else 422}
@@ -176,8 +177,7 @@ def test_the_subject_rule_is_fixed_once_people_are_known(
     work: Callable[[], int],
     refused: Refused,
 ) -> None:
-    """The subject rule can be changed until the first dataset or request makes a person known, and is fixed
-    from then on."""
+    """The subject rule can be changed as long as there are no datasets or requests, and is fixed from then on."""
     assert rule(gateway, "email").is_success
     upload(people("p0", "p1", "p2", "Ann@Example.com"))
     forget("ann@EXAMPLE.com")
@@ -260,8 +260,8 @@ def test_one_request_erases_all_aliases(
 def test_requests_that_share_an_identifier_all_complete(
     installation: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int], first: str
 ) -> None:
-    """Requests that share an identifier all complete as forgotten, whichever came first, even while one of them
-    still waits."""
+    """Requests that share an identifier all complete as forgotten, in whatever order they were made and even while
+    another one is waiting."""
     requests = [forget(first), forget("p1", aliases=["p2", "p3"]), forget("p3"), forget("p9", aliases=["p1"])]
     assert work() >= 1
     for made in requests:
@@ -273,8 +273,8 @@ def test_requests_that_share_an_identifier_all_complete(
 def test_requests_that_share_a_person_are_claimed_in_turn(
     crowd: dict[str, Any], forget: Make, get: Get, installation: Installation, work: Callable[[], int]
 ) -> None:
-    """Requests that share a person are served in order even if a run serves only one request. A request whose rows have
-    already been erased names the request that erased them."""
+    """Requests that share a person are served in order even if a run serves only one request. A request whose rows are
+    already erased names the request that erased them."""
     installation.settings.max_requests_per_run = 1
     requests = [forget("p1"), forget("p5"), forget("p2", aliases=["p1", "p3"]), forget("p3")]
     assert work() >= 3
@@ -328,7 +328,7 @@ def test_a_request_joins_requests_of_several_revisions(
 
 
 def test_requests_can_have_more_aliases_than_a_statement_takes(installation: Installation) -> None:
-    """Requests with 130,000 aliases, more than a statement has parameters, can be looked up and are found in
+    """Requests with 130,000 aliases, more than the parameters of a statement, can be looked up and are found in
     the queue."""
     aliases = [f"sub_{number}" for number in range(130_000)]
     with installation.database.writing() as session:
@@ -408,8 +408,8 @@ def test_aliases_are_dropped_with_the_subject(installation: Installation, forget
 def test_admins_are_warned_of_ids_that_differ_by_case(
     gateway: TestClient, upload: Upload, refused: Refused, asked: str
 ) -> None:
-    """If no rows are held for an id, a lookup and a strict request report how many people are held under the same id in
-    another case, only in the datasets of the call, and create no request."""
+    """If no rows are held for an id, a lookup and a strict request create no request, and report how many people in the
+    datasets of the call are held under the same id in another case."""
     other = upload(people("p0", "p1", "p2")).json()["id"]
     dataset = upload(people("p0", "p1", "p2", "Ada.L@example.org")).json()["id"]
     one = "one person is held whose id is equal without regard to case."
@@ -441,8 +441,8 @@ def test_people_who_differ_by_case_are_counted_once_each(gateway: TestClient, up
     ("name", "asked", "status"), [("exact", "ADA", 404), ("email", "ADA", 404), ("caseless", "ADA", 202)]
 )
 def test_other_cases_follow_the_rule(gateway: TestClient, upload: Upload, name: str, asked: str, status: int) -> None:
-    """Under every case-sensitive rule a strict request reports people whose ids differ only by case; under the rule
-    that ignores case it finds them."""
+    """Under a case-sensitive rule, a strict request reports people whose ids differ only by case; under the rule that
+    ignores case, it finds them."""
     assert rule(gateway, name).is_success
     upload(people("p0", "p1", "p2", "Ada"))
     answer = gateway.post("/v1/deletion-requests?strict=true", json={"subject_id": asked})

@@ -30,8 +30,8 @@ def at_once(gateway: TestClient, calls: list[dict[str, Any]]) -> list[httpx.Resp
 
 
 def test_a_refused_call_does_not_affect_others_stored_with_it(gateway: TestClient, new_dataset: Make) -> None:
-    """Each of the calls that are stored in one transaction gets its own response: a request or the reason for
-    its refusal."""
+    """If several calls are stored in one transaction, each of them still gets its own response: a request or
+    the reason for its refusal."""
     dataset_id = new_dataset()["id"]
     good = [{"json": {"subject_id": f"p{number}", "dataset_ids": [dataset_id]}} for number in range(10)]
     unknown = [{"json": {"subject_id": "p1", "dataset_ids": [f"ds_{number}"]}} for number in range(5)]
@@ -84,7 +84,7 @@ def test_a_page_takes_as_many_statements_as_one_request(
     get: Callable[[str], Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Listing a page of requests takes no more statements for its models than reading a single request."""
+    """Listing a page of requests takes as few statements for its models as reading a single request."""
     monkeypatch.setattr(intake, "_FRESH_SECONDS", 3600.0)  # nothing is estimated beside it
     engine = gateway.app.state.installation.database.engine  # type: ignore[attr-defined]
     for number in range(5):
@@ -101,7 +101,7 @@ def test_a_page_takes_as_many_statements_as_one_request(
 
 
 def test_estimates_include_earlier_requests(live: dict[str, Any], forget: Make) -> None:
-    """The estimate of a new request includes earlier requests within a few seconds."""
+    """Within a few seconds, the estimate of a new request includes earlier requests."""
     first = forget("p0")["estimate"]["steps"]
     people = (f"p{number}" for number in itertools.count(1))
     wait_until(lambda: time.sleep(0.3) or forget(next(people))["estimate"]["steps"] > first)

@@ -222,8 +222,8 @@ def test_pages_contain_every_lasting_row_once(
     limit: int,
     which: int,
 ) -> None:
-    """If rows are added and changed while a list is paged through, every row that existed before the first page and
-    still matches appears exactly once, newest first."""
+    """Even if rows are added and changed while a list is paged through, every row that existed before the first page
+    and still matches appears exactly once, newest first."""
     path, add, change = listed
     for _ in range(5 - len(lists.everything(path))):
         add()

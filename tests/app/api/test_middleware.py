@@ -33,8 +33,8 @@ STRICT = {
     ],
 )
 def test_every_answer_has_security_headers(gateway: TestClient, path: str) -> None:
-    """Every response tells browsers not to guess types, load or frame anything, send a referrer, or cache
-    anything that is not public."""
+    """Every response forbids browsers to guess its type, load or frame anything, send a referrer, or cache what
+    is not public."""
     headers = gateway.get(path).headers
     assert STRICT.items() <= dict(headers).items()
     assert headers.get("cache-control") == (None if path in ("/openapi.json", "/.well-known/jwks.json") else "no-store")
@@ -42,7 +42,7 @@ def test_every_answer_has_security_headers(gateway: TestClient, path: str) -> No
 
 
 def test_errors_have_security_headers_too(gateway: TestClient) -> None:
-    """The response to a call that failed has the same security headers."""
+    """Responses to failed calls have the same security headers as others."""
     gateway.app.state.known = None  # type: ignore[attr-defined]
     answer = gateway.get("/v1/models")
     assert answer.status_code == 500
@@ -70,7 +70,7 @@ PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-He
 @each("origin", ["https://privacy.example", "https://crm.example:8443"])
 def test_permitted_origins_may_call(open_to_pages: TestClient, origin: str) -> None:
     """A page from a permitted origin may send all documented headers and read every response with its headers,
-    even a refusal."""
+    including refusals."""
     answer = open_to_pages.options("/v1/accounting/preview", headers={"Origin": origin} | PREFLIGHT)
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == origin
@@ -107,8 +107,8 @@ def test_a_malformed_origin_is_refused(wrong: str) -> None:
 @each("key", ["wrong", None])
 @each("path", ["/v1/deletion-requests", "/v1/deletion-requests:batch", "/v1/datasets"])
 def test_large_bodies_need_a_key(gateway: TestClient, key: str | None, path: str) -> None:
-    """A caller without a key is refused before its body takes memory or time; the body of a caller with a key
-    is read."""
+    """A call without a key is refused before its body takes memory or time, whereas the body of a call with a
+    key is read."""
     read: list[bytes] = []
 
     def pieces() -> Iterator[bytes]:
@@ -145,7 +145,7 @@ def test_large_bodies_need_a_key(gateway: TestClient, key: str | None, path: str
 @each("coding", ["gzip", "br", "gzip, identity", "aws-chunked"])
 @each("path", ["/v1/deletion-requests", "/v1/deletion-requests.csv", "/v1/datasets"])
 def test_a_compressed_body_is_refused_by_name(gateway: TestClient, path: str, coding: str) -> None:
-    """A body with a content encoding returns 415 with advice on how to send it."""
+    """A body with a content encoding returns 415 with advice on how to send the body."""
     answer = gateway.post(path, content=b'{"subject_id": "p1"}', headers={"Content-Encoding": coding})
     assert (answer.status_code, answer.json()["code"]) == (415, "content_encoding_unsupported")
     assert "without Content-Encoding" in answer.json()["detail"]

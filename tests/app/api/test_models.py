@@ -57,7 +57,7 @@ def test_progress_is_shown_while_a_worker_runs(
     get: Get,
     work: Work,
 ) -> None:
-    """A model shows the progress of its current run, which learns at first and later unlearns or relearns."""
+    """A model shows the progress of its current run: learning at first, unlearning or relearning later."""
     model = new_model(new_dataset()["id"])
 
     def during_a_run() -> dict[str, Any]:
@@ -119,8 +119,8 @@ REFUSED: dict[str, tuple[str, int, str]] = {
 def test_a_model_without_a_guarantee_is_refused(
     gateway: TestClient, new_dataset: Make, refused: Refused, stored: Callable[[], dict[str, int]], case: str
 ) -> None:
-    """Model settings that are malformed, give no guarantee or cannot be met are refused with a specific error,
-    and no model is created."""
+    """Model settings that are malformed, give no guarantee or cannot reach the target are refused with a specific
+    error, and no model is created."""
     changed, status, code = REFUSED[case]
     fields = json.dumps({"name": "m", "dataset_id": new_dataset(rows=20)["id"], "l2": 0.05})
     body = f"{fields[:-1]}, {changed}}}"  # of two equal names in JSON the last one counts
@@ -129,7 +129,7 @@ def test_a_model_without_a_guarantee_is_refused(
 
 
 def test_evaluation_data_must_have_the_same_shape(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
-    """The evaluation dataset must have the same features and classes as the learned dataset."""
+    """The evaluation dataset must have the same features and classes as the dataset of the model."""
     learned_on = new_dataset()["id"]
     for shape in ({"features": 4}, {"classes": 3}):
         other = new_dataset(**shape, seed=2, first=300)["id"]
@@ -167,8 +167,8 @@ def test_relearning_creates_a_new_version(
 def test_repeating_a_call_creates_one_model(
     gateway: TestClient, new_dataset: Make, work: Work, refused: Refused
 ) -> None:
-    """Creating or relearning a model twice with the same Idempotency-Key has an effect only once; a different
-    body is a conflict."""
+    """Repeating the creation or relearning of a model with the same Idempotency-Key has no further effect; a
+    different body is a conflict."""
     body = {"name": "m", "dataset_id": new_dataset()["id"], "l2": 0.05}
     once = {"Idempotency-Key": "k"}
     first, again = (gateway.post("/v1/models", json=body, headers=once) for _ in range(2))
@@ -186,8 +186,8 @@ def test_repeating_a_call_creates_one_model(
 
 
 def test_models_are_listed_by_dataset(gateway: TestClient, new_dataset: Make) -> None:
-    """A list filtered by dataset contains the models that learn from it, newest first and combined with any other
-    filter, but not the models that only use it as evaluation data."""
+    """A list filtered by dataset contains the models that learn from it but not those that only use it as evaluation
+    data. The list is newest first and can be combined with any other filter."""
     mine, others = new_dataset()["id"], new_dataset(seed=1, first=200)["id"]
 
     def made(name: str, **body: Any) -> Any:

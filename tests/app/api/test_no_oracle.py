@@ -58,8 +58,8 @@ def statements() -> Iterator[list[str]]:
 def test_held_and_unknown_people_get_the_same_answers(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], name: str
 ) -> None:
-    """To a discreet caller the responses for a held and an unknown person have the same length and headers. Both calls
-    execute the same statements, apart from the three that store which models owe a version."""
+    """For a discreet caller, the responses about a held person and an unknown one have the same length and headers.
+    Both calls execute the same statements, apart from the three that store which models owe a version."""
     gateway.headers.update(key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
 
     def call(who: str) -> httpx.Response:
@@ -117,7 +117,7 @@ def test_response_times_reveal_nothing_to_discreet_callers(
 def test_only_changes_by_discreet_callers_are_delayed(
     gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], who: str
 ) -> None:
-    """Calls that change nothing, and calls of callers who may know what is held, are not delayed: the fastest of ten
+    """Calls that change nothing, and calls by callers who may know what is held, are not delayed: the fastest of ten
     responses takes less than the interval."""
     times = []
     for number in range(10):

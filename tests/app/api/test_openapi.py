@@ -290,8 +290,8 @@ def test_every_operation_is_called() -> None:
 
 @pytest.mark.parametrize("operation", CALLED)
 def test_every_answer_is_in_the_document(operation: str, service: Service) -> None:
-    """Generated requests, including the document's examples and its limits, get only documented responses and
-    no status above 499."""
+    """Generated requests, which include the examples and limits in the document, get only documented responses
+    and no status above 499."""
     call(operation, service.check, on_every_run, tuple(HypothesisTestMode))
 
 

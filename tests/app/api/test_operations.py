@@ -103,8 +103,8 @@ def test_readiness_does_not_wait_for_writers(gateway: TestClient, installation: 
 
 
 def test_readiness_checks_take_at_most_a_tenth_of_the_time(gateway: TestClient) -> None:
-    """After a readiness check the next one begins no sooner than nine times its duration later, however often callers
-    without a key request it."""
+    """After a readiness check, the next one does not begin until nine times its duration has passed, however often
+    callers without a key request it."""
     statements: list[float] = []
     installed: Installation = gateway.app.state.installation  # type: ignore[attr-defined]
 
@@ -139,8 +139,8 @@ def test_readiness_reports_the_age_of_the_queue(
 def test_overdue_and_imminent_requests_are_counted(
     gateway: TestClient, sample: Sample, installation: Installation, new_dataset: Make, forget: Make
 ) -> None:
-    """Overdue requests and those due within a week are counted separately for each regulation; an extended
-    deadline counts."""
+    """Overdue requests and those due within a week are counted separately for each regulation, and extended deadlines
+    are taken into account."""
     new_dataset()
     made = [forget(f"p{number}", regulation=("gdpr", "ccpa")[number % 2])["id"] for number in range(6)]
     due = [-DAY, -DAY, 6 * DAY, 8 * DAY, -DAY, 3 * DAY]
@@ -161,7 +161,7 @@ def test_overdue_and_imminent_requests_are_counted(
 def test_requests_that_are_not_due_do_not_age_the_queue(
     gateway: TestClient, sample: Sample, installation: Installation, new_dataset: Make, forget: Make
 ) -> None:
-    """A request in review or in its grace period is open but does not add to the age of the queue, and a request with a
+    """A request in review or in its grace period is open but does not age the queue, and a request with a
     paused clock is never late."""
     new_dataset()
     in_review, held = forget("p1")["id"], forget("p2")["id"]
@@ -222,8 +222,8 @@ def test_readiness_reports_a_crash_loop(
     ago: datetime.timedelta,
     workers: str,
 ) -> None:
-    """Readiness reports three recent runs in a row without a result, even if the worker gave a sign of life a
-    moment ago."""
+    """Readiness reports a crash loop after three runs in a row without a result, even if the worker gave a sign
+    of life a moment ago."""
     new_dataset()
     alive(settings)
     add_runs(installation, *statuses, ago=ago)
@@ -246,7 +246,7 @@ def test_readiness_reveals_nothing_without_a_key(
     forget: Make,
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Without a key, readiness is the same whether or not work is waiting; a key without the scope is refused."""
+    """Without a key, readiness looks the same whether or not work is waiting; a key without the scope is refused."""
     admin = gateway.headers.pop("Authorization")
     idle = gateway.get("/readyz")
     assert {name for name, value in idle.json().items() if value is not None} == {"status"}

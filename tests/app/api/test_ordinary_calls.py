@@ -27,8 +27,8 @@ def held(new_dataset: Callable[..., dict[str, Any]]) -> None:
     [("?strict=false", "application/json"), ("", "application/json; charset=utf-8"), ("", "application/merge+json")],
 )
 def test_fast_and_ordinary_resolution_agree(gateway: TestClient, target: str, content_type: str) -> None:
-    """A call that FastAPI resolves, because it has a query or another content type, gets the same response as
-    one on the fast path."""
+    """A call that FastAPI resolves, because it has a query or another content type, gets the same response as a
+    call on the fast path."""
     ordinary = gateway.post(PLACE, content=BODY, headers=ORDINARY)
     resolved = gateway.post(PLACE + target, content=BODY, headers={"content-type": content_type})
     assert (ordinary.status_code, resolved.status_code) == (202, 202)

@@ -68,8 +68,8 @@ def test_an_admins_key_sees_all_requests(gateway: TestClient, refused: Refused) 
 def test_an_app_does_not_see_requests_of_other_apps(
     gateway: TestClient, key: Callable[..., dict[str, Any]], refused: Refused
 ) -> None:
-    """A key limited to its own requests cannot find another app's requests in lists, searches, exports, events or
-    callbacks or by id, and can neither cancel nor refer to them; an admin sees the requests of both."""
+    """A key limited to its own requests cannot find another app's requests by id or in lists, searches, exports, events
+    or callbacks, and can neither cancel nor refer to them. An admin sees the requests of both apps."""
     gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}}).raise_for_status()
     apps = [key("requests:read", "requests:write") for _ in range(2)]
     bodies: list[dict[str, Any]] = [
@@ -126,7 +126,8 @@ def test_certificates_of_other_keys_are_unknown(
 
 
 def test_requests_follow_the_rotation_of_their_key(gateway: TestClient, key: Callable[..., dict[str, Any]]) -> None:
-    """All successors of a rotated key see the requests that it created, and it sees theirs while it is valid."""
+    """All successors of a rotated key see the requests that the key created, and the key sees theirs as long as
+    it is valid."""
     keys = [key("requests:read", "requests:write")]
     made = []
     for _ in range(3):

@@ -92,8 +92,8 @@ def run(story: Callable[[Crowd], Awaitable[None]]) -> None:
 
 
 def test_a_tenant_cannot_take_all_places() -> None:
-    """A tenant that occupies all of its places leaves places for other tenants, and readiness reports that
-    calls may be refused."""
+    """A tenant that occupies all of its places leaves room for other tenants, and readiness reports that calls
+    may be refused."""
 
     async def story(crowd: Crowd) -> None:
         for _ in range(CALLS + 30):
@@ -111,7 +111,7 @@ def test_a_tenant_cannot_take_all_places() -> None:
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/datasets"])
 def test_deletion_requests_have_reserved_places(path: str) -> None:
-    """Deletion requests are stored while other calls occupy all of their places."""
+    """Deletion requests are still stored when other calls occupy all places available to them."""
 
     async def story(crowd: Crowd) -> None:
         for number in range(400):
@@ -187,7 +187,7 @@ def test_the_application_gets_the_whole_body() -> None:
 
 @pytest.mark.parametrize(("size", "code"), [(65_536, None), (65_537, "upload_too_large"), (None, "upload_too_large")])
 def test_bodies_without_a_key_are_small(size: int | None, code: str | None) -> None:
-    """A body without a key must be short and declare its length; a body with a key may be longer, and pages
+    """A body sent without a key must be short and declare its length. A body sent with a key may be longer, and pages
     check their own bodies."""
 
     async def story(crowd: Crowd) -> None:

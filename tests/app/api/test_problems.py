@@ -56,7 +56,8 @@ def test_framework_errors_are_problems_too(gateway: TestClient, refused: Refused
 def test_a_405_lists_the_allowed_methods(
     gateway: TestClient, refused: Refused, method: str, path: str, known: str
 ) -> None:
-    """A 405 response lists every method that any route of the path allows, in the Allow header and in the detail."""
+    """A 405 response lists every method that any route of the path allows, both in the Allow header and in the
+    detail."""
     answer = gateway.request(method, path)
     problem = refused(answer, 405, "method_not_allowed")
     assert answer.headers["allow"] == known
@@ -132,8 +133,8 @@ LARGE: dict[str, tuple[str, dict[str, Any]]] = {
 def test_many_faults_take_little_memory(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """A large body produces at most a few hundred faults, of which ten are listed. Each fault takes about a kilobyte of
-    memory, although two bytes of the body can cause it."""
+    """A large body produces at most a few hundred faults, of which ten are listed. Without this limit, every two bytes
+    of a body could cause a fault that takes a kilobyte of memory."""
     counts: list[int] = []
     listed = problems.faults
     monkeypatch.setattr(
@@ -159,8 +160,8 @@ VALUES = {
 def test_a_body_with_too_many_values_is_refused(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """A body with hundreds of thousands of values is refused before it is parsed, whatever the values are. Commas in
-    texts also count, and a body below the limit is read."""
+    """A body with hundreds of thousands of values is refused before it is parsed, whatever the values are. Commas
+    within strings also count, and a body below the limit is read."""
     parsed: list[int] = []
     loads = json.loads
     monkeypatch.setattr(
@@ -196,7 +197,7 @@ def test_a_body_that_is_too_deep_is_refused(
 
 @each("path", ["/v1/models", "/v1/deletion-requests:batch"])
 def test_a_body_of_32_levels_is_read(gateway: TestClient, refused: Refused, path: str) -> None:
-    """A body of 32 nested lists is read, and brackets in texts do not count towards the depth."""
+    """A body of 32 nested lists is read, and brackets within strings do not count towards the depth."""
     headers = {"Content-Type": "application/json"}
     for content in ("[" * 32 + "]" * 32, json.dumps({"[" * 500: '\\"' + "[{" * 500})):
         refused(gateway.post(path, content=content, headers=headers), 422, "input_invalid")
@@ -211,8 +212,8 @@ def test_json_in_forms_has_the_same_depth_limit(upload: Callable[..., httpx.Resp
 
 @given(st.recursive(st.text('[]{}"\\,: a'), lambda inner: st.lists(inner) | st.dictionaries(st.text('[]{}"\\'), inner)))
 def test_nesting_depth_is_counted_like_a_parser(value: object) -> None:
-    """Nested lists and objects count towards the depth; brackets and quotes in texts do not, however they are
-    escaped."""
+    """Nested lists and objects count towards the depth; brackets and quotes within strings do not, however they
+    are escaped."""
     text = json.dumps(value).encode()
     depth = _depth_of(value)
     for levels in (fields.MAX_DEPTH - depth, fields.MAX_DEPTH - depth + 1):
@@ -266,8 +267,8 @@ def defective(settings: Settings, log: io.StringIO) -> Iterator[Callable[[Except
 def test_an_unexpected_error_is_logged_without_its_text(
     log: io.StringIO, defective: Callable[[Exception], Any], refused: Refused, error: Exception
 ) -> None:
-    """An unexpected error returns 500 and is logged by its class and location without its text, which may quote
-    a record."""
+    """An unexpected error returns 500. It is logged with its class and location but without its text, which may
+    quote a record."""
     problem = refused(defective(error), 500, getattr(error, "code", "internal_error"))
     assert SECRET not in str(problem) + log.getvalue()
     assert json.loads(log.getvalue())["event"] == "gateway.call_failed"

@@ -38,8 +38,8 @@ def two_models(new_dataset: Make, new_model: Make, work: Work) -> tuple[str, str
 def test_several_models_have_a_joint_number(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The mu^2 of the certificates add up to the mu^2 of the joint guarantee, both in the proof of a request
-    and in its account."""
+    """The mu^2 of the certificates add up to the mu^2 of the joint guarantee, in the proof of a request and in
+    its account."""
     dataset = new_dataset()["id"]
     models = sorted(new_model(dataset, name=name, noise_scale=noise)["id"] for name, noise in (("a", 0.05), ("b", 0.2)))
     work()
@@ -78,8 +78,8 @@ def test_there_is_no_joint_number_while_a_model_is_pending(
 
 
 def test_nothing_held_is_a_signed_statement(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get) -> None:
-    """A request about a person who is not held gets a signed statement of exactly that. The statement verifies offline
-    and over HTTP, and every call returns the same one."""
+    """A request about a person who is not held gets a signed statement that nothing was held. The statement verifies
+    offline and over HTTP, and every call returns the same statement."""
     request = forget("nobody")
     path = f"/deletion-requests/{request['id']}/certificate"
     proof = get(path)

@@ -56,7 +56,7 @@ def test_a_misspelled_filter_is_refused(gateway: TestClient, refused: Refused) -
 
 
 def test_the_list_of_unknown_parameters_is_bounded(gateway: TestClient, refused: Refused) -> None:
-    """The size of the response does not grow with the number of unknown parameters."""
+    """The error for a call with two thousand unknown parameters lists only ten of them."""
     query = "&".join(f"q{number}=1" for number in range(2000))
     assert len(refused(gateway.get(f"/v1/models?{query}"), 422, "input_invalid")["errors"]) == 10
 
@@ -78,7 +78,7 @@ def test_other_paths_accept_any_parameters(gateway: TestClient) -> None:
 
 
 def test_the_document_mentions_query_parameters() -> None:
-    """The description on the /docs page covers query parameters."""
+    """The description on the /docs page mentions how query parameters are treated."""
     assert "query parameter" in document()["info"]["description"]
 
 

@@ -77,7 +77,7 @@ def test_a_number_is_learned_predicted_and_forgotten(
     work: Callable[[], int],
 ) -> None:
     """A model with Huber regression learns a number, and its metrics and predictions are in the units of the target.
-    The certificate of a forgotten person verifies with only the public key."""
+    The certificate of a forgotten person verifies with the public key alone."""
     assert (costs["num_classes"], costs["classes"]) == (0, [])
     assert costs["target"] == {"min": 0, "max": 400, "outside": "clip"}
     held_out = uploaded(table(seed=1, first=1000)).json()
@@ -147,7 +147,7 @@ def test_regressions_pass_canary_tests(
 def test_added_rows_have_targets_too(
     gateway: TestClient, costs: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Rows with numeric targets that are added to the slots of forgotten people are encoded like the dataset."""
+    """Rows added to the slots of forgotten people have numeric targets and are encoded like the rest of the dataset."""
     model = new_model(costs["id"])
     work()
     forget("p1")
@@ -163,8 +163,8 @@ def test_added_rows_have_targets_too(
 def test_npz_files_can_have_a_numeric_target(
     gateway: TestClient, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """The y array of an npz file is read as numbers if the upload form states their range, and predictions lie
-    within that range."""
+    """If the upload form states a range, the y array of an npz file is read as numbers, and predictions lie
+    within the range."""
     x = np.random.default_rng(0).normal(size=(60, 3))
     buffer = io.BytesIO()
     np.savez(buffer, x=x, y=x[:, 0], subject=np.array([f"p{row}" for row in range(60)]))
@@ -190,7 +190,7 @@ def test_npz_files_can_have_a_numeric_target(
     ],
 )
 def test_an_unusable_range_is_refused(gateway: TestClient, refused: Refused, form: dict[str, str], path: str) -> None:
-    """An upload of vectors must state either the classes or the range of a numeric target, but not both; the
+    """An upload of vectors must state either the classes or the range of a numeric target, but not both; otherwise the
     error names the fault."""
     answer = gateway.post("/v1/datasets", data={"name": "v"} | form, files={"file": ("v.npz", npz())})
     assert path in {fault["path"] for fault in refused(answer, 422, "schema_invalid")["errors"]}
@@ -284,9 +284,9 @@ def test_a_hinge_requires_two_classes(gateway: TestClient, new_dataset: Make, re
 def test_several_labels_are_learned_predicted_and_forgotten(
     gateway: TestClient, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A record can have any of the labels in its schema, or none. Each label is learned and predicted
-    separately, the metrics count single labels and whole rows, and neither the run's own canary test nor a
-    requested one reports a finding."""
+    """A record can have any of the labels in its schema, or none, and each label is learned and predicted
+    separately. The metrics count both single labels and whole rows, and neither the canary test of the run nor
+    a requested one reports a finding."""
     columns = {"age": SCHEMA["columns"]["age"], "likes": {"role": "labels", "values": ["tea", "jazz", "chess"]}}
     schema = {"columns": columns | {"person": {"role": "subject"}}}
 

@@ -73,8 +73,8 @@ def test_a_rejection_needs_a_legal_ground(
 
 
 def test_the_clock_can_be_paused_resumed_and_extended(gateway: TestClient, forget: Make, refused: Refused) -> None:
-    """The clock of a request with an unverified sender can be paused, resumed and extended once, and the request shows
-    the state of its clock."""
+    """The clock of a request with an unverified sender can be paused, resumed and extended once, and its state
+    is shown with the request."""
     request = forget("p1", identity_verified=False)
     place = f"{PLACE}/{request['id']}"
     assert (request["status"], request["clock"]["state"]) == ("in_review", "paused")

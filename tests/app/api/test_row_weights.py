@@ -100,7 +100,7 @@ def test_weights_are_stored_learned_and_forgotten(
 
 
 def test_heavier_rows_are_learned_more(gateway: TestClient, send: Send, new_model: Make, get: Get, work: Work) -> None:
-    """If the rows of ill people have low weights, the model predicts for more records that the person is not ill."""
+    """If the rows of ill people have low weights, the model predicts more often that a person is not ill."""
     content = table(np.full(400, 4)).decode().splitlines()
     lighter = "\n".join(line.removesuffix(",4") + (",0.1" if ",yes," in line else ",4") for line in content[1:])
     found = []

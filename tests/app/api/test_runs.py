@@ -102,7 +102,7 @@ def refuses(publish: Callable[..., None], condition: type[Problem], **changed: A
 def test_other_steps_than_planned_publish_nothing(
     publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun, get: Get, difference: int
 ) -> None:
-    """A run that took fewer or more steps than planned publishes no certificate, and its request stays open."""
+    """A run that took fewer or more steps than planned is not certified, and its request stays open."""
     refuses(publish, RunDiffersFromPlan, steps_ran=claimed.steps + difference)
     assert published() == [1, 1, 0]
     assert get("/deletion-requests")["items"][0]["status"] == "running"
@@ -112,7 +112,8 @@ def test_other_steps_than_planned_publish_nothing(
 def test_another_mechanism_publishes_nothing(
     publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun, constant: str
 ) -> None:
-    """A run whose mechanism differs from the plan in any constant, even in the last bit, publishes no certificate."""
+    """A run with a mechanism that differs from the planned one in any constant, even in the last bit, is not
+    certified."""
     assert claimed.mechanism
     nudged = math.nextafter(getattr(claimed.mechanism, constant), math.inf)
     refuses(publish, RunDiffersFromPlan, mechanism_ran=replace(claimed.mechanism, **{constant: nudged}))
@@ -122,7 +123,7 @@ def test_another_mechanism_publishes_nothing(
 def test_a_parent_that_is_not_live_publishes_nothing(
     installation: Installation, publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun
 ) -> None:
-    """A run that continued a version which is no longer in service publishes no certificate."""
+    """A run that continued a version which is no longer in service is not certified."""
     with installation.database.writing() as session:
         session.get_one(Run, claimed.run_id).parent_version_id = "ver_superseded"
     refuses(publish, RunDiffersFromPlan)

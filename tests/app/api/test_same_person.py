@@ -36,8 +36,8 @@ def test_a_request_names_the_one_that_erased_its_rows(
     key_with: Callable[..., dict[str, str]],
 ) -> None:
     """If two requests are in review and the second is approved and erases the rows, the first, approved later,
-    names the second and has no statement that nothing was held. A discreet caller sees neither that name nor
-    such a statement."""
+    refers to the second and gets no statement that nothing was held. A discreet caller sees neither the
+    reference nor a statement."""
     new_model(new_dataset()["id"])
     work()
     first, second = (forget("p1", identity_verified=False)["id"] for _ in range(2))
@@ -58,8 +58,8 @@ def test_a_request_names_the_one_that_erased_its_rows(
 def test_a_late_entry_is_judged_by_its_receipt(
     new_dataset: Make, forget: Make, work: Callable[[], int], days_ago: int, outcome: str
 ) -> None:
-    """A request received before an erasure but entered after it counts as about held rows; one received after the
-    erasure counts as about nothing held."""
+    """A request that was received before an erasure but entered after it counts as a request about held rows. A request
+    that was received after the erasure counts as a request about nothing held."""
     new_dataset()
     erased = forget("p1")["id"]
     work()

@@ -18,7 +18,7 @@ def test_a_model_may_state_a_second_moment(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
     """A model with a stated second moment learns in fewer steps, and its certificate states the bound and verifies.
-    Rows can be added only after the model is retired."""
+    Rows can be added to its dataset only after the model is retired."""
     dataset = new_dataset(rows=300, features=6)["id"]
     model = new_model(dataset, second_moment=0.9)
     assert model["mechanism"]["learn_steps"] < new_model(dataset)["mechanism"]["learn_steps"]

@@ -40,7 +40,7 @@ def test_other_formats_than_csv_are_refused(
     kind: str,
 ) -> None:
     """A file that is not CSV is refused with an error that names its format and explains how to save it as CSV, and
-    none of its rows or requests are stored."""
+    nothing from the file is stored."""
     write, fault = KINDS[kind]
     problems = [
         refused(upload(write(CSV), filename="rows.csv", schema=json.dumps(SCHEMA)), 422, "input_invalid"),
@@ -68,7 +68,7 @@ def test_byte_order_marks_and_line_ends_are_accepted(
 def test_windows_code_pages_are_refused_by_line(
     gateway: TestClient, upload: Callable[..., httpx.Response], refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """The error names the line of the first byte that is not UTF-8 and explains how to save the file."""
+    """If a file is not UTF-8, the error names the line of the first invalid byte and explains how to save the file."""
     content = CSV.replace("ann,33", "Zoë,33").encode("cp1252")
     rows = refused(upload(content, filename="rows.csv", schema=json.dumps(SCHEMA)), 422, "row_invalid")
     assert (rows["errors"][0]["path"], "save it as CSV in UTF-8" in rows["detail"]) == ("line 4", True)
@@ -80,7 +80,7 @@ def test_windows_code_pages_are_refused_by_line(
 def test_a_decimal_comma_is_refused_by_place(
     upload: Callable[..., httpx.Response], refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """A decimal comma is refused with its location and the advice to use a decimal point."""
+    """A number with a decimal comma is refused with its location and the advice to use a decimal point."""
     content = CSV.replace("31", '"31,5"').encode()
     problem = refused(upload(content, filename="rows.csv", schema=json.dumps(SCHEMA)), 422, "row_invalid")
     expected = "expected a finite number, with a point before decimals"

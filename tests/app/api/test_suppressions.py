@@ -21,8 +21,8 @@ Refused = Callable[..., dict[str, Any]]
 def test_rows_of_suppressed_people_are_refused(
     upload: Upload, forget: Make, get: Get, refused: Refused, stored: Callable[[], dict[str, int]]
 ) -> None:
-    """An upload with rows of people who asked to be forgotten is refused as a whole, and the error names rows
-    but no people."""
+    """An upload with rows of people who asked to be forgotten is refused as a whole, and the error names the
+    rows but not the people."""
     for person in ("p3", "p11"):
         forget(person)
     problem = refused(upload(), 409, "subject_suppressed")
@@ -102,8 +102,8 @@ def test_rows_of_a_request_made_during_an_upload_are_not_stored(
     stored: Callable[[], dict[str, int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """If a person's request arrives during an upload that contains their rows, the upload is refused and none of its
-    rows are stored, even with suppressed=skip."""
+    """If a person's request arrives during an upload of their rows, the upload is refused and none of its rows are
+    stored, even with suppressed=skip."""
     usual = Manifests.write
 
     def ask_meanwhile(*given: Any) -> str:

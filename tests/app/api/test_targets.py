@@ -39,8 +39,8 @@ def test_a_vacuous_target_is_refused(
     target: dict[str, float],
     paths: list[str],
 ) -> None:
-    """A target with an epsilon above 8, or a delta above 1/n for a dataset with n slots, is refused with an error that
-    names the bounds, and no model is created."""
+    """A model with a target epsilon above 8, or a delta above 1/n for a dataset with n slots, is not created, and the
+    error names the bounds."""
     dataset = new_dataset(rows=60)
     problem = refused(gateway.post("/v1/models", json=asked(dataset["id"], **target)), 422, "target_too_weak")
     assert [fault["path"] for fault in problem["errors"]] == paths
@@ -72,7 +72,7 @@ def test_vacuous_policy_bounds_are_refused(gateway: TestClient, policy: Any, ref
 def test_widened_bounds_are_in_the_audit_log(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], get: Get, refused: Refused
 ) -> None:
-    """Only an admin can widen the bounds, and the audit log records the change."""
+    """Only an admin can widen the bounds on targets, and the audit log records the change."""
     wider = {"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}
     refused(gateway.patch("/v1/tenant", json=wider, headers=key_with(Scope.MODELS_WRITE)), 403, "scope_missing")
     gateway.patch("/v1/tenant", json=wider).raise_for_status()
@@ -83,8 +83,8 @@ def test_widened_bounds_are_in_the_audit_log(
 def test_a_widened_target_does_not_count_as_forgotten(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """If the bounds were widened, both the outcome and the certificate state this, together with the accuracy
-    of the best attacker."""
+    """If the bounds on targets were widened, both the outcome of a request and its certificate state this, together
+    with the accuracy of the best attacker."""
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
     model = new_model(new_dataset()["id"], target=VACUOUS, noise_scale=0.01)
     work()
@@ -103,7 +103,7 @@ def test_a_widened_target_does_not_count_as_forgotten(
 def test_a_request_joining_under_a_widened_target_is_not_forgotten(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """A request that joins another does not count as forgotten if a model with a widened target carried the person,
+    """A request that joins another one does not count as forgotten if a model with a widened target carried the person,
     even though that model owes it no certificate."""
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
     dataset = new_dataset()["id"]
@@ -135,8 +135,8 @@ def test_a_target_within_the_bounds_counts_as_forgotten(
 def test_verifiers_enforce_their_own_limits(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """A verifier accepts a certificate whose unlearning guarantee meets the verifier's own limits, and a
-    stricter verifier refuses it."""
+    """A verifier accepts a certificate whose unlearning guarantee meets the verifier's own limits; a stricter verifier
+    refuses the same certificate."""
     request = forget("p1")
     work()
     [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]

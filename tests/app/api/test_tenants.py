@@ -18,8 +18,8 @@ def _as(key: str) -> dict[str, str]:
 
 
 def test_an_operator_creates_tenants(gateway: TestClient, get: Get, installation: Installation) -> None:
-    """An operator creates a tenant and gets the key of its first admin, which works, is shown once and is not
-    stored."""
+    """An operator creates a tenant and gets the key of its first admin, which works immediately, is shown only
+    once and is not stored."""
     answer = gateway.post("/v1/tenants", json={"name": "shop", "policy": {"grace_seconds": 5}})
     assert answer.status_code == 201
     made = answer.json()
@@ -69,8 +69,8 @@ def test_a_policy_patch_keeps_other_fields(gateway: TestClient, get: Get) -> Non
 
 
 def test_the_log_does_not_name_the_controller(gateway: TestClient, get: Get) -> None:
-    """The audit log records that the controller or the contact was set or removed, but not their names, which
-    may be names of people."""
+    """The audit log records that the controller or the contact was set or removed, but not its name, which may
+    be the name of a person."""
     named = {"controller": "Jane Roe", "contact": "jane.roe@example.com", "grace_seconds": 60}
     for changed in (named, {"controller": "Acme", "contact": None}):
         gateway.patch("/v1/tenant", json={"policy": changed}).raise_for_status()

@@ -71,9 +71,8 @@ def test_an_unknown_time_zone_affects_only_its_tenant(
     refused: Refused,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """If this host does not know the time zone of a stored policy, requests of that tenant are refused with a
-    reason that is also logged. Other tenants are served, retention continues for all tenants, and the tenant
-    can set another zone."""
+    """If a host does not know the time zone of a stored policy, it refuses requests of that tenant and logs the reason.
+    Other tenants are served, retention continues for all tenants, and the tenant can set another zone."""
     with installation.database.writing() as session:
         tenant = session.get_one(Tenant, by.tenant_id)
         tenant.policy = tenant.policy | {"time_zone": "Mars/Olympus"}

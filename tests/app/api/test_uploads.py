@@ -84,7 +84,7 @@ def test_uploads_are_never_on_disk_in_clear(gateway: TestClient, settings: Setti
 
 @each("parts", [11, 1000])
 def test_a_form_of_many_parts_is_refused(gateway: TestClient, parts: int) -> None:
-    """A form may have at most ten files and ten fields, because each further part would use another file descriptor."""
+    """A form may have at most ten files and ten fields, because more would use too many file descriptors."""
     few = {"data": {"name": "people"}}
     many = [(f"file{number}", ("rows.npz", npz())) for number in range(parts)]
     assert gateway.post("/v1/datasets", **few, files=many).json()["code"] == "input_invalid"

@@ -43,8 +43,8 @@ def _length(installation: Installation, tenant_id: str) -> int:
 def test_logs_that_have_grown_are_signed(
     installation: Installation, by: Actor, other: Actor, record: Record, sign: Callable[..., list[Head]]
 ) -> None:
-    """The head of each tenant's log is signed once the log has entries, and again when it has grown and an hour
-    has passed."""
+    """The head of a tenant's log is signed as soon as the log has entries, and again once it has grown and an
+    hour has passed."""
     lengths = {tenant_id: _length(installation, tenant_id) for tenant_id in (by.tenant_id, other.tenant_id)}
     assert {head.tenant_id: head.sequence for head in sign()} == lengths
     assert sign(0.0) == []
@@ -57,7 +57,7 @@ def test_logs_that_have_grown_are_signed(
 
 
 def test_a_thousand_entries_are_signed_at_once(by: Actor, record: Record, sign: Callable[..., list[Head]]) -> None:
-    """A log that has grown by a thousand entries is signed without waiting for the hour to pass."""
+    """A log that has grown by a thousand entries is signed before an hour has passed."""
     sign()
     record(checkpoints.GROWTH - 1)
     assert sign() == []
@@ -78,8 +78,8 @@ def test_concurrent_workers_sign_a_head_once(
 def test_a_checkpoint_verifies_with_the_public_key(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]]
 ) -> None:
-    """A checkpoint is a JWS with its own type, signed with the published key, over the tenant, the sequence
-    number and the hash."""
+    """A checkpoint is a JWS with a specific type over the tenant, the sequence number and the hash, and it verifies
+    with the published key."""
     [head] = sign()
     [row] = _of(installation, by.tenant_id)
     public = OKPKey.import_key(installation.keys.signing_key.as_dict(private=False))

@@ -43,7 +43,7 @@ def chain(database: Database, by: Actor) -> list[AuditEntry]:
 
 
 def test_entries_record_actor_action_and_object(database: Database) -> None:
-    """An entry contains the actor of the session, the action, its object and its detail, and the time of the
+    """An entry contains the actor of the session, the action, its object and its details, and the time of the
     database."""
     with database.writing(by=HERE) as session:
         before = now(session)
@@ -61,7 +61,8 @@ def test_a_session_without_a_tenant_needs_an_actor(database: Database) -> None:
 
 
 def test_each_tenant_has_its_own_chain(database: Database) -> None:
-    """Whether recorded in separate transactions or in one, each entry follows the last entry of the same tenant."""
+    """Each entry follows the last entry of the same tenant, whether entries of several tenants are recorded in separate
+    transactions or in one."""
     for by in (HERE, THERE, THERE, HERE):
         with database.writing(by=by) as session:
             audit.record(session, "thing.made", "th_1")
@@ -153,7 +154,7 @@ def test_times_round_trip(database: Database, moment: datetime.datetime) -> None
     ],
 )
 def test_details_round_trip(database: Database, detail: dict[str, Any]) -> None:
-    """The detail of an entry, which can be any JSON, is read back exactly as it was recorded."""
+    """The details of an entry, which can be any JSON, are read back exactly as they were recorded."""
     with database.writing(by=HERE) as session:
         audit.record(session, "thing.made", "th_1", **detail)
     *_, entry = chain(database, HERE)

@@ -73,8 +73,8 @@ def test_a_whole_log_verifies(
 
 
 def test_an_outsider_computes_the_same_hash(log: tuple[list[AuditEntry], list[Checkpoint]]) -> None:
-    """The hash of an entry is the SHA-256 of its predecessor's hash and of its fields as sorted JSON, without
-    any other input."""
+    """The hash of an entry is the SHA-256 of its predecessor's hash and its own fields as sorted JSON, and
+    depends on nothing else."""
     for entry in log[0]:
         fields = ("tenant_id", "sequence", "actor", "action", "object_id", "detail")
         body = {name: getattr(entry, name) for name in fields} | {"at": entry.at.isoformat()}
@@ -124,7 +124,7 @@ def test_removed_and_swapped_entries_are_named(
 def test_a_truncated_log_contradicts_its_checkpoint(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified], left: int
 ) -> None:
-    """A log that lost its last entries, or all of them, still has consistent hashes but contradicts the checkpoint,
+    """A log that lost its last entries, or all of them, still has consistent hashes. It contradicts the checkpoint,
     which covers more entries."""
     entries, signed = log
     assert verified(entries[:left], [one for one in signed if one.sequence <= left])

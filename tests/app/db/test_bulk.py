@@ -16,7 +16,7 @@ AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def test_many_rows_are_added(installation: Installation, by: Actor) -> None:
-    """Every row of an iterable that can be read only once is stored, including texts, numbers and nulls."""
+    """All rows of an iterable that can be read only once are stored, with their texts, numbers and nulls."""
     rows = [("ds_1", slot, None if slot % 7 == 0 else f"sub_\t\\N\n'{slot}é") for slot in range(25_000)]
     with installation.database.writing() as session:
         shape = {"num_features": 1, "num_slots": 25_000, "digest": "", "revision": 0, "classes": [], "schema": None}
@@ -29,7 +29,8 @@ def test_many_rows_are_added(installation: Installation, by: Actor) -> None:
 
 
 def test_existing_rows_are_unchanged(installation: Installation) -> None:
-    """Storing a batch in which some rows exist already or are repeated adds only the other rows and changes none."""
+    """If some rows of a batch already exist or are repeated, storing the batch adds only the other rows and
+    changes no existing row."""
     columns = ("id", "subject_ref", "dataset_id", "request_id", "tenant_id")
     with installation.database.writing() as session:
         for batch in (["a", "b"], [], ["b", "c", "c"]):

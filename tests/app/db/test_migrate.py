@@ -55,7 +55,7 @@ def test_upgrading_a_current_database_is_a_no_op(installation: Installation) -> 
 
 @pytest.mark.parametrize("revision", ["0001", "0024", "9999"])
 def test_a_database_of_another_version_is_refused(database: Database, revision: str) -> None:
-    """Checking, upgrading and downgrading each refuse a database with an unknown revision and leave it unchanged."""
+    """Checks, upgrades and downgrades refuse a database with an unknown revision and leave it unchanged."""
     with database.engine.begin() as connection:
         connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
         connection.execute(sa.text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": revision})

@@ -72,7 +72,7 @@ def test_a_read_only_database_refuses_to_change(installation: Installation, by: 
 
 
 def test_a_writer_without_the_lock_times_out(url: str) -> None:
-    """A writer that does not get the write lock in time raises the same error as for an unreachable database."""
+    """A writer that does not get the write lock in time gets the same error as for an unreachable database."""
     with opened(url + "?options=-c%20lock_timeout%3D200ms") as database, opened(url) as other:
         with other.writing() as first:
             first.execute(sa.text("SELECT 1"))
@@ -104,8 +104,8 @@ def test_an_idle_transaction_loses_its_connection(url: str) -> None:
 
 
 def test_a_connection_lost_after_its_ping_is_replaced(url: str) -> None:
-    """If the server ends a connection between its ping and the transaction, the transaction fails as with an
-    unreachable database, and the next transaction gets a new connection."""
+    """If the server closes a connection between its ping and the transaction, the transaction fails as if the database
+    were unreachable, and the next transaction gets a new connection."""
     with opened(url) as database, opened(url) as other:
 
         def end(driver: psycopg.Connection[Any], *_: object) -> None:
@@ -124,7 +124,7 @@ def test_a_connection_lost_after_its_ping_is_replaced(url: str) -> None:
 
 
 def test_an_aborted_pipeline_raises_the_first_error(url: str) -> None:
-    """If the driver finally reports only an aborted pipeline, the first error is raised instead."""
+    """If the driver's last error is only an aborted pipeline, the first error is raised instead."""
 
     def end() -> None:
         with opened(url) as database, database.writing() as session, driver.translated(session.connection(), None):
@@ -146,8 +146,8 @@ def test_a_heartbeat_needs_no_write_lock(url: str) -> None:
 
 
 def test_a_session_does_not_inherit_the_mode_of_its_connection(installation: Installation) -> None:
-    """A connection that was last used for reading, or without the write lock, takes the lock when it is used
-    for writing."""
+    """A connection that was last used for reading, or without the write lock, takes the lock when it is next
+    used for writing."""
     with installation.database.reading() as session:
         session.execute(sa.text("SELECT 1"))
     with installation.database.writing(exclusive=False) as session:
@@ -190,7 +190,7 @@ def test_only_the_first_call_waits_for_the_server(patience: float) -> None:
 
 @pytest.mark.parametrize("url", ["mysql://somewhere/lethe", "nonsense"])
 def test_another_database_is_refused(url: str) -> None:
-    """A database URL that is neither SQLite nor PostgreSQL is refused with the name of the setting."""
+    """A database URL for anything but SQLite or PostgreSQL is refused, and the error names the setting."""
     with pytest.raises(DatabaseUnreadable, match="LETHE_DATABASE_URL"):
         Database(url)
 

@@ -198,7 +198,7 @@ def shared(database: Database) -> Database:
 
 @each("shape", SELECTIONS)
 def test_a_tenant_sees_only_its_own_rows(shared: Database, shape: str) -> None:
-    """No kind of statement returns rows of another tenant, whether it is executed for the first time or again."""
+    """No kind of statement returns rows of another tenant, whether it is executed for the first time or repeated."""
     statement, found = SELECTIONS[shape]
     for _ in range(2):
         with shared.reading(by=HERE) as session:
@@ -297,7 +297,8 @@ def test_a_statement_without_a_mapped_class_is_refused(
 
 
 def test_changes_by_primary_keys_are_refused(shared: Database) -> None:
-    """A tenant's session refuses a bulk change by primary keys, because no condition can restrict it."""
+    """A tenant's session refuses a bulk change by primary keys, because such a change cannot be restricted to
+    the tenant."""
     changes = [{"id": "key_there", "name": "changed"}]
     with shared.writing(by=HERE) as session, pytest.raises(RuntimeError, match="belongs to all"):
         session.execute(sa.update(ApiKey), changes)

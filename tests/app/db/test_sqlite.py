@@ -91,7 +91,8 @@ def test_sqlite_is_configured_for_durability(closed: Database) -> None:
 
 
 def test_concurrent_first_opens_succeed(tmp_path: Path) -> None:
-    """Processes that open a new database at the same time wait for each other, and none of them finds it locked."""
+    """Processes that open a new database at the same time wait for each other, and no process finds the
+    database locked."""
     together = threading.Barrier(4)
     for number in range(20):
         engines = [sqlite.engine(sa.make_url(f"sqlite:///{tmp_path}/{number}.db"), read_only=False) for _ in range(4)]
@@ -138,8 +139,8 @@ def test_vacuuming_clears_unused_space(closed: Database, tmp_path: Path) -> None
 
 
 def test_the_file_is_rewritten_once_an_hour(closed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database file is rewritten at most once an hour, however often this is requested, and at once if the
-    clock was wrong."""
+    """The database file is rewritten at most once an hour, however often this is requested, but immediately if
+    the clock was wrong."""
     began = time.time()
 
     def done(seconds: float) -> bool:
@@ -151,8 +152,8 @@ def test_the_file_is_rewritten_once_an_hour(closed: Database, monkeypatch: pytes
 
 
 def test_another_connection_does_not_remove_the_log(installation: Installation) -> None:
-    """While this process has the database open, another process that opens and closes it does not take itself for the
-    last user and remove the log, even if this process has connected repeatedly."""
+    """While this process has the database open, even after repeated connections, another process that opens and closes
+    the database does not remove its log."""
     log = installation.settings.data_dir / "lethe.db-wal"
     come_and_go = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM tenants'); c.close()"
     with installation.database.reading() as session:

@@ -33,8 +33,8 @@ def moment(text: str, zone: str = "UTC", *, fold: int = 0) -> datetime.datetime:
     ],
 )
 def test_each_regulation_has_its_time_limit(regulation: Regulation, submitted: str, due: str) -> None:
-    """The time limit is a calendar month under the GDPR, 45 days under the CCPA and 30 days otherwise, and ends
-    at the same time of day."""
+    """The time limit is a calendar month under the GDPR, 45 days under the CCPA and 30 days otherwise, and it
+    ends at the same time of day."""
     assert due_at(LIMITS[regulation], moment(f"{submitted}T13:45:00")) == moment(f"{due}T13:45:00")
 
 
@@ -94,7 +94,7 @@ def test_a_deadline_is_28_to_45_days_away(regulation: Regulation, at: datetime.d
 def test_earlier_requests_are_due_first(
     regulation: Regulation, one: datetime.datetime, other: datetime.datetime, zone: str
 ) -> None:
-    """A later request is never due on an earlier calendar day of the time zone."""
+    """A request that was made later is never due on an earlier calendar day of the time zone."""
     there = ZoneInfo(zone)
     first, second = (due_at(LIMITS[regulation], at, zone=zone).astimezone(there) for at in sorted((one, other)))
     assert first.date() <= second.date()
@@ -133,14 +133,15 @@ A_DAY = datetime.timedelta(days=1)
     ],
 )
 def test_the_clock_reports_at_risk_and_overdue(left: datetime.timedelta, state: ClockState, days: int) -> None:
-    """A request is at risk within the horizon and overdue from its deadline on, and its clock counts whole days."""
+    """A request is at risk within the horizon and overdue from its deadline on, and the remaining time is
+    counted in whole days."""
     found = clock(ended=False, deadline=NOW + left, paused_at=None, at=NOW, horizon=7 * A_DAY)
     assert (found.state, found.days_left, found.paused_since) == (state, days, None)
 
 
 def test_a_paused_or_ended_clock_stands_still() -> None:
-    """A paused clock keeps its remaining days, and a deadline missed before the pause stays missed; the clock of an
-    ended request has no days."""
+    """A paused clock keeps its remaining days, and a deadline missed before the pause stays missed. The clock of an
+    ended request has no remaining days."""
     paused = clock(ended=False, deadline=NOW, paused_at=NOW - 3 * A_DAY, at=NOW + A_DAY, horizon=7 * A_DAY)
     assert (paused.state, paused.days_left, paused.paused_since) == (ClockState.PAUSED, 3, NOW - 3 * A_DAY)
     missed = clock(ended=False, deadline=NOW, paused_at=NOW + A_DAY, at=NOW + 9 * A_DAY, horizon=7 * A_DAY)

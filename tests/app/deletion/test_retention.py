@@ -39,7 +39,7 @@ def found(installation: Installation, request_id: str) -> DeletionRequest:
 
 
 def test_details_are_purged_when_their_retention_ends(installation: Installation) -> None:
-    """An ended request has no details left after `retain_details_days`, and its key is destroyed."""
+    """`retain_details_days` after a request has ended, none of its details are left and its key is destroyed."""
     request_id = ask(installation, Policy(retain_details_days=30, report_seconds=0))
     pass_by(installation, 29 * DAY)
     before = found(installation, request_id)
@@ -98,7 +98,8 @@ def test_an_open_request_is_not_purged(installation: Installation) -> None:
 
 
 def test_a_purge_is_recorded(installation: Installation) -> None:
-    """The audit log states how many requests the service reduced to which level and identifies them by a digest."""
+    """The audit log states how many requests a purge reduced and to which level, and identifies the requests by
+    a digest."""
     policy = Policy(retain_details_days=0, report_seconds=0)
     ids = [ask(installation, policy), ask(installation, policy, "sub_b")]
     pass_by(installation, DAY)
@@ -120,8 +121,8 @@ def test_retention_is_per_tenant(installation: Installation) -> None:
 
 
 def test_an_interrupted_purge_is_repeated(installation: Installation) -> None:
-    """If the service dies after destroying keys but before recording it, the details cannot be read, and the next purge
-    records the destruction."""
+    """If the service dies after destroying keys but before recording the purge, the details cannot be read, and the
+    next purge is recorded for them."""
     request_id = ask(installation, Policy(retain_details_days=1, report_seconds=0))
     key = found(installation, request_id).particulars.key
     assert key is not None

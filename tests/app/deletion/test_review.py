@@ -83,7 +83,7 @@ def test_a_rejection_has_a_ground(installation: Installation) -> None:
 
 @pytest.mark.parametrize(("regulation", "days"), [("gdpr", 59), ("ccpa", 45), ("other", 30)])
 def test_a_deadline_is_extended_once(installation: Installation, regulation: str, days: int) -> None:
-    """A deadline can be extended once, with a reason, and `due_at` does not change."""
+    """A deadline can be extended once, with a reason, while the original deadline in `due_at` stays the same."""
     asked_at = datetime.datetime(2026, 1, 10, 12, tzinfo=datetime.UTC)
     with installation.database.writing(by=OFFICER) as session:
         request = deletion.get(
@@ -181,8 +181,8 @@ def test_a_regulation_must_be_known(installation: Installation) -> None:
 
 
 def test_a_deadline_raises_alerts_once(installation: Installation) -> None:
-    """An open request raises one alert when its deadline is near and one when it has passed, and both again if the
-    deadline was extended in between."""
+    """An open request raises one alert when its deadline is near and one when it has passed. Both are raised again if
+    the deadline is extended in between."""
     with installation.database.writing() as session:
         request = deletion.get(session, people.ask(session, "sub_a", REVIEWED).request.id)
         counts = []

@@ -33,8 +33,8 @@ def test_an_officer_sees_the_true_status(status: RequestStatus) -> None:
 
 @pytest.mark.parametrize("status", RequestStatus)
 def test_an_app_does_not_see_work_in_progress(status: RequestStatus) -> None:
-    """An app sees a request as accepted while it runs or before its completion is reported, and sees every
-    other status as it is."""
+    """An app sees a request as accepted while it is running or before its completion is reported; every other
+    status is shown as it is."""
     hidden = status in (RequestStatus.RUNNING, RequestStatus.COMPLETED)
     seen = request(status)
     assert APP.status(seen) == ("accepted" if hidden else status)
@@ -44,7 +44,7 @@ def test_an_app_does_not_see_work_in_progress(status: RequestStatus) -> None:
 
 
 def test_a_completion_is_shown_from_its_report_on() -> None:
-    """The completion of a request is shown from its report time on, with that time as its date."""
+    """The completion of a request is shown only from its report time on, and is dated with that time."""
     done = request(RequestStatus.COMPLETED, reported_in=datetime.timedelta(0))
     assert (APP.status(done), APP.completed_at(done)) == ("completed", NOW)
 

@@ -36,7 +36,8 @@ def statuses(installation: Installation) -> list[tuple[str, str]]:
 
 
 def test_each_event_is_recorded_once(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """However often acceptances are recorded, each of them is one line, with the deadline and without the person."""
+    """However often acceptances are recorded, each one is a single line, which states the deadline but not the
+    person."""
     new_dataset()
     asked = forget("p1", regulation="ccpa", metadata={"note": "unmistakable"}, external_id="case-77")
     for _ in range(3):
@@ -60,8 +61,8 @@ def test_an_older_copy_gets_the_missing_retirements(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Each retirement is one line, however often it is recorded. If an older copy replaces the file, the missing
-    retirements are added from the database, so that no restore brings back what was retired."""
+    """Each retirement is recorded in one line, however often it is recorded. If an older copy replaces the file, the
+    missing retirements are added from the database, so that no restore brings back what was retired."""
     dataset = new_dataset()
     first, second = (new_model(dataset["id"]) for _ in range(2))
     work()
@@ -98,7 +99,7 @@ def test_a_backlog_is_written_in_portions(
 def test_withdrawals_reviews_and_extensions_are_recorded(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """Withdrawals, reviews and extensions are each recorded as a line with the state of the clock."""
+    """A withdrawal, a review and an extension are each recorded in a separate line with the state of the clock."""
     new_dataset()
     asked = forget("p1")
     tombstones.record(installation)
@@ -137,7 +138,7 @@ def test_a_worker_records_before_it_erases(
 def test_the_gateway_records_by_itself(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """An accepted request is in the file within seconds, even if no worker runs."""
+    """An accepted request is recorded in the file within seconds, even if no worker runs."""
     new_dataset()
     asked = forget("p1")
     wait_until(lambda: (asked["id"], "accepted") in statuses(installation))
@@ -263,7 +264,7 @@ def test_a_restored_database_serves_nothing(
 
 
 def test_a_lost_file_is_rewritten(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """If the file is lost, the new file contains everything that is in the database."""
+    """If the file is lost, a new file is written that contains every event in the database."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")
@@ -278,8 +279,8 @@ def test_a_lost_file_is_rewritten(installation: Installation, file: Path, new_da
 def test_a_file_lost_during_a_run_is_rewritten(
     installation: Installation, file: Path, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """If a run finds that the file is lost, it writes everything that is in the database before its own line, so that
-    earlier versions count after a restore."""
+    """A run that finds the file missing writes every event in the database before its own line, so that earlier
+    versions count after a restore."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     file.unlink()
@@ -296,8 +297,8 @@ def test_a_file_lost_during_a_run_is_rewritten(
 
 
 def test_old_lines_are_dropped(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """Dropping removes the lines older than the given time, except the last line; the remaining lines still
-    verify and can be appended to."""
+    """Dropping old lines removes every line older than the given time except the last line; the remaining lines still
+    verify, and more lines can be appended."""
     new_dataset()
     for number in range(4):
         forget(f"p{number}")

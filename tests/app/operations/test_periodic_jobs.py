@@ -144,8 +144,8 @@ def test_idempotent_answers_expire(
 
 
 def test_a_failing_job_does_not_stop_others(settings: Settings, installation: Installation, capsys: Any) -> None:
-    """A job that raises is logged by its name without the text of the error. The other jobs run, and the failed job is
-    repeated when it is due."""
+    """A job that raises an error is logged by its name without the text of the error. The other jobs run, and the
+    failed job is repeated when it is next due."""
     done: list[str] = []
 
     def fail(installation: Installation) -> None:

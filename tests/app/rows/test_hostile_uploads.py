@@ -114,7 +114,8 @@ CSVS: dict[str, tuple[bytes, str, list[str]]] = {
 
 @each("case", CSVS)
 def test_a_hostile_csv_is_refused(refused: Callable[..., list[str]], case: str) -> None:
-    """Absurd shapes, wrong encodings and broken quotes are refused with the line number and without the line."""
+    """Files with absurd shapes, wrong encodings or broken quotes are refused with the line number but without
+    the line itself."""
     content, code, places = CSVS[case]
     assert refused(code, content, "rows.csv")[: len(places)] == places
 
@@ -136,7 +137,8 @@ def test_every_uploaded_subject_can_be_forgotten(
 
 
 def test_line_ends_may_be_mixed(send: Callable[..., httpx.Response]) -> None:
-    """One file with a byte order mark may contain line feeds, carriage returns and both together as line ends."""
+    """In one file that begins with a byte order mark, line ends can be line feeds, carriage returns or both
+    together."""
     lines = CSV.splitlines()
     mixed = f"\ufeff{lines[0]}\r{lines[1]}\r\n\n\r{lines[2]}\n"
     assert send(mixed.encode(), "rows.csv").json()["num_records"] == 2
@@ -159,8 +161,8 @@ def test_a_hostile_schema_is_refused(refused: Callable[..., list[str]], case: st
 @pytest.mark.parametrize("bomb", bombs.BOMBS)
 @pytest.mark.soak
 def test_a_decompression_bomb_takes_little_memory(tmp_path: Path, bomb: str) -> None:
-    """A file that unpacks to more than a gibibyte is either refused or read within one gibibyte of additional
-    memory."""
+    """A file that unpacks to more than a gibibyte is either refused or read with less than a gibibyte of
+    additional memory."""
     path = tmp_path / "bomb"
     bombs.BOMBS[bomb].write(path)
     result = subprocess.run(

@@ -82,7 +82,8 @@ def test_the_adult_example_is_read() -> None:
     ],
 )
 def test_a_bad_csv_row_is_named_by_its_line(tmp_path: Path, row: str, place: str) -> None:
-    """A bad row is reported by the line where it starts, and blank lines and lines within quotes are counted."""
+    """A bad row is reported by the number of the line on which it starts, where blank lines and lines within
+    quotes are counted."""
     text = HEADER + 'ann,25,some,"two\nlines",low\n\nbob,,none,,high\n' + row + "\n"
     assert refused(csv_file(tmp_path, text), "csv", RowInvalid) == [place]
 
@@ -104,7 +105,7 @@ def test_codes_that_resemble_numbers_are_ids(tmp_path: Path, name: str) -> None:
 
 
 def test_twenty_faults_are_collected(tmp_path: Path) -> None:
-    """A file full of faults is refused with a list of the first twenty."""
+    """A file with many faults is refused with a list of the first twenty."""
     assert len(refused(csv_file(tmp_path, HEADER + "ann,x,some,,low\n" * 50), "csv", RowInvalid)) == 20
 
 
@@ -118,12 +119,12 @@ def test_twenty_faults_are_collected(tmp_path: Path) -> None:
     ],
 )
 def test_csv_columns_must_be_those_of_the_schema(tmp_path: Path, header: str, places: list[str]) -> None:
-    """A missing column is reported by its name, an undeclared or repeated one by its position."""
+    """A missing column is reported by its name, and an undeclared or repeated column by its position."""
     assert refused(csv_file(tmp_path, header + "\n"), "csv", SchemaInvalid) == places
 
 
 def test_a_csv_without_a_header_reveals_no_record(tmp_path: Path) -> None:
-    """If a CSV file has a record in place of its header, the error does not quote the record."""
+    """If a CSV file begins with a record instead of a header, the error does not quote the record."""
     with pytest.raises(SchemaInvalid) as refusal:
         list(read(csv_file(tmp_path, "ann,25,some,secret,low\n"), "csv"))
     told = refusal.value.detail + str(refusal.value.errors)
@@ -154,7 +155,8 @@ def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
 @in_one_folder
 @given(st.data())
 def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.DataObject) -> None:
-    """Random bytes, truncated files and files with overwritten bytes raise no exception other than `Problem`."""
+    """Reading random bytes, truncated files and files with overwritten bytes raises no exception other than
+    `Problem`."""
     path = csv_file(tmp_path, CSV)
     path.write_bytes(data.draw(damaged(path.read_bytes())))
     with suppress(Problem):

@@ -29,8 +29,8 @@ def new_blocks(num_blocks: int) -> list[ManifestEntry]:
 
 @pytest.mark.parametrize("num_blocks", [1, 3, 4, 5, 16, 17, 64, 70])
 def test_trees_return_blocks_in_order(objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int) -> None:
-    """A tree returns all of its blocks or some of them in order, before and after edits. An edit of one block writes
-    one node per level and shares the others."""
+    """A tree returns all of its blocks, or some of them, in order, both before and after edits. An edit of one block
+    writes one node per level and shares the other nodes."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests, shape = Manifests(objects), shape_of(num_blocks)
     blocks = new_blocks(num_blocks)

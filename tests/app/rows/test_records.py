@@ -79,7 +79,7 @@ def test_every_record_is_verified_once_a_round(installation: Installation) -> No
 
 
 def test_a_lost_record_is_damage(installation: Installation, new_dataset: Make) -> None:
-    """A lost record is detected by the dataset's count, by the periodic check and by a recheck."""
+    """A lost record is detected by the row count of the dataset, by the periodic check and by a recheck."""
     dataset_id = new_dataset(rows=30)["id"]
     with installation.database.writing() as session:
         session.execute(sa.delete(Record).where(Record.slot == 29))

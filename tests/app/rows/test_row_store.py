@@ -34,8 +34,8 @@ def test_written_rows_are_read_back(store: RowStore, root: str, new_store: Calla
 
 
 def test_weights_are_stored_beside_labels(store: RowStore, new_store: Callable[..., RowStore]) -> None:
-    """Row weights are read back from any block, nulled with their rows and filled with them. Batches with and without
-    weights cannot be mixed in one dataset, nor can its slots be filled with the other kind."""
+    """Row weights are read back from any block, nulled with their rows and filled with them. A dataset cannot mix
+    batches with and without weights, and its slots cannot be filled with the other kind."""
     features, labels = batch_of(NUM_SLOTS)
     both = np.stack([labels, np.arange(1, NUM_SLOTS + 1, dtype=np.int32)], axis=1)
     with store.writing("ds_w") as writer:
@@ -81,7 +81,7 @@ def test_stored_files_reveal_no_row(store: RowStore, root: str, objects: ObjectS
 
 
 def test_a_failed_upload_leaves_nothing(store: RowStore, objects: ObjectStore, tmp_path: Path) -> None:
-    """If the block raises an error or writes no row, no file is left, and the rows can be written again."""
+    """If the block raises an error or writes no rows, no file is left, and the rows can be written again."""
 
     def torn_upload() -> None:
         with store.writing("ds_1") as writer:
@@ -188,7 +188,7 @@ def test_only_requested_blocks_take_memory(store: RowStore, root: str) -> None:
 
 
 def test_deleted_rows_are_gone(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
-    """No file contains deleted rows any longer, and deleting them again is a no-op."""
+    """After rows are deleted, no file contains them, and deleting them again is a no-op."""
     for _ in range(2):
         store.delete("ds_1")
         assert store.stored() == {}

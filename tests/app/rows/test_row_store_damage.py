@@ -57,8 +57,8 @@ def _only(tmp_path: Path, objects: ObjectStore, what: str) -> str:
 def test_damage_is_reported_on_every_open(
     store: RowStore, root: str, objects: ObjectStore, tmp_path: Path, what: str, kind: DamageKind, block: int | None
 ) -> None:
-    """A flipped bit in a file with rows, or the loss of such a file, is reported as damage on every attempt to
-    open the rows."""
+    """A flipped bit in a file that contains rows, or the loss of such a file, is reported as damage whenever
+    the rows are opened."""
     name = _only(tmp_path, objects, what.partition(" ")[0])
     key = tmp_path / "keys" / f"{name.removesuffix('.sealed')}.key"
     match what:
@@ -99,7 +99,7 @@ def test_a_block_with_another_row_count_is_damage(store: RowStore, root: str, mo
 
 
 def test_an_invalid_root_is_damage(store: RowStore, root: str) -> None:
-    """Rows whose root in the database is another root, or is invalid, are reported as damaged."""
+    """Rows are reported as damaged if the database names another root for them, or an invalid one."""
     for other in ("0" * 64, root[:-1] + ("0" if root[-1] != "0" else "1"), "no root", root[:-1]):
         with pytest.raises(DatasetDamaged) as found:
             store.check("ds_1", other)

@@ -17,7 +17,7 @@ FILLED = (3, 4, 5, BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 6)
 
 
 def test_roots_are_not_functions_of_rows(store: RowStore, root: str) -> None:
-    """The same rows written again have a different root, and so do rows that were changed and changed back."""
+    """Writing the same rows again produces a different root, and so does changing rows and changing them back."""
     with store.writing("ds_2") as writer:
         writer.write(*batch_of(5))
         writer.write(*batch_of(NUM_SLOTS - 5, seed=1))
@@ -30,7 +30,7 @@ def test_roots_are_not_functions_of_rows(store: RowStore, root: str) -> None:
 
 
 def test_slots_become_null(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """Under the new root the chosen slots are zero and counted as null, and the others keep their bits. The old root
+    """Under the new root, the chosen slots are zero and count as null, and the other slots are unchanged. The old root
     still opens the old rows, and no new root is created if all chosen slots are already null."""
     before, labels = rows_of(store, root)
     after = store.edit("ds_1", root, null=TOUCHED)
@@ -84,7 +84,7 @@ def test_a_partial_manifest_is_swept(store: RowStore, root: str, tmp_path: Path)
 
 
 def test_restored_old_blocks_are_swept(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
-    """Blocks and keys from an older copy, to which no root refers, are found, not opened, and destroyed."""
+    """Blocks and keys from an older copy that no root refers to are found and destroyed without being opened."""
     old_objects = {name: objects.get(name) for name in objects.names()}
     old_keys = {path: path.read_bytes() for path in (tmp_path / "keys").iterdir()}
     after = store.edit("ds_1", root, null=[1])
@@ -117,8 +117,8 @@ def _of(rows_id: str, root: str, slots: range | tuple[int, ...]) -> Filling:
 
 
 def test_a_batch_fills_slots(store: RowStore, root: str) -> None:
-    """The rows of a batch fill the given slots in order, except for slots that the same edit nulls, and no other slot
-    changes. Repeating the edit keeps the root."""
+    """The rows of a batch fill the given slots in order, except for slots that the same edit nulls, and all other slots
+    stay the same. Repeating the edit does not change the root."""
     before, _ = rows_of(store, root)
     batch = batch_of(len(FILLED), seed=7)
     with store.writing("add_1") as writer:

@@ -48,7 +48,7 @@ def test_all_orders_are_equally_likely(tmp_path: Path, parts: int, held_bytes: i
 
 
 def test_a_shuffle_leaves_no_file(tmp_path: Path) -> None:
-    """The file of a shuffle has no name, and a small upload needs no file at all."""
+    """The file of a shuffle has no name, and a small upload needs no file."""
     with Shuffle(tmp_path / "nowhere", most_bytes=2**30) as rows:
         rows.add(np.arange(1000).view(PLACE))
         assert len(list(rows.shuffled())) > 1

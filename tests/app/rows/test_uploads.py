@@ -120,8 +120,8 @@ def test_a_reference_that_is_too_long_is_refused() -> None:
 def test_tenants_take_turns_at_reading_uploads(
     installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one tenant has many files read, a batch of another tenant's file is read after each batch of that
-    tenant."""
+    """While one tenant has many files read, batches of another tenant's file are read in alternation with batches of
+    the first tenant's files."""
     turns = Turns()
     monkeypatch.setattr(uploads, "_TURNS", turns)
     monkeypatch.setattr(formats, "BATCH_ROWS", 5)

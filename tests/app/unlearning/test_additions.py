@@ -63,8 +63,8 @@ def _claim(installation: Installation) -> queue.ClaimedRun:
 def test_a_claim_takes_batches_first(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
-    """Batches get the next revision and erasures the revision after that. The run starts from scratch at the last
-    revision and has the slots of both."""
+    """Batches get the next revision, and erasures get the one after that. The run starts from scratch at the last
+    revision and includes the slots of both."""
     addition = add(live["dataset_id"], "new1", "new2")
     slots = slots_of(installation, live["dataset_id"], "new1", "new2")
     forget("new1")

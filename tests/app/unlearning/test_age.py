@@ -79,8 +79,8 @@ def forgotten(
 
 
 def test_statements_of_a_run_do_not_grow_with_history(forgotten: Callable[..., tuple[int, str]]) -> None:
-    """Neither two thousand earlier requests nor ten times the rows increase the number of statements that a run
-    executes. Its signed statement grows only by a few hundred bytes, for the runs that still count."""
+    """Neither two thousand earlier requests nor ten times as many rows increase the number of statements that a run
+    executes. The signed statement of the run grows only by a few hundred bytes, for the runs that still count."""
     asked, young = forgotten(rows=30)
     of_many, _ = forgotten(rows=300)
     of_old, old = forgotten(rows=30, is_old=True)

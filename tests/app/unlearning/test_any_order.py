@@ -162,8 +162,7 @@ class Story:
 def test_any_order_of_events_is_consistent(
     set_up_once: Any, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """After additions, requests and kills in any order, the rows on disk are the expected ones and the ledger
-    verifies."""
+    """After additions, requests and kills in any order, the rows on disk are as expected and the ledger verifies."""
     folder = tmp_path_factory.mktemp("story") / "data"
     shutil.copytree(set_up_once, folder)
     settings = Settings(data_dir=folder, lease_seconds=60.0, calls_per_minute=0)

@@ -112,7 +112,7 @@ def test_batching_is_per_model(
 def test_learning_does_not_wait(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model that must learn does so at once, and its run also serves the requests that wait on its dataset."""
+    """A model that has to learn does so at once, and its run also serves the requests that wait on its dataset."""
     dataset = new_dataset()
     new_model(dataset["id"], batching={"max_wait_seconds": HOUR})
     work()

@@ -129,7 +129,8 @@ def test_a_run_refuted_by_its_canary_test_is_not_published(
 def test_a_run_over_other_records_than_recorded_is_refused(
     installation: Installation, live: dict[str, Any], forget: Make, claim: Claim
 ) -> None:
-    """A run that read another number of records than recorded is refused, because it does not match its plan."""
+    """A run that read a different number of records from the recorded number is refused, because it does not
+    match its plan."""
     forget("p1")
     claimed = claim()
     assert claimed.audit

@@ -28,7 +28,7 @@ def claim(installation: Installation) -> Claim:
 def test_a_deletion_worker_does_not_learn(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
-    """A worker for deletions only does not take models that wait to learn, but serves a request."""
+    """A worker that serves only deletions does not claim models that wait to learn, but claims a request."""
     new_model(new_dataset("waits")["id"])
     with installation.database.reading() as session:
         assert due_repository.anything_to_do(session)

@@ -53,8 +53,8 @@ def test_a_failed_run_backs_off_and_is_tried_again(
 def test_a_failed_run_is_reported_twice(
     claim: Claim, fail: Callable[[ClaimedRun | None], None], live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A request whose runs fail reports the reason, and after the second failure that its run is repeated until it
-    succeeds; further failures are not reported."""
+    """A request whose runs fail reports the reason, and after the second failure reports that the run is repeated until
+    it succeeds. Further failures are not reported."""
     request = forget("p3")
     for _ in range(5):
         fail(claim())

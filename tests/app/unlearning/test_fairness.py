@@ -98,7 +98,7 @@ def test_a_broken_model_does_not_stop_others(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
     """A dataset for which no run can be planned is postponed. Requests for it are still accepted, and requests for
-    other datasets complete."""
+    other datasets still complete."""
     broken, sound = new_dataset("broken"), new_dataset("sound")
     model = new_model(broken["id"])
     new_model(sound["id"])
@@ -215,8 +215,8 @@ def test_a_relearned_model_owes_certificates_again(
 def test_the_guarantee_of_a_lagging_model_counts_its_people(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """While rows are null but a model still carries their people, its guarantee counts these people; afterwards
-    it meets its target."""
+    """While rows are null but a model still carries their people, the model's guarantee counts these people;
+    afterwards it meets the target."""
     dataset = new_dataset()
     models = [new_model(dataset["id"], noise_scale=0.02) for _ in range(2)]
     work()

@@ -37,8 +37,8 @@ def test_learning_takes_the_steps_of_the_mechanism() -> None:
 
 
 def test_one_record_is_unlearned() -> None:
-    """To forget one record of a thousand, the plan continues the chain and states as its reason that this takes
-    fewer steps than learning."""
+    """To forget one record of a thousand, the plan continues the chain, and its reason is that this takes fewer
+    steps than learning."""
     chain = learned()
     plan = planner.forget(chain, records=1, epsilon=1.0, delta=DELTA)
     assert plan.kind == "unlearn"
@@ -47,7 +47,7 @@ def test_one_record_is_unlearned() -> None:
 
 
 def test_relearning_is_planned_if_it_is_cheaper() -> None:
-    """If the noise is far too small for the target, the plan is to relearn, and it states this as its reason."""
+    """If the noise is far too small for the target, the plan is to relearn, and its reason says so."""
     chain = learned(noise_scale=1e-9)
     plan = planner.forget(chain, records=1, epsilon=0.01, delta=1e-9)
     assert (plan.kind, plan.steps) == ("relearn", chain.mechanism.learn_steps)
@@ -55,7 +55,7 @@ def test_relearning_is_planned_if_it_is_cheaper() -> None:
 
 
 def test_nothing_to_forget_still_takes_a_step() -> None:
-    """A model with an outstanding revision but no records to forget still takes at least one unlearning step."""
+    """A plan for a model with an outstanding revision but no records to forget takes at least one unlearning step."""
     plan = planner.forget(learned(), records=0, epsilon=1.0, delta=DELTA)
     assert plan.kind == "unlearn"
     assert plan.steps >= 1

@@ -136,8 +136,7 @@ def test_only_accepted_requests_are_queued(installation: Installation, wait: Wai
 def test_the_queue_follows_the_request(
     installation: Installation, wait: Wait, status: RequestStatus, held_until: datetime.timedelta | None
 ) -> None:
-    """After any change of a request, its erasures have the place in the queue that they would get if they were
-    queued now."""
+    """After any change to a request, its erasures are in the same place in the queue as if they were queued now."""
     _, request_id = wait()
     change(installation, request_id, status=status, held_until=held_until, deadline=3 * DAY)
     with installation.database.reading() as session:
@@ -168,8 +167,8 @@ def test_all_requests_of_a_person_are_taken_together(installation: Installation,
 
 
 def test_tenants_take_turns(installation: Installation, wait: Wait) -> None:
-    """A tenant with several due datasets does not delay another tenant, whose dataset is first or second. A dataset due
-    within a week goes before any turn."""
+    """A tenant with several due datasets does not delay another tenant, whose dataset is served first or second. A
+    dataset that is due within a week is served before any other."""
     for number in range(4):
         wait(f"ds_many_{number:02}", "tn_many", due_in=(10 + number) * DAY)
     assert due(installation)[0] == "ds_many_00"
@@ -218,8 +217,8 @@ def two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_estimates_are_for_one_run(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Callable[[str], Any]
 ) -> None:
-    """The estimate of a request and the account of its dataset assume the number of requests that one run takes, and
-    match the run that follows."""
+    """The estimate of a request and the account of its dataset are based on the number of requests that one run takes,
+    and they match the run that follows."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")
     request = [forget(f"p{person}") for person in range(5)][-1]

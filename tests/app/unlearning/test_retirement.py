@@ -214,8 +214,8 @@ def test_retiring_a_dataset_destroys_its_rows(
     installation: Installation, live: dict[str, Any], forget: Make, get: Get, call: Call, work: Any
 ) -> None:
     """If all models of a dataset are retired and no requests wait, retiring the dataset destroys its rows and the
-    references to their owners. No model can learn from it and no rows can be added to it; later requests of people who
-    were in it find nothing held there."""
+    references to their people. No model can then learn from it and no rows can be added to it, and later requests of
+    people who were in it find nothing held there."""
     forget("p1")
     work()
     dataset_id = live["dataset_id"]
@@ -298,8 +298,8 @@ def test_an_interrupted_retirement_is_completed(installation: Installation, by: 
 
 
 def test_blocks_written_after_a_retirement_are_swept(installation: Installation, new_dataset: Make, call: Call) -> None:
-    """Blocks that a worker left in the middle of an edit are swept at once, without the hour for which keys of an
-    upload that may still be claimed are kept."""
+    """Blocks that a worker left in the middle of an edit are swept at once, and their keys are not kept for the hour
+    that an unfinished upload would get."""
     dataset = new_dataset()
     call("DELETE", f"/datasets/{dataset['id']}")
     for rows_id in (dataset["id"], "ds_uploaded"):

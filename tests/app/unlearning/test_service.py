@@ -99,7 +99,7 @@ def test_relearning_runs_from_scratch(claim: Claim, live: Any, gateway: Any) -> 
 def test_a_run_with_an_expired_lease_is_taken_over(
     claim: Claim, live: Any, forget: Make, get: Get, installation: Installation
 ) -> None:
-    """A run whose lease has expired is abandoned at the next claim, which returns the same work as a new run."""
+    """When the lease of a run has expired, the next claim abandons the run and returns the same work as a new run."""
     request = forget("p3")
     first = claim(worker="silent", lease_seconds=-1.0)
     second = claim(worker="next")

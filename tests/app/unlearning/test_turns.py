@@ -28,8 +28,8 @@ def names(found: list[DueDataset]) -> list[str]:
 
 
 def test_a_backlog_of_one_tenant_does_not_hold_up_another() -> None:
-    """A tenant whose only dataset is due last is served first or second, even if another tenant has fifty due
-    datasets."""
+    """A tenant whose only dataset is due last is still served first or second, even if another tenant has fifty
+    due datasets."""
     backlog = [due(f"a{number}", "a", 10 + number / 10) for number in range(50)]
     quiet = due("b0", "b", 30)
     ran_last = {"a": TenantShare(last_began_at=NOW - HOUR), "b": TenantShare(last_began_at=NOW - DAY)}
@@ -48,8 +48,8 @@ def test_near_deadlines_go_first() -> None:
 
 
 def test_learning_is_never_pressing() -> None:
-    """A model whose relearning was requested long ago waits for its tenant's turn and, within the tenant, goes
-    before later deadlines."""
+    """A model whose relearning was requested long ago waits for its tenant's turn and is placed before later
+    deadlines within the tenant."""
     found = [due("a0", "a", None, learning=-100), due("a1", "a", 20), due("b0", "b", 6)]
     assert names(in_turn(found, {}, at=NOW)) == ["b0", "a0", "a1"]
 
@@ -89,8 +89,8 @@ def test_the_order_keeps_deadlines_and_loses_nothing(
 
 @given(st.integers(1, 4), st.lists(st.tuples(anybody, st.integers(1, 6)), min_size=20, max_size=60), st.data())
 def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data: st.DataObject) -> None:
-    """While a tenant without a running worker waits, no other tenant starts two runs, however many workers
-    there are."""
+    """While a tenant without a running worker waits, every other tenant starts at most one run, however many
+    workers there are."""
     waiting: list[DueDataset] = []
     running: list[tuple[int, str]] = []  # until when, and whose
     began: dict[str, datetime.datetime] = {}
@@ -121,8 +121,8 @@ def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data:
 
 @given(st.integers(1, 3), st.floats(0.2, 45), st.floats(8, 45))
 def test_no_tenant_waits_forever(per_step: int, limit: float, mine: float) -> None:
-    """A tenant with more work than can be done and earlier deadlines cannot delay another tenant forever: at most the
-    work requested before the other tenant's deadline goes first."""
+    """A tenant with endless work and earlier deadlines cannot delay another tenant forever: at most the work that was
+    requested before the other tenant's deadline goes first."""
     waiting = [due("quiet", "b", mine)]
     ran = {"b": TenantShare(last_began_at=NOW)}
     for step in range(int(per_step * 2 * (mine + 45) * 4)):

@@ -34,8 +34,8 @@ def reasons(waiting: dict[str, Any]) -> dict[str, int]:
 def test_waiting_people_are_reported_beside_an_epsilon_of_zero(
     patient: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """People whose accepted requests wait for a batch are counted next to an epsilon of 0, with the first deadline and
-    the end of their wait; before these requests are made, all counts are zero."""
+    """People whose accepted requests wait for a batch are counted next to an epsilon of 0, together with the first
+    deadline and the end of their wait. Before these requests are made, all counts are zero."""
     nobody = {"people": 0, "requests": 0, "first_due_at": None, "reasons": []}
     assert get(f"/models/{patient['id']}")["waiting"] == nobody
     made = [forget("p1"), forget("p2"), forget("p3", regulation="ccpa"), forget("p1")]

@@ -34,7 +34,7 @@ def _bytes(folder: Path) -> bytes:
 
 @given(content=st.binary(max_size=300))
 def test_sealed_pieces_round_trip(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Sealed content is unreadable and opens unchanged."""
+    """Sealed content is unreadable, and opening it returns the original content."""
     folder = tmp_path_factory.mktemp("vault")
     key_encryption = KeyEncryptionFile(folder / "kek")
     key_encryption.create()
@@ -101,8 +101,8 @@ def test_every_piece_has_its_own_key(vault: Vault, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", [0, 9, 12, 25, -1])
 def test_a_changed_piece_is_refused(vault: Vault, place: int) -> None:
-    """A sealed piece with a flipped bit cannot be opened: it is either refused as changed or refers to a key
-    that does not exist."""
+    """A sealed piece with a flipped bit cannot be opened, either because it was changed or because its key does
+    not exist."""
     sealed = bytearray(vault.seal(b"free text"))
     sealed[place] ^= 1
     with pytest.raises((ValueError, FileNotFoundError)):
@@ -172,7 +172,7 @@ def test_a_missing_page_is_not_a_destroyed_key(vault: Vault, tmp_path: Path) -> 
 
 
 def test_pages_move_to_another_vault(vault: Vault, tmp_path: Path) -> None:
-    """Pages that were moved under another key-encryption key open the same pieces, except destroyed ones."""
+    """Pages that were moved to another key-encryption key open the same pieces, except destroyed ones."""
     kept, gone = vault.seal(b"kept"), vault.seal(b"gone")
     vault.destroy([vault.key_of(gone)])
     key_encryption = KeyEncryptionFile(tmp_path / "another")

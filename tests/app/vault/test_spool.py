@@ -31,7 +31,7 @@ def on_disk(file: Spool) -> bytes:
 def test_spooled_content_is_read_in_any_span(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], spans: list[tuple[int, int]]
 ) -> None:
-    """Any span of the content is read as it was written, in whatever pieces it was written, and reading beyond
+    """Any span of the content is read back as it was written, however the writes were split, and reading beyond
     the end returns nothing."""
     whole = b"".join(pieces)
     with store.create(tmp_path_factory.getbasetemp()) as file:

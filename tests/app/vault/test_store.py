@@ -86,7 +86,7 @@ def test_a_group_lists_only_its_names(objects: ObjectStore) -> None:
 
 @pytest.mark.slow
 def test_more_than_one_page_is_listed(objects: ObjectStore) -> None:
-    """Listing a store returns all names, even more than fit in one page of a bucket's listing."""
+    """Listing a store returns all names, even if they do not fit in one page of a bucket's listing."""
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: objects.put(f"a.{number}", b""), range(1001)))
     assert len(objects.names("a")) == len(objects.names()) == 1001
