@@ -66,7 +66,7 @@ def test_other_numbers_are_noticed(old: str, new: str) -> None:
 
 
 def test_only_elided_fields_may_be_missing() -> None:
-    """A response may have fields that the page does not print only if the page prints three dots."""
+    """A response may have additional fields only if the page prints three dots."""
     [stated] = documents(STATED)
     assert steady(stated) == steady(shortened(ANSWER, like=stated))
     del stated["..."]

@@ -146,7 +146,7 @@ def test_functions_are_named_after_what_they_return() -> None:
 
 
 def test_at_names_only_times() -> None:
-    """The name `at` always refers to a time, so no attribute of an installation is read from it."""
+    """The name `at` always means a time: no attribute that only an installation has is read from it."""
     found = [
         f"{by_path(path)}:{line}: at.{attribute}"
         for path in SOURCES

@@ -21,7 +21,7 @@ def callers(name: str) -> set[str]:
 
 
 def test_modules_can_be_imported_in_any_order() -> None:
-    """No module needs another one that is still being imported, so modules can be imported in any order."""
+    """Modules can be imported in any order, because no module needs another one that is still being imported."""
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in SOURCES
     }
@@ -44,7 +44,7 @@ def test_engines_begin_transactions_in_two_places() -> None:
 
 
 def test_statements_are_verified_before_signing() -> None:
-    """Only one function signs with signing.jwk, and it verifies the statement first."""
+    """Only one function signs with signing.jwk, and it verifies each statement first."""
     assert callers("serialize_compact") == {"app/signing.py"}
 
 
@@ -54,7 +54,7 @@ def test_only_the_command_line_prints() -> None:
 
 
 def test_no_code_compares_sentences() -> None:
-    """Code decides by kinds and codes, and compares no value with a string of several words."""
+    """Code decides by kinds and codes: it compares no value with a string of several words."""
     sentences = {text for path in SOURCES for _, text in facts(path).compared if re.search("[a-z] [a-z]", text)}
     assert sentences == set()
 
@@ -76,8 +76,8 @@ def test_personal_json_bypasses_pydantic_caches() -> None:
 
 
 def test_only_settings_read_the_environment() -> None:
-    """Only the settings read the environment, except for the variables of the memory allocator and the gateway
-    address of the client."""
+    """Only the settings read the environment. Variables of the memory allocator and the gateway address of the
+    client are exempt."""
     reads = {str(path.relative_to(ROOT)) for path in SOURCES if "os.environ" in path.read_text()}
     assert callers("getenv") == set()
     process = "lethe/features/networks/encoders/process.py"
@@ -136,8 +136,8 @@ def test_every_condition_has_a_status(condition: type[Problem]) -> None:
 
 
 def test_every_route_declares_its_problems(gateway: TestClient) -> None:
-    """Routes below /v1 declare the problems of malformed input, a missing key and a missing scope, and routes with an
-    id also that of an unknown id."""
+    """Routes below /v1 declare the problems for malformed input, a missing key and a missing scope, and routes with an
+    id also declare the problem for an unknown id."""
     paths = gateway.get("/openapi.json").json()["paths"]
     operations = {
         f"{method} {path}": operation["responses"].keys()

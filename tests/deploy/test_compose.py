@@ -27,8 +27,8 @@ every_service = pytest.mark.parametrize("name", SERVICES)
 
 @every_service
 def test_containers_are_hardened(name: str) -> None:
-    """Containers run as a fixed user other than root, without new privileges, and write only to volumes and memory. All
-    capabilities are dropped, except one in the edge's container without which its program cannot be executed; no
+    """Containers run as a fixed user other than root, without new privileges, and write only to volumes and
+    memory. All capabilities are dropped, except one that the edge's container needs to execute its program; no
     process has that capability."""
     service = SERVICES[name]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
@@ -115,7 +115,8 @@ def test_the_build_context_contains_only_copied_files() -> None:
 
 
 def test_images_set_the_allocator_variables() -> None:
-    """The images set the allocator variables; without them, our programs would re-execute themselves."""
+    """The images set the allocator variables that our programs would otherwise have to set by re-executing
+    themselves."""
     text = (ROOT / "Dockerfile").read_text()
     assert all(f"    {name}={value}" in text for name, value in hardening.OVERWRITING.items())
 
@@ -136,8 +137,8 @@ def test_environment_variables_are_settings(name: str) -> None:
 
 
 def test_only_the_edge_is_published() -> None:
-    """Only the edge is published, and only on this machine; the services behind the gateway and the accounting service
-    have no outgoing network."""
+    """Only the edge is published, and only on the local machine. The services behind the gateway and the accounting
+    service have no outgoing network."""
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert published.keys() == {"edge"}
     assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
@@ -165,7 +166,7 @@ def _filled_in(text: str) -> str:
 
 @pytest.mark.parametrize("name", LASTING)
 def test_services_restart_and_have_health_checks(name: str) -> None:
-    """Each long-running service restarts when it dies, has a health check and gets time to stop."""
+    """Each long-running service is restarted when it dies, has a health check, and is given time to stop."""
     service = SERVICES[name]
     assert service["restart"] == "unless-stopped"
     assert service["healthcheck"]["test"]
@@ -174,8 +175,8 @@ def test_services_restart_and_have_health_checks(name: str) -> None:
 
 @pytest.mark.parametrize("name", LASTING)
 def test_migrations_come_first(name: str) -> None:
-    """Every service that uses the database waits until the schema is that of this release; generating secrets
-    and migrating run once."""
+    """Every service that uses the database waits until the schema is that of this release. Secrets are generated and
+    migrations run only once."""
     waits = {name}
     while (more := {before for one in waits for before in SERVICES[one].get("depends_on", {})} | waits) != waits:
         waits = more

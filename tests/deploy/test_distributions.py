@@ -130,8 +130,8 @@ def test_the_sdk_works_beside_a_package_app(
     tmp_path: Path, environment: Callable[..., Path], settings: Settings, admin_key: str
 ) -> None:
     """In an empty environment next to a package `app`, the SDK makes a whole request and verifies its
-    certificate and the ledger without any server code; numpy and scipy are loaded only to recompute numbers.
-    The command line does the same."""
+    certificate and the ledger without any server code, and loads numpy and scipy only to recompute numbers. The
+    command line does the same."""
     python = environment("verify", "cli")
     ours = tmp_path / "project"
     (ours / "app").mkdir(parents=True)
@@ -164,8 +164,8 @@ def test_the_sdk_works_beside_a_package_app(
 
 @pytest.mark.soak
 def test_the_sdk_names_its_missing_extra(environment: Callable[..., Path]) -> None:
-    """Without the extra, the SDK names the package to install when numbers are to be recomputed, and the
-    command line does so in one line."""
+    """If the extra is not installed and numbers must be recomputed, the SDK names the package to install, and so does
+    the command line, in one line."""
     python = environment()
     done = subprocess.run(
         [python, "-I", "-c", "from lethe.cli import main; main()", "certificate", "verify", "x"],

@@ -134,8 +134,8 @@ def test_no_two_servers_share_a_port() -> None:
 
 
 def test_half_sent_heads_are_closed_in_time(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """A connection whose request head trickles or stops is closed after a timeout, and other calls are served
-    in the meantime."""
+    """A connection on which a request head trickles or stops is closed after a timeout, and other calls are
+    served in the meantime."""
     proxy = edge(gateway, {"read_header 10s": "read_header 2s"})
     with contextlib.ExitStack() as stack:
         half = [stack.enter_context(proxy.connect()) for _ in range(300)]
@@ -152,7 +152,7 @@ def test_half_sent_heads_are_closed_in_time(gateway: str, edge: Start, key: dict
 
 
 def test_trickling_bodies_are_closed_in_time(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """An upload that never ends is cut off and does not occupy a place of other calls."""
+    """An upload that never ends is cut off and does not take the place of another call."""
     proxy = edge(gateway, {"read_body 30m": "read_body 3s"})
     head = f"POST /v1/datasets HTTP/1.1\r\nAuthorization: {key['Authorization']}\r\nHost: lethe\r\n".encode()
     head += b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b"
@@ -227,7 +227,7 @@ def test_problems_are_compressed(edge: Start) -> None:
 
 
 def test_the_address_of_a_client_is_passed_on(gateway: str, edge: Start) -> None:
-    """Wrong keys count against the address from which they come, whatever address the client claims."""
+    """Wrong keys count against the address from which they are sent, whatever address the client claims to have."""
     proxy = edge(gateway)
     codes = [
         proxy.get("/v1/models", source="127.0.0.2", **{"Authorization": "Bearer no", "X-Forwarded-For": f"10.0.0.{n}"})

@@ -62,7 +62,7 @@ def test_a_damaged_file_is_not_vacuumed(damaged: Settings) -> None:
 
 
 def test_damage_refuses_all_further_calls(damaged: Settings, admin_key: str) -> None:
-    """When a gateway or a worker detects the damage, it refuses all calls and runs from then on."""
+    """A gateway and a worker each detect the damage and from then on refuse all calls and runs."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     with installations.opened(damaged) as installation, pytest.raises(DatabaseDamaged):
         installation.database.check()

@@ -83,8 +83,8 @@ def test_a_flipped_bit_does_not_count_as_absence(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A flipped bit in a record is detected and named. Until it is repaired and rechecked, no person is erased and no
-    request completes with nothing held, even after a restart; then all requests are served."""
+    """A flipped bit in a record is detected and named. Until the record is repaired and rechecked, no person is erased
+    and no request completes with nothing held, even after a restart; afterwards all requests are served."""
     dataset_id = new_dataset(rows=30)["id"]
     slots = slots_of(installation, dataset_id, "p3", "p4")
     bit = Bit(installation, dataset_id, slots[0], column)
@@ -200,8 +200,8 @@ def test_an_earlier_request_does_not_complete_during_damage(
 def test_a_request_waits_for_damaged_datasets(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A person who was erased from an intact dataset does not count as forgotten until a damaged dataset is repaired,
-    and is then erased from it too. A request for only the intact dataset completes."""
+    """A person who was erased from an intact dataset does not count as forgotten until a damaged dataset is repaired
+    and the person is erased from that one too. A request for only the intact dataset completes."""
     damaged, sound = new_dataset(rows=30)["id"], new_dataset(rows=30, seed=1)["id"]
     [slot], [in_sound] = slots_of(installation, damaged, "p3"), slots_of(installation, sound, "p3")
     bit = Bit(installation, damaged, slot, "subject_ref")
@@ -225,8 +225,8 @@ def test_a_request_waits_for_damaged_datasets(
 def test_no_absence_is_signed_during_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
-    """If damage puts in doubt that nothing was held, a completed request has no signed statement of it until
-    the damage is repaired."""
+    """While damage puts in doubt that nothing was held, a completed request has no signed statement that
+    nothing was held."""
     dataset_id = new_dataset(rows=30)["id"]
     asked = forget("stranger")["id"]
     assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None
@@ -268,8 +268,8 @@ def _differs_anyhow(name: str) -> bool:
 def test_rows_added_by_consent_are_not_erased(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """Rows that may be kept because the person consented after the request are not erased when that request is
-    looked up again."""
+    """If a person consents after making a request, rows that the request could not find because of damage are not
+    erased once the damage is repaired."""
     dataset_id = new_dataset(rows=30)["id"]
     bit = Bit(installation, dataset_id, *slots_of(installation, dataset_id, "p3"), "subject_ref")
     _verify(installation)
@@ -287,8 +287,8 @@ def test_rows_added_by_consent_are_not_erased(
 def test_a_damaged_record_outranks_other_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
-    """A damaged record is reported even after a damaged block, because the damaged record is what keeps
-    requests open."""
+    """A damaged record is reported in place of a damaged block that was found earlier, because the damaged
+    record keeps requests open."""
     dataset_id = new_dataset(rows=30)["id"]
     [block] = (installation.settings.data_dir / "blocks").glob(f"{dataset_id}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 20))

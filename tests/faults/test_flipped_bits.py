@@ -99,7 +99,7 @@ def test_damaged_rows_stop_the_dataset(
     what: str, place: int, world: Callable[..., World], settings: Settings, gateway: TestClient, get: Get, work: Any
 ) -> None:
     """The first run on damaged rows stops and names the damage. No later run starts, even after restarts, and a recheck
-    detects the damage again. Once the original file is restored, a recheck lets all work continue."""
+    detects the damage again. Once the original file is restored, a recheck lets all work resume."""
     kind, choose = FILES[what]
     made = world(adding=True)
     file = choose(made)
@@ -180,7 +180,7 @@ def test_another_root_in_the_database_stops_the_dataset(
 def test_a_changed_key_encryption_key_stops_all_work(
     place: int, world: Callable[..., World], get: Get, work: Any
 ) -> None:
-    """A changed key-encryption key stops every attempt to work; once the right key is restored, nothing is damaged."""
+    """A changed key-encryption key stops all work; once the right key is restored, nothing is damaged."""
     made = world()
     kek = made.installation.settings.resolved_key_encryption_key_file()
     right = kek.read_bytes()

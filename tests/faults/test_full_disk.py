@@ -109,7 +109,7 @@ def test_an_erasure_is_repeated_when_there_is_room(
 def test_a_first_run_is_repeated_when_there_is_room(
     small_disk: Path, installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Any
 ) -> None:
-    """A first run that fails once or twice because the disk is full succeeds once there is room."""
+    """If a first run fails once or twice because the disk is full, it succeeds once there is room."""
     dataset = new_dataset()
     _fill(small_disk / "ballast")
     model = new_model(dataset["id"])

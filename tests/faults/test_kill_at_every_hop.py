@@ -182,7 +182,7 @@ def test_repeated_deaths_end_in_one_version(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """If three workers in a row die, each one later in the run, the result is still one version, one
+    """If three workers die in a row, each at a later point of the run, the result is still one version, one
     certificate and one completion."""
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)
@@ -206,7 +206,7 @@ def test_requests_while_no_worker_runs_complete(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Requests made after a worker's death and before the next start complete once each, including a second
+    """Requests made after a worker's death and before the next worker starts complete once each, including a second
     request for the same person."""
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)

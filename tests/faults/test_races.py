@@ -71,7 +71,8 @@ def test_concurrent_claims_have_one_winner(settings: Settings, two_by_two: list[
 def test_threads_share_the_work(
     settings: Settings, installation: Installation, two_by_two: list[dict[str, Any]], forget: Make
 ) -> None:
-    """Four worker threads complete each request of a stream once, and never work on one dataset at the same time."""
+    """Four worker threads complete each request of a stream once, and no two of them work on the same dataset
+    at the same time."""
     submitted = threading.Event()
 
     def run(number: int) -> int:
@@ -102,7 +103,8 @@ def test_threads_share_the_work(
 def test_processes_share_the_work(
     settings: Settings, installation: Installation, two_by_two: list[dict[str, Any]], forget: Make, get: Get
 ) -> None:
-    """Three worker processes complete each request of a stream once, and never work on one dataset at the same time."""
+    """Three worker processes complete each request of a stream once, and no two of them work on the same
+    dataset at the same time."""
     settings = settings.model_copy(update={"lease_seconds": 30.0})
     with (
         processes.worker(settings, name="a") as a,
@@ -135,8 +137,8 @@ def test_a_worker_sleeps_through_its_lease(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A worker that was stopped until after its lease changes nothing if it wakes when another worker has
-    already done its run."""
+    """A worker that was stopped past the end of its lease changes nothing when it wakes after another worker
+    has done its run."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -200,7 +202,7 @@ def test_heartbeat_keeps_a_long_run(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A run that takes several leases is not taken over, although another worker looks for work all the time."""
+    """A run that takes several leases is not taken over, although another worker constantly looks for work."""
     settings = settings.model_copy(update={"lease_seconds": 4.0})  # no machine is silent for so long
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)
@@ -245,8 +247,8 @@ def test_work_is_found_by_polling(
 def test_spurious_notifications_change_nothing(
     settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """A worker that works only when it is notified does each run once, however often, early or late the
-    notifications come."""
+    """A worker that works only when it is notified does each run once, however often the notifications come and whether
+    they are early or late."""
     notifier = PipeNotifier(settings.data_dir)
     patient = settings.model_copy(update={"poll_seconds": 600.0})
     with processes.worker(patient) as worker:

@@ -73,8 +73,8 @@ def _free(process: subprocess.Popen[bytes]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("hardened", [False, True])
 def test_memory_in_use_is_searched(hardened: bool) -> None:
-    """In hardened and other processes, the search finds every occurrence and place of the needles in memory,
-    and no others."""
+    """The search finds every occurrence and place of the needles in the memory of a process, hardened or not,
+    and nothing else."""
     with _victim(hardened=hardened) as (process, needle):
         needles = {"whole": needle, "end": needle[-20:], "nowhere": needle[::-1]}
         found = memory.search(process.pid, needles)
@@ -100,7 +100,7 @@ def test_hardened_processes_overwrite_freed_memory() -> None:
 
 
 def test_a_needle_across_pages_is_found_once() -> None:
-    """A needle is found once even if it crosses the border of a page or of a piece that is read at once."""
+    """A needle is found exactly once, even if it crosses the border of a page or of a piece that is read at once."""
     program = """
 import mmap, os
 needle, anonymous = os.read(0, 64), mmap.mmap(-1, 20 * 2**20)

@@ -113,7 +113,7 @@ def test_rows_are_found(tmp_path: Path, kind: str, offset: int) -> None:
 
 @pytest.mark.parametrize("way", ["hex", "base64"])
 def test_encoded_numbers_are_found(tmp_path: Path, way: str) -> None:
-    """A row of the person is found if a text contains it in encoded form."""
+    """A row of the person is found if it is encoded within a text."""
     for kind in ("<f8", "<f4"):
         row = SOMEBODY.encoded()[3].astype(kind).tobytes()
         content = row.hex().encode() if way == "hex" else base64.b64encode(b"{" + row)
@@ -121,8 +121,8 @@ def test_encoded_numbers_are_found(tmp_path: Path, way: str) -> None:
 
 
 def test_column_is_found(tmp_path: Path) -> None:
-    """A single number of the person is found among other people's numbers, because columnar formats do not keep
-    rows together."""
+    """A single number of the person is found among other people's numbers, which matters because columnar formats do
+    not keep rows together."""
     column = np.random.default_rng(0).uniform(size=99)
     column[40] = SOMEBODY.rows[2, 2]
     assert _found(tmp_path, column.tobytes(), SOMEBODY.patterns_of_rows())
@@ -135,8 +135,8 @@ def test_digits_are_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_label_pattern_is_found(tmp_path: Path, kind: type) -> None:
-    """The sequence of the person's labels is found among other people's labels, but not in other people's
-    labels alone."""
+    """The sequence of the person's labels is found among other people's labels, and is not found if only other
+    people's labels are searched."""
     labels = person.among_others(SOMEBODY).labels.astype(kind)
     others = np.delete(labels, slice(150, 158))
     patterns = {name: one for name, one in SOMEBODY.patterns_of_rows().items() if name.startswith("labels")}
@@ -195,7 +195,7 @@ def test_deleted_open_files_are_searched(tmp_path: Path) -> None:
 
 
 def test_compressed_redis_text_is_found(tmp_path: Path) -> None:
-    """A text that the compressed strings of a Redis dump contain only as back references is found after unpacking."""
+    """A text that a compressed string in a Redis dump contains only as back references is found after unpacking."""
     packed = bytes.fromhex("02414243e00300")  # ABC, then 12 bytes of what was three... before
     dump = b"REDIS0009\xfa" + b"\xc3" + bytes([len(packed) + 0]) + bytes([15]) + packed + b"\xff"
     assert (b"ABC" + b"CCCCCCCCCCCC") in [inside for _, inside in unpacked(dump)]

@@ -151,7 +151,7 @@ def test_a_host_with_a_skewed_clock_respects_leases(
 def test_a_host_with_a_skewed_clock_completes_requests(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get, clock: str
 ) -> None:
-    """A worker on a host whose clock is hours off completes a request with the times of the database."""
+    """A worker on a host whose clock is hours off completes a request, and all times are those of the database."""
     with on_skewed_host(settings, clock, "-m", "worker", "skewed") as process:
         wait_until(lambda: get(f"/deletion-requests/{request_made['id']}")["status"] == "completed")
         process.terminate()

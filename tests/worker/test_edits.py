@@ -59,8 +59,7 @@ def _read_next(installation: Installation, model_id: str) -> set[int]:
 def test_damage_outside_a_run_does_not_stop_it(
     damaged: str, live: dict[str, Any], installation: Installation, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """If a block that a run edits or that its steps read is damaged, nothing is erased; damage to other blocks
-    does not stop the run."""
+    """If a run edits or reads a damaged block, nothing is erased; damage to other blocks does not stop the run."""
     dataset = live["dataset_id"]
     holding = {slots_of(installation, dataset, f"p{number}")[0] // BLOCK_ROWS: f"p{number}" for number in range(200)}
     edited = 3 if 3 in holding else 2
@@ -88,7 +87,7 @@ def test_leftovers_of_an_interrupted_run_are_destroyed(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run lists the stored objects of its dataset only if an earlier run was interrupted within the last hour, and
+    """A run lists the stored objects of its dataset only if an earlier run was interrupted within the last hour; it
     then destroys what that run left behind."""
     dataset, settle = live["dataset_id"], RowStore.settle
     settled: list[str] = []

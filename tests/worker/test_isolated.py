@@ -65,7 +65,7 @@ def rows() -> Iterator[OpenedRows]:
 
 
 def test_a_run_returns_iterate_counts_and_mechanism(rows: OpenedRows) -> None:
-    """A run returns a new iterate, the steps and records that it counted, and the mechanism that it used."""
+    """A run returns a new iterate, the numbers of steps and records that it counted, and the mechanism that it used."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
     found = [
         isolated.run(mechanism, rows=rows, initial=initial, steps=5, on_progress=lambda steps_done: None)
@@ -93,7 +93,8 @@ def test_concurrent_runs_are_independent(rows: OpenedRows) -> None:
 
 
 def test_a_run_reports_progress_and_can_be_stopped(rows: OpenedRows) -> None:
-    """A run reports an increasing number of steps; an exception in the callback ends the run and its process."""
+    """While it runs, a run reports an increasing number of steps; an exception in the callback ends the run and
+    its process."""
     counts: list[int] = []
 
     class Enough(Exception):
@@ -162,8 +163,8 @@ def _files(installation: Installation) -> set[Path]:
 def test_a_failed_run_leaves_nothing_before_its_repetition(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """After a run's process is killed, the run fails without leaving a process or file behind, and its
-    repetition is published."""
+    """If the process of a run is killed, the run fails without leaving a process or file behind, and is then
+    repeated and published."""
     dataset = new_dataset(rows=BLOCK_ROWS + 400)
     model = new_model(dataset["id"], l2=3e-4, noise_scale=0.005)
     before = _files(installation)

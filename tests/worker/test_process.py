@@ -64,7 +64,8 @@ def test_a_child_gets_the_descriptors_that_are_passed(forker: Forker) -> None:
 
 
 def test_the_server_imports_libraries_once_for_all_children() -> None:
-    """The fork server imports modules that only some children need once, when the first such child starts."""
+    """Modules that only some children need are imported by the fork server, once, when the first of these
+    children starts."""
     forker = Forker("tests.worker.child")
     warmed = []
     for warm in (False, True, True):
@@ -76,7 +77,7 @@ def test_the_server_imports_libraries_once_for_all_children() -> None:
 
 
 def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
-    """A child process in an infinite loop that ignores SIGTERM and SIGINT is dead once its block has ended."""
+    """A child process in an infinite loop that ignores SIGTERM and SIGINT is dead by the end of its block."""
     with forker.start() as child:
         pid, _ = _asked(child, "work without end")
         assert not _gone(pid)
@@ -86,7 +87,7 @@ def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
 
 
 def test_an_unread_child_is_not_waited_for(forker: Forker) -> None:
-    """Ending the block of a child process that is still sending does not wait for it."""
+    """The block of a child process ends without waiting for data that the child is still sending."""
     with forker.start() as child:
         child.connection.send("say much")
         assert child.connection.poll(120)
@@ -95,7 +96,7 @@ def test_an_unread_child_is_not_waited_for(forker: Forker) -> None:
 
 
 def test_a_killed_child_ends_its_connection(forker: Forker) -> None:
-    """If a child process is killed, a caller that waits for it is notified at once."""
+    """If a child process is killed, a caller that is waiting for it is notified at once."""
     with forker.start() as child:
         pid, _ = _asked(child, "work without end")
         os.kill(pid, signal.SIGKILL)

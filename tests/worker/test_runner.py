@@ -162,8 +162,7 @@ def test_a_run_that_cannot_write_its_weights_is_tried_again(
 def test_weights_of_dead_runs_and_old_versions_are_destroyed(
     installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """Stored weights that belong neither to a live version nor to a current run are destroyed; repeating this
-    is a no-op."""
+    """Stored weights are destroyed unless they belong to a live version or a current run; repeating this is a no-op."""
     new_model(new_dataset()["id"])
     assert work() == 1
     new_model(new_dataset()["id"])

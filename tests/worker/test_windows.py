@@ -80,8 +80,8 @@ def _read(schedule: Schedule, done: int, until: int) -> set[int]:
 
 @pytest.mark.parametrize("batches", [1, 2, 7, 20, NUM_SLOTS])
 def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
-    """No step of a run reads blocks that need more memory than announced; with full batches that is the memory
-    of all blocks."""
+    """No step of a run reads blocks that need more memory than was announced. With full batches, the announced memory
+    is that of all blocks."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, steps=1)
     at_most = windows.bytes_of_a_step(schedule, SHAPE)
     looked_at = range(0, batches, max(1, batches // 500))
@@ -99,8 +99,8 @@ def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
 
 
 def test_a_run_through_windows_takes_the_same_steps(data: tuple[Any, Any]) -> None:
-    """A run that passes several times through windows of three blocks takes the same steps, to the bit, as a run
-    without windows. It opens each block once per pass and counts the rows of each block."""
+    """A run that passes several times through windows of three blocks takes bit for bit the same steps as a run without
+    windows. It opens each block once per pass and counts the rows of each block."""
     settings = {
         "mechanism": mechanism(),
         "initial": np.zeros((1, NUM_COLUMNS)),
@@ -142,8 +142,8 @@ def _run(rows: OpenedRows, **told: Any) -> isolated.IsolatedResult:
 
 
 def test_a_process_requests_the_blocks_it_needs(data: tuple[Any, Any]) -> None:
-    """The process of a run gets the blocks of its next steps and counts their rows; a run of one step gets only
-    the blocks of one batch."""
+    """The process of a run receives the blocks of its next steps and counts their rows; for a run of one step, it
+    receives only the blocks of one batch."""
     with held_in_memory(*data) as rows:
         ran = _run(rows, first_step=19, steps=1)
         assert ran.records == data[0][5 * BLOCK_ROWS :].any(axis=1).sum()

@@ -36,8 +36,8 @@ def saved(kept: list[tuple[bytes, bytes]], request: pytest.FixtureRequest, lethe
 
 
 def test_datasets_are_created_and_listed(live: Lethe, people: Path, tmp_path: Path) -> None:
-    """A dataset is created from a file of arrays, or from a CSV file with its public schema, under the given name.
-    Datasets can be listed and shown."""
+    """A dataset with a given name is created from a file of arrays, or from a CSV file and its public schema. Datasets
+    can be listed and shown."""
     created = live("dataset", "create", people, "--classes", "0,1").json
     assert (created["name"], created["num_slots"], created["num_classes"]) == ("people", 60, 2)
     assert created == live("dataset", "show", created["id"]).json | {"num_suppressed": 0, "warnings": []}
@@ -52,7 +52,7 @@ def test_datasets_are_created_and_listed(live: Lethe, people: Path, tmp_path: Pa
 
 
 def test_a_dataset_with_a_target_is_created(live: Lethe, people: Path) -> None:
-    """Vectors with numeric y are uploaded with their range, and models of such a dataset are regressions."""
+    """Vectors with a numeric y are uploaded with their range, and models of the dataset are regressions."""
     created = live("dataset", "create", people, "--target", "-1,2").json
     assert created["target"] == {"min": -1, "max": 2, "outside": "error"}
     model = live("model", "create", created["id"], "--l2", "0.05", "--loss-width", "0.5", "--no-wait").json
@@ -68,8 +68,8 @@ def test_a_dataset_with_a_target_is_created(live: Lethe, people: Path) -> None:
 
 
 def test_a_model_is_created_relearned_and_saved(live: Lethe, people: Path, tmp_path: Path) -> None:
-    """Creating a model waits until the model is live. The model can be listed, shown, waited for and relearned, and its
-    weights can be saved alone or in a file that predicts."""
+    """The command that creates a model waits until the model is live. The model can be listed, shown, waited for and
+    relearned, and its weights can be saved alone or in a file that makes predictions."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     asked = ("--name", "mine", "--epsilon", "2", "--delta", "1e-4", "--l2", "0.05", "--noise-scale", "0.02")
     created = live("model", "create", dataset["id"], *asked).json
@@ -126,8 +126,8 @@ def test_a_rehearsal_is_run(live: Lethe, people: Path) -> None:
 
 
 def test_a_request_is_submitted_and_completes(live: Lethe, people: Path) -> None:
-    """Submitting a request waits until it is completed. The request can then be shown and waited for, but no
-    longer cancelled."""
+    """The command that submits a request waits until the request is completed. The request can then be shown and waited
+    for, but no longer cancelled."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     model = live("model", "create", dataset["id"], "--l2", "0.05").json
     request = live("request", "submit", "p3", "--regulation", "ccpa").json
@@ -244,7 +244,7 @@ def test_refusals_of_the_gateway_are_reported(live: Lethe, tmp_path: Path, monke
 
 
 def test_an_unreachable_gateway_is_reported(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing key, an unreachable gateway, and an address of another service are each reported in one line."""
+    """A missing key, an unreachable gateway and the address of another service are each reported in one line."""
     monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "none"))
     refused(lethe("dataset", "list"), "unauthenticated")
     for url in ("http://127.0.0.1:1", "ftp://127.0.0.1", "nonsense", "http://[", "http://127.0.0.1:99999999"):
@@ -262,8 +262,8 @@ def test_an_invalid_port_is_refused(lethe: Lethe, monkeypatch: pytest.MonkeyPatc
 
 
 def test_models_and_datasets_are_retired(live: Lethe, people: Path) -> None:
-    """Retiring asks for confirmation unless --yes is given; a refused retirement or cancellation is reported in
-    one line."""
+    """Retiring asks for confirmation unless --yes is given, and a refused retirement or cancellation is
+    reported in one line."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     model = live("model", "create", dataset["id"], "--l2", "0.05").json
     assert live("model", "retire", model["id"]).code == 1  # nobody answers

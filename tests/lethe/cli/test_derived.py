@@ -61,7 +61,7 @@ def test_no_operation_is_missing_on_the_command_line() -> None:
 
 
 def test_every_resource_is_a_group_of_commands() -> None:
-    """The groups of commands that call the gateway correspond to the resources of the client, matched by class."""
+    """Each resource of the client has a group of commands that call the gateway, matched by class."""
     with Client("http://127.0.0.1:1", "lethe_key") as client:
         resources = {name: type(one) for name, one in vars(client).items() if not name.startswith("_")}
     calling = {name: group.resource for name, group in GROUPS.items() if group.resource is not Resource}
@@ -108,8 +108,8 @@ def test_lists_are_printed_as_json(live: Lethe) -> None:
 
 
 def test_requests_are_filtered_and_exported(live: Lethe, tmp_path: Path) -> None:
-    """`request list` and `request export` accept the filters of the API. A request that is submitted twice under one
-    idempotency key is listed once."""
+    """`request list` and `request export` accept the same filters as the API. A request that is submitted twice with
+    one idempotency key is listed once."""
     options = ("--external-id", "ticket-7", "--metadata", '{"desk": "north"}', "--ground", "objection", "--no-wait")
     asked = ("request", "submit", "p1", "--alias", "p1@example.org", "--idempotency-key", "mine", *options)
     first = live(*asked).json
@@ -164,7 +164,7 @@ def test_nested_settings_are_options(live: Lethe, people: Path) -> None:
 
 
 def test_the_gateway_verifies(live: Lethe, certified: Path) -> None:
-    """The gateway verifies certificates, the ledger and the audit log for callers who trust the gateway."""
+    """The gateway verifies certificates, the ledger and the audit log for callers who trust it."""
     assert live("certificate", "verdict", certified).json["valid"] is True
     refused(live("certificate", "verdict", certified, "--max-epsilon", "1e-9"), "certificate_beyond_limits")
     assert live("ledger", "verdict").json["valid"] is True
@@ -186,7 +186,7 @@ def test_the_gateway_calculates(live: Lethe) -> None:
 
 
 def test_dates_choices_and_people_are_options(live: Lethe, people: Path) -> None:
-    """Dates, choices and people are given as options, and a command whose response is empty prints nothing."""
+    """Dates, choices and people are given as options, and a command with an empty response prints nothing."""
     agent = ("--agent-id", "AGENT", "--name", "Agent", "--verify-key", "AQID" * 10 + "AQI=")
     made = live("agent", "register", *agent).json
     removed = live("agent", "remove", made["id"])

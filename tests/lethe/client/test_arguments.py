@@ -56,7 +56,7 @@ Made = Callable[[Client], Any]
     ],
 )
 def test_wrong_arguments_are_named(script: Script, scripted_client: Client, made: Made, fields: list[str]) -> None:
-    """An error about a wrong argument names the argument and does not quote it, and no call is sent."""
+    """An error about a wrong argument names the argument without quoting its value, and no call is sent."""
     with pytest.raises(InputInvalid) as refused:
         made(scripted_client)
     assert [fault.path for fault in refused.value.errors] == fields
@@ -114,7 +114,7 @@ def test_unknown_arguments_raise(script: Script, scripted_client: Client, made: 
     ],
 )
 def test_given_arguments_are_sent(script: Script, scripted_client: Client, made: Made, sent: Any) -> None:
-    """The body contains exactly the given arguments, in whatever form they were given; the gateway fills in the
+    """The body contains exactly the arguments that were given, in whatever form, and the gateway fills in the
     defaults."""
     script.says(Reply(status=404, body={}))
     with pytest.raises(Problem):
@@ -124,7 +124,7 @@ def test_given_arguments_are_sent(script: Script, scripted_client: Client, made:
 
 
 def test_parameters_are_sent(script: Script, scripted_client: Client) -> None:
-    """An enum member and its text are the same filter, and omitted arguments are not sent. If a call has a body, its
+    """An enum member and its text give the same filter, and omitted arguments are not sent. If a call has a body, its
     query parameters are sent in the URL."""
     script.says(Reply(body={"items": [], "next_cursor": None}))
     for status in (RunStatus.RUNNING, "running"):

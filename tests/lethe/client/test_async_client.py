@@ -41,8 +41,8 @@ def told(url: str, key: str, story: Told, *, retry_seconds: float = 60.0) -> Non
 def test_rows_are_uploaded_learned_and_forgotten(
     settings: Settings, admin_key: str, people: Path, tmp_path: Path
 ) -> None:
-    """Rows are uploaded, learned and forgotten, the gateway and the client verify the certificate, and long
-    responses are streamed."""
+    """The client can upload rows, learn from them and forget them. The gateway and the client verify the certificate,
+    and long responses are streamed."""
 
     async def story(client: AsyncClient) -> None:
         dataset = await client.datasets.upload(people, classes=["0", "1"], idempotency_key="once")
@@ -97,7 +97,7 @@ def test_concurrent_calls_get_their_own_answers(settings: Settings, admin_key: s
 
 
 def test_repeatable_calls_are_retried(script: Script) -> None:
-    """Calls that may be repeated are retried under one idempotency key; other calls, and calls that were
+    """Calls that are safe to repeat are retried under one idempotency key; other calls, and calls that were
     refused, are sent only once."""
 
     async def story(client: AsyncClient) -> None:
@@ -123,7 +123,7 @@ def test_repeatable_calls_are_retried(script: Script) -> None:
 
 
 def test_retries_end(script: Script) -> None:
-    """The client gives up an unreachable gateway after the time limit, and other tasks run in the meantime."""
+    """The client gives up on an unreachable gateway after the time limit, and other tasks run in the meantime."""
     script.says(problem(503))
     ticks: list[float] = []
 
@@ -144,7 +144,7 @@ def test_retries_end(script: Script) -> None:
 
 
 def test_waiting_survives_a_restart(script: Script) -> None:
-    """Waiting for a request continues through a restart of the gateway and ends in time."""
+    """Waiting for a request survives a restart of the gateway and ends in time."""
 
     async def story(client: AsyncClient) -> None:
         script.says(RUNNING, DROP, problem(503), RUNNING, COMPLETED)

@@ -37,8 +37,8 @@ def model(client: Client, people: Path, worker: None) -> ModelOut:
 
 
 def test_datasets_are_uploaded_listed_and_counted(client: Client, people: Path, tmp_path: Path) -> None:
-    """Rows are uploaded from a file or a data frame, with a schema or a schema file. Datasets can be listed, read and
-    counted, and are serialised to the JSON from which they were parsed."""
+    """Rows can be uploaded from a file or a data frame, with a schema or a schema file. Datasets can be listed, read
+    and counted, and are serialised to the JSON from which they were parsed."""
     made = client.datasets.upload(people, classes=["0", "1"], name="made up")
     assert (made.name, made.num_slots, made.num_classes, made.schema_) == ("made up", 60, 2, None)
     assert made.created_at.tzinfo is not None
@@ -150,7 +150,7 @@ def wait_for_version(client: Client, model_id: str, number: int) -> None:
 
 
 def test_a_waiting_caller_gets_progress(client: Client, people: Path, worker: None) -> None:
-    """A caller who waits gets the status and the steps until the end."""
+    """A caller who waits is notified of the status and the steps until the end."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
     created = client.models.create(name="m", dataset_id=dataset.id, learn_steps=30_000)
     seen: list[tuple[str, int, int | None]] = []
@@ -216,7 +216,7 @@ def test_a_request_is_created_and_certified(client: Client, model: ModelOut) -> 
 
 
 def test_accounts_plans_and_theorems_are_returned(client: Client, model: ModelOut) -> None:
-    """The client returns the account, the plan and the history of a model, and the theorems behind them."""
+    """The client returns the account, the plan and the history of a model, and the theorems on which they are based."""
     account = client.accounting.model(model.id)
     assert (account.version, account.releases) == (1, 1)
     other = client.accounting.model(model.id, adaptive_epsilon=50.0, adaptive_delta=1e-3)

@@ -87,7 +87,8 @@ def problem(status: int, code: str = "not_now", **more: Any) -> Reply:
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(502), problem(503), Reply(status=504, body=b"<html>")])
 def test_a_get_is_retried(script: Script, scripted_client: Client, failure: Reply) -> None:
-    """A GET that was dropped, or answered with 429, 502, 503 or 504, is retried until it succeeds."""
+    """A GET whose connection was dropped, or that was answered with 429, 502, 503 or 504, is retried until it
+    succeeds."""
     script.says(failure, failure, EMPTY)
     assert list(scripted_client.runs.list()) == []
     assert [call.method for call in script.calls] == ["GET"] * 3
@@ -95,8 +96,7 @@ def test_a_get_is_retried(script: Script, scripted_client: Client, failure: Repl
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(503)])
 def test_a_creating_call_is_retried_with_its_key(script: Script, scripted_client: Client, failure: Reply) -> None:
-    """A POST that creates an object is retried with the same body and Idempotency-Key; another call has a
-    different key."""
+    """A POST that creates an object is retried with the same body and Idempotency-Key; a new call gets a new key."""
     script.says(failure, failure, Reply(status=202, body=REQUEST))
     assert scripted_client.deletion_requests.create(subject_id="p3").id == "dr_1"
     assert len(script.calls) == 3
@@ -124,7 +124,7 @@ def test_an_upload_is_retried_as_a_whole(script: Script, scripted_client: Client
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(503)])
 def test_other_calls_are_sent_once(script: Script, scripted_client: Client, failure: Reply) -> None:
-    """Cancelling a request, which changes it and has no idempotency key, is never retried."""
+    """Cancelling a request is never retried, because it changes the request and has no idempotency key."""
     script.says(failure)
     with pytest.raises((Unreachable, Unavailable)):
         scripted_client.deletion_requests.cancel("dr_1")
@@ -132,7 +132,7 @@ def test_other_calls_are_sent_once(script: Script, scripted_client: Client, fail
 
 
 def test_a_post_that_changes_nothing_is_retried(script: Script, scripted_client: Client) -> None:
-    """A call for predictions, which changes nothing, may be retried."""
+    """A call for predictions may be retried, because it changes nothing."""
     pytest.importorskip("lethe.features.predictions")
     script.says(problem(503), Reply(body={"version": 1, "predictions": []}))
     assert scripted_client.models.predictions("mdl_1", records=[[1.0]]).version == 1
@@ -141,7 +141,7 @@ def test_a_post_that_changes_nothing_is_retried(script: Script, scripted_client:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 413, 422, 500])
 def test_refusals_are_final(script: Script, scripted_client: Client, status: int) -> None:
-    """A call is not retried if it was refused or its response suggests a defect."""
+    """A call is not retried if it was refused, or if its response suggests a defect in the gateway."""
     script.says(problem(status))
     with pytest.raises(Problem):
         scripted_client.models.get("mdl_1")
@@ -149,7 +149,7 @@ def test_refusals_are_final(script: Script, scripted_client: Client, status: int
 
 
 def test_retry_after_is_respected(script: Script, scripted_client: Client) -> None:
-    """The client pauses for one second if the server requests one second."""
+    """If the server asks for a pause of one second, the client pauses for one second."""
     script.says(problem(429, headers={"Retry-After": "1"}), EMPTY)
     began = time.monotonic()
     assert list(scripted_client.runs.list()) == []
@@ -157,7 +157,7 @@ def test_retry_after_is_respected(script: Script, scripted_client: Client) -> No
 
 
 def test_retry_after_beyond_the_deadline_raises(script: Script, scripted_client: Client) -> None:
-    """If Retry-After exceeds the time left for the call, a problem with that time is raised at once."""
+    """If Retry-After is later than the deadline of the call, a problem with that time is raised at once."""
     script.says(problem(503, headers={"Retry-After": "3600"}))
     began = time.monotonic()
     with pytest.raises(Unavailable) as refused:
@@ -169,7 +169,8 @@ def test_retry_after_beyond_the_deadline_raises(script: Script, scripted_client:
 
 @pytest.mark.parametrize("failure", [DROP, problem(503)])
 def test_retries_end(script: Script, failure: Reply) -> None:
-    """The client gives up a server that never answers within the time limit or, without a limit, after one call."""
+    """The client gives up on a server that never answers when its time limit is over or, without a time limit,
+    after one call."""
     script.says(failure)
     for seconds, least in ((0.0, 1), (3.0, 3)):
         script.calls.clear()
@@ -208,7 +209,7 @@ def test_a_silent_server_times_out(script: Script) -> None:
     ],
 )
 def test_problems_have_classes(script: Script, status: int, kind: type[Problem]) -> None:
-    """The class of a problem shows what to do about it, and its attributes are those of the response."""
+    """The class of a problem shows what the caller can do about it, and its attributes are those of the response."""
     script.says(problem(status, code="the_code", errors=[{"path": "body.l2", "message": "too small"}]))
     with Client(script.url, "k", retry_seconds=0.0) as client, pytest.raises(Problem) as refused:
         client.models.get("mdl_1")
@@ -247,7 +248,7 @@ def test_redirects_are_not_followed(script: Script, scripted_client: Client) -> 
     ],
 )
 def test_problems_do_not_quote_calls_or_answers(script: Script, reply: Reply) -> None:
-    """A response that is not from Lethe is refused, and neither the error nor its traceback repeats any text of
+    """A response that is not from Lethe is refused, and neither the error nor its traceback contains text from
     the response or the call."""
     script.says(reply)
     calls: list[Callable[[Client], Any]] = [
@@ -268,8 +269,8 @@ def test_problems_do_not_quote_calls_or_answers(script: Script, reply: Reply) ->
 
 
 def test_a_subject_id_in_a_query_is_percent_encoded(script: Script, scripted_client: Client) -> None:
-    """A plus sign and a space in a subject id are sent as %2B and %20, because a gateway refuses a bare +,
-    which could mean either."""
+    """In a subject id, a plus sign is sent as %2B and a space as %20, because a gateway refuses a bare +, which
+    could mean either."""
     script.says(EMPTY)
     assert list(scripted_client.deletion_requests.list(subject_id="ann b+c@example.org", source="a b")) == []
     _, _, query = script.calls[-1].path.partition("?")
@@ -322,7 +323,7 @@ def test_values_are_frozen(script: Script, scripted_client: Client) -> None:
 
 
 def test_ids_cannot_change_the_path(script: Script, scripted_client: Client) -> None:
-    """An id cannot lead to another path, whatever characters it contains."""
+    """Whatever characters an id contains, it cannot lead to another path."""
     script.says(problem(404))
     for strange in ("a/b", "../models", "a?b=c", "a#b", "a%2Fb", "é"):
         with pytest.raises(NotFound):

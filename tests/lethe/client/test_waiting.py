@@ -52,7 +52,7 @@ def test_progress_of_a_request_is_reported(script: Script, scripted_client: Clie
 
 
 def test_progress_needs_the_scope_for_runs(script: Script, scripted_client: Client) -> None:
-    """Without the scope models:read, progress shows only the status, and the run is requested only once."""
+    """Without the scope models:read, only the status is shown as progress, and the run is requested only once."""
     script.says(RUNNING, problem(403, code="scope_missing"), RUNNING, COMPLETED)
     seen: list[Any] = []
     scripted_client.deletion_requests.wait("dr_1", progress=lambda *state: seen.append(state))
@@ -61,7 +61,7 @@ def test_progress_needs_the_scope_for_runs(script: Script, scripted_client: Clie
 
 @pytest.mark.parametrize("status", ["completed", "cancelled", "rejected"])
 def test_waiting_ends_with_any_final_status(script: Script, scripted_client: Client, status: str) -> None:
-    """Waiting for a request ends at any final status."""
+    """Waiting for a request ends when the request has any final status."""
     script.says(RUNNING, Reply(body=REQUEST | {"status": status}))
     assert scripted_client.deletion_requests.wait("dr_1").status == status
     assert len(script.calls) == 2
@@ -90,7 +90,7 @@ def test_waiting_times_out(script: Script, scripted_client: Client, monkeypatch:
 
 
 def test_a_gateway_that_is_away_does_not_prolong_waiting(script: Script) -> None:
-    """An unreachable gateway prolongs the wait by at most the duration of one last poll."""
+    """If the gateway is unreachable, the wait is prolonged by at most the duration of one last poll."""
     script.says(Reply(drop=True))
     began = time.monotonic()
     with Client(script.url, "k", retry_seconds=60.0) as client, pytest.raises(Problem):
@@ -107,7 +107,7 @@ def test_pauses_grow(script: Script, scripted_client: Client) -> None:
 
 
 def test_the_first_pause_is_short() -> None:
-    """The first pause is so short that waiting for an operation of a twentieth of a second ends soon."""
+    """The first pause is so short that waiting for a task of a twentieth of a second ends soon."""
     pauses = []
     for _ in range(9):
         watch = Watch(subject="it", timeout_seconds=None)

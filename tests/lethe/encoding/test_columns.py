@@ -59,8 +59,8 @@ def features(kind: str, values: Any, **said: Any) -> Any:
 
 @given(st.lists(records, min_size=1, max_size=5))
 def test_rows_have_norm_at_most_one(found: list[dict[str, Any]]) -> None:
-    """Whatever the values and kinds of its columns, an encoded row has a norm of at most 1 and not far below it, and
-    ends in a positive bias."""
+    """For any values in columns of every kind, an encoded row has a norm of at most 1 and not far below 1, and its last
+    feature is a positive bias."""
     rows = encode_records(ALL, found)
     assert rows.shape == (len(found), ALL.num_features + 1)
     norms = np.sqrt(np.square(rows, dtype=np.float64).sum(axis=1))
@@ -70,7 +70,7 @@ def test_rows_have_norm_at_most_one(found: list[dict[str, Any]]) -> None:
 
 @given(st.lists(records, min_size=2, max_size=5))
 def test_a_row_depends_only_on_its_record(found: list[dict[str, Any]]) -> None:
-    """A record is encoded the same alone as among others, so that no row carries traces of other people."""
+    """A record has the same encoding alone and among others, so that no row contains traces of other people."""
     alone = [encode_records(ALL, [record])[0] for record in found]
     np.testing.assert_array_equal(encode_records(ALL, found), alone)
 
@@ -81,8 +81,8 @@ def test_schemas_round_trip() -> None:
 
 
 def test_numbers_are_standardised() -> None:
-    """A number is encoded as its clipped distance from the centre in units of the scale, and a missing number
-    as 0 with a flag."""
+    """A number is encoded as its clipped distance from the centre in units of the scale; a missing number is
+    encoded as 0 with a flag."""
     found = features("standard", [5, 7, 4, 1e9, None], center=5, scale=2, unknown="null")
     np.testing.assert_array_equal(found, [[0, 0], [1, 0], [-0.5, 0], [3, 0], [0, 1]])
     assert features("standard", [-100], center=0, scale=1, clip=2).tolist() == [[-2.0]]
@@ -91,7 +91,7 @@ def test_numbers_are_standardised() -> None:
 
 @given(st.floats(-5, 15))
 def test_knots_interpolate_linearly(number: float) -> None:
-    """The features of a spline lie in [0, 1] and sum to 1, and the sum of the knots weighted by them is the number."""
+    """The features of a spline lie in [0, 1] and sum to 1, and the knots weighted by them add up to the number."""
     knots = [0.0, 1.0, 4.0, 10.0]
     (found,) = features("numeric", [number], min=0, max=10, outside="clip", knots=knots)
     assert ((found >= 0) & (found <= 1)).all()
@@ -100,7 +100,7 @@ def test_knots_interpolate_linearly(number: float) -> None:
 
 
 def test_nanosecond_times_are_read() -> None:
-    """Nanosecond times of pandas and Parquet are read to the microsecond like Python times, whichever other
+    """Nanosecond times from pandas and Parquet are read to the microsecond like Python times, whichever other
     packages are installed."""
     for zone in (None, "Europe/Berlin"):
         column = pa.array([1_500_000_001, None], pa.timestamp("ns", zone))
@@ -110,7 +110,7 @@ def test_nanosecond_times_are_read() -> None:
 
 
 def test_times_are_positions() -> None:
-    """A date or time, in any format and time zone, is encoded as its position between two other times."""
+    """A date or time, in any format and time zone, is encoded as its position between two given times."""
     said = {"min": "2000-01-01", "max": "2000-01-03"}
     noon = datetime.datetime(2000, 1, 2, 12, tzinfo=datetime.UTC)
     forms = ["2000-01-02T12:00:00", "2000-01-02T14:00:00+02:00", noon, noon.replace(tzinfo=None)]
@@ -165,8 +165,8 @@ def test_a_text_that_is_too_long_is_refused() -> None:
 
 
 def test_vectors_are_accepted_in_every_form() -> None:
-    """A list, JSON in a CSV cell, an Arrow list and an array have the same features, scaled and clipped as the
-    schema states."""
+    """A list, a JSON list in a CSV cell, an Arrow list and an array have the same features, scaled and clipped
+    as the schema states."""
     lists = [[1.0, 2.0, 3.0], [3.0, 0.0, 100.0]]
     expected = [[0, 0, 0], [1, -1, 1.5]]
     for form in (lists, [json.dumps(one) for one in lists], pa.array(lists), np.array(lists), np.array(lists, "f4")):
@@ -226,7 +226,7 @@ def test_invalid_settings_of_a_kind_are_refused(kind: str, said: dict[str, Any],
 
 
 def test_missing_values_are_counted() -> None:
-    """Missing values are counted for every kind of column, so that a file in an unexpected format is refused."""
+    """Missing values are counted in columns of every kind, so that a file in an unexpected format is refused."""
     nothing: dict[str, Any] = {kind: [None, None] for kind in KINDS if kind != "vector"}
     found = ALL.encode_labelled(nothing | {"vector": [[0, 0, 0]] * 2, "y": ["no", "yes"]}, range(1, 3))
     assert found.num_unknown.tolist() == [0 if one.name == "vector" else 2 for one in ALL.features]

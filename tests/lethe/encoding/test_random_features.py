@@ -51,8 +51,8 @@ def test_features_depend_only_on_the_seed() -> None:
 
 
 def test_features_do_not_depend_on_other_rows() -> None:
-    """The features of a row are the same to the last bit, whichever rows are encoded with it and however long
-    the row is."""
+    """The features of a row are the same to the last bit, whichever rows are encoded with it and however large
+    its values are."""
     random = RandomFeatures(features=50, seed=1, scale=0.3)
     rows = np.random.default_rng(0).normal(size=(200, 40)) * np.logspace(-3, 5, 200)[:, np.newaxis]
     together = random.of(rows)
@@ -62,8 +62,8 @@ def test_features_do_not_depend_on_other_rows() -> None:
 
 
 def test_features_approximate_the_gaussian_kernel() -> None:
-    """Products of features equal exp(-scale^2 |x - x'|^2 / 2), to within six standard deviations of a mean of D
-    terms."""
+    """Products of features approximate exp(-scale^2 |x - x'|^2 / 2) to within six standard deviations of a mean
+    of D terms."""
     random, scale = RandomFeatures(features=16_384, seed=3, scale=0.7), 0.7
     rows = np.random.default_rng(1).normal(size=(8, 5))
     features = random.of(rows)
@@ -73,8 +73,8 @@ def test_features_approximate_the_gaussian_kernel() -> None:
 
 
 def test_schemas_with_random_features_round_trip() -> None:
-    """Random features replace the features of the columns, and their schema is stored with its scale and read back
-    unchanged; another seed is another encoding."""
+    """Random features replace the features of the columns. Their schema is stored with its scale and read back
+    unchanged, and another seed is a different encoding."""
     schema = parse_schema({"columns": COLUMNS, "random_features": {"features": 64, "seed": 5}})
     document: dict[str, Any] = schema.to_json()
     assert document["random_features"] == {"features": 64, "seed": 5, "scale": 1 / math.sqrt(2)}

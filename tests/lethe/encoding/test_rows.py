@@ -41,7 +41,7 @@ def norms(features: encoding.Features) -> Any:
 
 
 def test_schemas_round_trip() -> None:
-    """A schema with every kind of column and every rule is unchanged after it is written as JSON and parsed again."""
+    """A schema that is written as JSON and parsed again is unchanged, for every kind of column and every rule."""
     schema = parse_schema(json.loads((ADULT / "schema.json").read_text()))
     assert parse_schema(json.loads(json.dumps(schema.to_json()))) == schema
     assert schema.num_features == 104
@@ -124,8 +124,8 @@ def test_any_document_is_parsed_or_refused(document: object) -> None:
 
 
 def test_a_record_is_encoded_by_the_schema() -> None:
-    """A number is encoded as its position in the range and a category as a one-hot vector, followed by a bias;
-    the row has norm 1."""
+    """A number is encoded as its position in the range and a category as a one-hot vector, followed by a bias,
+    and the row has norm 1."""
     schema = schema_of(age=AGE, work=WORK)
     (row,) = schema.encode({"age": ["25"], "work": ["some"]})
     expected = np.array([0.25, 0, 1, 1]) / np.sqrt(0.0625 + 2)
@@ -144,8 +144,8 @@ def test_a_missing_number_is_not_the_lowest_one() -> None:
 
 
 def test_an_old_schema_keeps_its_encoding() -> None:
-    """A stored schema without an edition uses the first edition: a missing number is encoded as the lowest one,
-    categories match by text alone, and any number of unknown values is accepted."""
+    """A stored schema without an edition uses the first edition. It encodes a missing number as the lowest one, matches
+    categories by text alone, and accepts any number of unknown values."""
     columns = {"age": {**AGE, "unknown": "null"}, "y": {**WORK, "values": ["1", "2"], "unknown": "null"}}
     first = schemas.stored({"columns": columns | {"income": INCOME}})
     np.testing.assert_array_equal(
@@ -187,8 +187,7 @@ def test_an_old_schema_keeps_its_encoding() -> None:
     ],
 )
 def test_numeric_categories_match_equal_values(values: list[str], found: list[tuple[object, int]]) -> None:
-    """A numeric category matches equal values of any type, except if it has leading zeros or equals another
-    category."""
+    """A numeric category matches equal values of any type, unless it has leading zeros or equals another category."""
     column = {"kind": "categorical", "values": values, "unknown": "null"}
     rows = schema_of(work=column).encode({"work": [value for value, _ in found]})
     codes = [int(row[:-1].argmax()) if row[:-1].any() else -1 for row in rows]
@@ -341,8 +340,8 @@ def test_a_bad_record_is_named_by_its_path(record: object, path: str) -> None:
     )
 )
 def test_every_vector_has_norm_at_most_one(x: list[list[float]]) -> None:
-    """Any finite vector, even of the largest floats, is encoded as a row of norm at most one, independently of
-    other rows."""
+    """Any finite vector, even with the largest floats, is encoded as a row of norm at most one, independently
+    of other rows."""
     features = encode_vectors(x)
     assert (norms(features) <= 1).all()
     np.testing.assert_array_equal(features, np.vstack([encode_vectors([vector]) for vector in x]))
@@ -356,7 +355,7 @@ def test_vectors_are_the_same_in_any_memory_order() -> None:
 
 @pytest.mark.parametrize("x", [[1.0], [[]], [[1], [1, 2]], [["a"]], [[None, 1]], [[10**400]], [[[1]]], "x"])
 def test_ragged_vectors_are_refused(x: Any) -> None:
-    """Input other than a list of equally long vectors of finite numbers is refused."""
+    """Anything other than a list of equally long vectors of finite numbers is refused."""
     with pytest.raises(InputInvalid):
         encode_vectors(x)
 
@@ -374,5 +373,5 @@ def test_a_vector_with_nan_is_named_by_its_place() -> None:
 
 @given(st.lists(st.text("0123456789+-.eE_nN aAiIfF١", max_size=6) | st.floats().map(repr), max_size=4))
 def test_texts_are_parsed_the_same_in_columns_and_alone(texts: list[str]) -> None:
-    """A column of texts is parsed to the same numbers as each text on its own."""
+    """A column of texts is parsed to the same numbers as each text by itself."""
     np.testing.assert_array_equal(values.numbers(texts), [values.number(text) for text in texts])

@@ -15,8 +15,8 @@ def warnings(features: Floats) -> list[str]:
 
 @pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
 def test_dominating_columns_cause_a_warning(load: object) -> None:
-    """A table in which one column dominates the others causes a warning that names the column, until that
-    column is standardized."""
+    """A table in which one column dominates the others causes a warning that names the column. If the column is
+    standardized, there is no warning."""
     features = load(return_X_y=True)[0]  # type: ignore[operator]
     (warning,) = warnings(features)
     largest = int(np.abs(features).mean(axis=0).argmax())

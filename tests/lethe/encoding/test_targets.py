@@ -54,8 +54,8 @@ def test_the_ends_of_the_range_are_the_ends_of_the_labels() -> None:
 
 @given(bound=st.integers(1, MAX_COUNT), share=st.floats(0, 1))
 def test_counts_round_trip(bound: int, share: float) -> None:
-    """A count up to the largest possible bound is read back exactly from its label, which differs from the
-    label of every other count."""
+    """A count up to the largest possible bound is read back exactly from its label, and no two counts have the
+    same label."""
     target, count = TargetColumn(low=0, high=bound, counts=True), round(share * bound)
     near = np.unique(np.clip([count - 1, count, count + 1], 0, bound)).astype(float)
     labels = target.labels(near)
@@ -65,7 +65,8 @@ def test_counts_round_trip(bound: int, share: float) -> None:
 
 @given(number=st.floats())
 def test_a_malformed_count_is_refused(number: float) -> None:
-    """Whole numbers from 0 to the bound are accepted and, with `clip`, larger ones too; other values are refused."""
+    """Whole numbers from 0 to the bound are accepted, and with `clip` also larger ones; all other values are
+    refused."""
     is_count = math.isfinite(number) and number >= 0 and number == math.floor(number)
     for outside, right in (("error", is_count and number <= 9), ("clip", is_count)):
         target = TargetColumn.from_json({"min": 0, "max": 9, "outside": outside, "counts": True})
@@ -74,8 +75,8 @@ def test_a_malformed_count_is_refused(number: float) -> None:
 
 
 def test_schemas_of_counts_round_trip() -> None:
-    """A schema of counts states that they are counts; the document of another target does not mention counts and is the
-    same as before they existed."""
+    """A schema of counts states that its target is a count. Schemas with other targets do not mention counts and are
+    stored as before counts existed."""
     counts = parse_schema({"columns": COLUMNS | {"cost": SPEC | {"counts": True}}})
     assert counts.target == TargetColumn(low=0.0, high=200.0, counts=True)
     assert stored(counts.to_json()) == counts
@@ -91,7 +92,8 @@ def test_schemas_of_counts_round_trip() -> None:
 
 
 def test_schemas_with_a_target_round_trip() -> None:
-    """A schema with a target is stored with its range and its rule for values outside, and is read back unchanged."""
+    """A schema with a target is stored with its range and its rule for values outside the range, and is read
+    back unchanged."""
     assert CLIPPED.target == TargetColumn(low=0.0, high=200.0, outside="clip")
     assert (CLIPPED.classes, CLIPPED.label) == ((), "cost")
     assert stored(CLIPPED.to_json()) == CLIPPED
@@ -113,8 +115,8 @@ def test_schemas_with_a_target_round_trip() -> None:
     ],
 )
 def test_an_unusable_target_is_refused(columns: dict[str, Any], path: str) -> None:
-    """A schema must have exactly one target column, with a range; an error about a missing or unknown field
-    names its path."""
+    """A schema must have exactly one target column, which must have a range; an error about a missing or
+    unknown field names its path."""
     assert path in faults_of({"columns": COLUMNS | columns})
 
 
@@ -143,7 +145,7 @@ SEVERAL = parse_schema({"columns": {"age": COLUMNS["age"], "tags": LABELS}})
 
 
 def test_labels_of_a_cell_are_a_set(tmp_path: Path) -> None:
-    """The labels of a cell form a set: order and repetition do not matter, and an empty cell is the empty set."""
+    """The labels of a cell form a set, in which order and repetition do not matter; an empty cell is the empty set."""
     cells = ["a", "7|a", "a | b c|a", "", "b c", "7"]
     (tmp_path / "a.csv").write_text("".join(["age,tags\n", *(f"1,{cell}\n" for cell in cells)]))
     assert labels_of(tmp_path / "a.csv", schema=SEVERAL) == [1, 5, 3, 0, 2, 4]
@@ -190,7 +192,7 @@ def labels_of(path: Path, **given: Any) -> list[int]:
 
 
 def test_targets_are_read_and_clipped(tmp_path: Path) -> None:
-    """Numbers are converted to labels, and a number outside the range is moved to its nearer end if the schema
+    """Numbers are converted to labels, and a number outside the range is moved to the nearer end if the schema
     permits it."""
     (tmp_path / "a.csv").write_text("age,cost\n1,0\n2,150.0\n3,1e2\n4,250\n5,-1\n")
     assert labels_of(tmp_path / "a.csv", schema=CLIPPED) == [-UNIT, UNIT // 2, 0, UNIT, -UNIT]

@@ -26,7 +26,7 @@ SCHEMA = parse_schema({"columns": COLUMNS})
 
 @given(most=st.floats(1e-300, 1e300), share=st.floats(0, 1))
 def test_stored_weights_are_at_most_one(most: float, share: float) -> None:
-    """For any bound, a weight is stored as its share of the bound, rounded to the nearest stored number from 0 to 1."""
+    """A weight is stored as its share of the bound, rounded to the nearest number that can be stored, from 0 to 1."""
     weight = Weight(column="w", bound=most)
     number = np.array([min(share * most, most)])
     assert not weight.wrong(number).any()
@@ -98,8 +98,8 @@ def test_two_columns_of_weights_are_refused() -> None:
 
 
 def test_schemas_with_weights_round_trip() -> None:
-    """A column of weights is read back from the schema's document. Evaluation data needs the same columns, with or
-    without weights, and records to predict need no weights."""
+    """A column of weights is read back from the stored schema. Evaluation data needs the same columns, with or without
+    weights, and records to predict need no weights."""
     document = SCHEMA.to_json()
     assert stored(document) == SCHEMA
     without = parse_schema({"columns": {name: COLUMNS[name] for name in ("age", "ill")}})

@@ -58,7 +58,8 @@ def numbers(chain: Chain) -> list[float]:
     ],
 )
 def test_the_accountant_matches_the_recursion(changed):
-    """The accountant's numbers equal W <- c W + s and V <- c^2 V + nu^2, computed step by step with 50 digits."""
+    """The accountant's W and V equal the recursions W <- c W + s and V <- c^2 V + nu^2, computed step by step
+    with 50 digits."""
     made = mechanism(**changed)
     history = [Run(steps=40), Run(steps=7, records=3), Run(steps=1, records=2), Run(steps=25)]
     with mpmath.workdps(50):
@@ -91,7 +92,7 @@ def test_a_long_run_is_stationary():
 
 
 def test_a_chain_without_steps_has_its_initial_law():
-    """A chain without a step has its initial distribution, whatever the data."""
+    """A chain without any step has its initial distribution, whatever the data."""
     chain = accountant.started(mechanism())
     assert (chain.steps, accountant.unlearning_mu(chain, records=5)) == (0, 0.0)
 
@@ -142,7 +143,7 @@ def test_influence_is_the_sum_over_the_deleted(made, history):
 
 @given(made=mechanisms(), history=histories, records=st.integers(1, 50))
 def test_a_deletion_turns_presence_into_influence(made, history, records):
-    """A deletion moves one presence per record into the influence; a later step only lowers the sum."""
+    """A deletion moves one presence per record into the influence, and later steps only lower the sum."""
     chain = accountant.replay(made, history)
     before = accountant.unlearning_mu(chain, records=records)
     expected = (chain.influence + records * chain.presence) / math.sqrt(chain.variance)
@@ -188,7 +189,7 @@ def test_mu_is_inversely_proportional_to_the_slots(made, history, factor):
 
 @given(made=mechanisms(), history=histories)
 def test_relearning_has_no_influence_of_deleted_records(made, history):
-    """After relearning, the first run of the chain has no influence of records that were already null."""
+    """Records that were null before relearning have no influence on the first run of the new chain."""
     assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=9, records=history[0].records)])) == 0
     assert accountant.deletion_mu(accountant.replay(made, history), records=3, steps_present=0) == 0
 
@@ -199,7 +200,7 @@ def test_relearning_has_no_influence_of_deleted_records(made, history):
 @given(made=mechanisms(), steps=st.integers(1, 10**6))
 def test_a_longer_run_costs_no_less(made, steps):
     """A longer run with the record reveals no less about it, and merging two runs into one reveals no more than
-    both runs."""
+    the two runs."""
     one, next_one, two = (
         accountant.release_mu(made, steps=k, adjacency=Adjacency.ZERO_OUT) for k in (steps, steps + 1, 2 * steps)
     )
@@ -265,7 +266,7 @@ def test_a_compact_history_bounds_the_whole_one(made, history):
 
 
 def test_a_compact_history_has_bounded_length():
-    """A history of ten thousand runs is shortened to the runs within the horizon plus those up to the next cut."""
+    """A history of ten thousand runs is shortened to the runs within the horizon and those up to the next cut."""
     made = mechanism()
     left_out, short = accountant.compact(made, [Run(steps=50)] + [Run(steps=10, records=1)] * 10_000)
     assert len(short) <= accountant.CUT + math.log(1e-18) / math.log(made.contraction) / 10
@@ -273,8 +274,8 @@ def test_a_compact_history_has_bounded_length():
 
 
 def test_a_growing_history_is_cut_at_the_same_place():
-    """With rare exceptions, a history that grows by a run is cut at the same place as before, so that cached
-    results can be used."""
+    """With rare exceptions, a history is cut at the same place after it grows by a run, so that cached results
+    can be used."""
     made = mechanism()
     grown = [[Run(steps=50)] + [Run(steps=10, records=1)] * age for age in range(1000, 1000 + 2 * accountant.CUT)]
     began = [accountant.compact(made, history)[0] for history in grown]
@@ -288,7 +289,7 @@ NOT_COUNTS = [-1, 0.5, 3.0, math.nan, math.inf, True, None, "3", 2**53 + 1]
 
 @pytest.mark.parametrize("value", NOT_COUNTS)
 def test_invalid_counts_are_refused(value):
-    """Numbers of steps, records or versions that are not integers within range raise a DomainError that names them."""
+    """A DomainError names any number of steps, records or versions that is not an integer within range."""
     made = mechanism()
     chain = accountant.replay(made, [Run(steps=9)])
     refused: list[Any] = [
@@ -322,7 +323,7 @@ def test_zero_counts_are_refused():
 
 
 def test_presence_beyond_the_chain_is_refused():
-    """A deletion with more steps of presence than the chain has taken is refused."""
+    """A deletion of records that were present for more steps than the chain has taken is refused."""
     with pytest.raises(DomainError, match="steps_present=10"):
         accountant.deletion_mu(accountant.replay(mechanism(), [Run(steps=9)]), records=1, steps_present=10)
 

@@ -62,8 +62,8 @@ def exact_mu(made: Mechanism, *, curvatures: list[float], pulls: list[float], ap
 
 @given(made=made_with, history=histories)
 def test_edits_age_from_when_they_are_made(made, history):
-    """Until an edit is made, every step counts a deletion or insertion as one differing record and a correction
-    as two."""
+    """In every step before an edit is made, a deletion or insertion counts as one differing record and a
+    correction as two."""
     weights = [run.records + run.inserted + 2 * run.corrected for run in history]
     chain = accountant.replay(made, history)
     assert accountant.unlearning_mu(chain) == pytest.approx(stepwise(made, gaps(history, weights)), rel=1e-10)
@@ -72,7 +72,7 @@ def test_edits_age_from_when_they_are_made(made, history):
 
 @given(made=made_with, history=histories)
 def test_an_insertion_costs_as_much_as_a_deletion(made, history):
-    """Replacing deletions by insertions, or a correction by two deletions, does not change any number."""
+    """Replacing deletions with insertions, or a correction with two deletions, does not change any number."""
     deleted = [Run(steps=run.steps, records=run.records + run.inserted + 2 * run.corrected) for run in history]
     assert accountant.replay(made, history) == accountant.replay(made, deleted)
 
@@ -83,8 +83,8 @@ def test_an_insertion_costs_as_much_as_a_deletion(made, history):
 )
 @each("l2", [1e-4, 0.05, 1.0])
 def test_the_bound_is_exact_for_every_kind_of_edit(edit, pull, l2):
-    """The bound equals the exact mu of every kind of edit for a quadratic of curvature m and records with the
-    strongest possible pull."""
+    """For a quadratic of curvature m and records with the strongest possible pull, the bound equals the exact
+    mu of every kind of edit."""
     made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
     chain = accountant.replay(made, [Run(steps=60), Run(steps=9, **edit)])
     exact = exact_mu(made, curvatures=[l2] * 69, pulls=[pull] * 60 + [0.0] * 9)
@@ -94,8 +94,8 @@ def test_the_bound_is_exact_for_every_kind_of_edit(edit, pull, l2):
 @settings(max_examples=200)
 @given(seed=st.integers(0, 2**32), share=st.floats(0.1, 1.9), l2=st.floats(1e-3, 1.0))
 def test_no_quadratic_exceeds_the_bound_for_random_edits(seed, share, l2):
-    """For slots that are filled, emptied and corrected at random and repeatedly, the exact mu of a quadratic
-    stays below the bound."""
+    """If slots are repeatedly filled, emptied and corrected at random, the exact mu of a quadratic stays below
+    the bound."""
     made = mechanism(l2=l2, step_size=share / (0.25 + l2))
     generator = np.random.default_rng(seed)
     slots = np.where(generator.random(5) < 0.5, generator.uniform(-1, 1, 5), 0.0)  # 0: null
@@ -159,8 +159,8 @@ def test_steps_before_an_insertion_do_not_count(made, absent, present, since):
 
 
 def test_noise_before_an_insertion_does_not_hide_it():
-    """Counting the noise of the whole chain would make mu too small: a quadratic that forgets its start at once
-    would exceed it."""
+    """Counting the noise of the whole chain would make mu too small: the exact mu of a quadratic that forgets its start
+    at once exceeds such a bound."""
     made = mechanism(l2=0.01, step_size=1 / 0.26)
     chain = accountant.replay(made, [Run(steps=200), Run(steps=5, inserted=1)])
     curvatures = [0.26] * 200 + [0.01] * 5
@@ -174,8 +174,8 @@ def test_noise_before_an_insertion_does_not_hide_it():
 
 @given(made=made_with, history=histories, data=st.data())
 def test_deletion_follows_one_person(made, history, data):
-    """The `deletion` mu of a person equals the `unlearning` mu of the history from the arrival of that person's
-    records, without any other edit."""
+    """The `deletion` mu of a person equals the `unlearning` mu of a history that starts with the arrival of that
+    person's records and has no other edit."""
     came = data.draw(st.integers(0, len(history) - 1))
     left = data.draw(st.integers(came, len(history) - 1))
     spans = {"steps_absent": steps_of(history[:came]), "steps_present": steps_of(history[came:left])}
@@ -185,7 +185,7 @@ def test_deletion_follows_one_person(made, history, data):
 
 
 def test_edits_within_a_run_are_refused():
-    """An arrival or a deletion that is in the middle of a run, or after the last run, is refused."""
+    """An arrival or deletion in the middle of a run, or after the last run, is refused."""
     chain = accountant.replay(mechanism(), [Run(steps=5), Run(steps=7)])
     for spans in ({"steps_present": 4}, {"steps_present": 2, "steps_absent": 3}, {"steps_present": 6}):
         with pytest.raises(DomainError, match="runs to begin"):
@@ -196,7 +196,8 @@ def test_edits_within_a_run_are_refused():
 
 
 def test_relearning_does_not_undo_published_versions():
-    """A new chain does not depend on edits of the previous one, but versions of both chains count for their readers."""
+    """A new chain does not depend on edits of the previous one, but the versions of both chains count for their
+    readers."""
     made = mechanism()
     assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=50, records=5, inserted=1, corrected=2)])) == 0
     before = Exposure(mechanism=made, records=1, releases=((9, 2), (50, 1)))
@@ -229,7 +230,7 @@ def test_a_record_inserted_after_an_import_is_independent_of_it():
 
 
 def test_an_imported_model_has_no_bound_before_its_first_step():
-    """Until its first noisy step, an imported model has an infinite bound."""
+    """An imported model has an infinite bound until its first noisy step."""
     chain = accountant.imported(mechanism())
     assert accountant.unlearning_mu(chain) == math.inf
     assert accountant.deletion_mu(chain, records=1, steps_present=0) == math.inf
@@ -268,7 +269,7 @@ def test_known_steps_that_forget_any_start():
 
 @given(made=made_with, history=histories)
 def test_a_restart_is_an_import_before_the_best_run(made, history):
-    """The restart bound is the minimum, over all runs, of the bound of an imported model whose history starts
+    """The restart bound is the minimum over all runs of the bound for an imported model whose history starts
     with that run."""
     best = min(
         accountant.unlearning_mu(accountant.resume(accountant.imported(made), history[index:]))

@@ -38,8 +38,8 @@ def test_the_bound_is_exact_for_the_worst_quadratic(l2):
 
 
 def test_the_bound_is_exact_at_the_longest_step():
-    """If the curvature L determines the contraction, the worst shifts alternate in sign and the bound is exact
-    again."""
+    """If the curvature L determines the contraction, the worst shifts alternate in sign, and the bound is again
+    exact."""
     made = mechanism(l2=0.05, step_size=6.3)
     assert made.contraction == pytest.approx(made.step_size * made.smoothness - 1)
     s = made.sensitivity(Adjacency.ZERO_OUT)
@@ -85,7 +85,7 @@ def test_mu_matches_example_vectors():
 
 
 def test_one_version_on_mnist_has_the_known_mu():
-    """The mu of one version, converged or 4 or 64 steps after the last deletion, is the known value."""
+    """One version that has converged, or is 4 or 64 steps after the last deletion, has the known mu."""
     for steps, expected in ((CONVERGED, 0.0504215001477), (4, 0.0153546872621), (64, 0.047912813963)):
         mu = accountant.release_mu(mnist(), steps=steps, adjacency=Adjacency.REPLACE)
         assert mu == pytest.approx(expected, rel=5e-9)
@@ -101,7 +101,7 @@ def test_one_version_on_mnist_has_the_known_mu():
     ],
 )
 def test_sequences_of_deletions_have_the_known_mu(forgetting, expected):
-    """Sequences of deletions from a converged model, up to the steady state, have the known mu."""
+    """Sequences of deletions from a converged model, up to the steady state, have the known values of mu."""
     mu = accountant.unlearning_mu(accountant.replay(mnist(), [Run(steps=CONVERGED), *forgetting]))
     assert mu == pytest.approx(expected, rel=1e-11)
 
@@ -118,8 +118,8 @@ def test_sequences_of_deletions_have_the_known_mu(forgetting, expected):
     ],
 )
 def test_least_noise_for_one_step_is_the_known_value(epsilon, replaced, removed):
-    """The minimum noise for one step after one deletion is the known value, a third to a half of that of Chien
-    et al. (Table 3)."""
+    """The minimum noise for one step after one deletion is the known value, which is a third to a half of the value of
+    Chien et al. (Table 3)."""
     target = conversion.gdp_mu(epsilon=epsilon, delta=1 / MNIST)
     for records, expected in ((2, replaced), (1, removed)):
         made = mnist(l2=1e-6 * MNIST, noise_scale=1.0)
@@ -129,8 +129,8 @@ def test_least_noise_for_one_step_is_the_known_value(epsilon, replaced, removed)
 
 @pytest.mark.parametrize(("versions", "expected"), [(1, 0.130), (10, 0.183), (100, 0.480)])
 def test_readers_of_every_version_have_the_known_epsilon(versions, expected):
-    """A record in a converged version and in further versions at intervals of 4 steps has the known epsilon against
-    readers of all versions."""
+    """Against readers of all versions, a record in a converged version and in further versions every 4 steps
+    has the known epsilon."""
     releases = ((4, versions - 1), (CONVERGED, 1))[versions == 1 :]
     mu = methods.adaptive_mu([Exposure(mechanism=mnist(), records=2, releases=releases)])
     assert conversion.gdp_epsilon(mu=mu, delta=1 / MNIST) == pytest.approx(expected, abs=6e-4)

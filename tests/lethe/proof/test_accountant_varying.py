@@ -89,8 +89,8 @@ def exact_mu(history: list[Run], *, slopes: list[float], signs: list[float]) -> 
 @settings(max_examples=300)
 @given(history=histories, imported=st.booleans())
 def test_mu_matches_the_string_of_all_steps(history, imported):
-    """The mu of a chain equals that of the string over all its steps. For several edits at different times, the mu of
-    their strings add up, which is never less than the exact value."""
+    """The mu of a chain is that of the string over all its steps. For several edits at different times, the mu of the
+    separate strings add up, which is never less than the exact value."""
     apart = 2 * FIRST.radius if imported else 0.0
     chain = accountant.resume(accountant.imported(FIRST) if imported else accountant.started(FIRST), history)
     mu, exact = accountant.unlearning_mu(chain), stepwise(history, apart=apart)
@@ -125,7 +125,7 @@ TOO_SOON = [Run(steps=50, mechanism=with_(noise_scale=1.0)), Run(steps=5, mechan
 
 
 def test_noise_before_a_fall_does_not_hide_later_edits():
-    """W / sqrt(V) would hide quiet steps behind noisy ones. The string does not, and a quadratic attains its value."""
+    """W / sqrt(V) would let noisy steps hide quiet ones. The string does not, and a quadratic attains its value."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, TOO_SOON))
     slopes = [0.9] * 50 + [0.4] + [0.9] * 5  # at the first quiet step the curvature is L
     exact = exact_mu(TOO_SOON, slopes=slopes, signs=[1.0] * 56)
@@ -162,7 +162,7 @@ def slopes_within(history: list[Run], draw: Any) -> list[float]:
 @settings(max_examples=300)
 @given(history=histories, seed=st.integers(0, 2**32))
 def test_no_quadratic_exceeds_the_bound(history, seed):
-    """For any curvatures in [m, L] and any pulls of the records, step by step, the exact mu stays below the bound."""
+    """For any curvatures in [m, L] and any pulls of the records in each step, the exact mu stays below the bound."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, history))
     generator = np.random.default_rng(seed)
     count = sum(run.steps for run in history)
@@ -201,7 +201,7 @@ def test_incremental_accounting_matches_a_replay(history):
 
 @given(history=histories)
 def test_restating_a_mechanism_changes_nothing(history):
-    """A replay is bit for bit the same whether or not a run restates the mechanism of the previous run."""
+    """A replay gives the same bits whether or not a run restates the mechanism of the previous run."""
     plain = [dataclasses.replace(run, mechanism=None) for run in history]
     named = [dataclasses.replace(run, mechanism=FIRST) for run in history]
     assert accountant.replay(FIRST, named) == accountant.replay(FIRST, plain)
@@ -209,8 +209,8 @@ def test_restating_a_mechanism_changes_nothing(history):
 
 @given(history=histories, data=st.data())
 def test_deletion_follows_one_person_through_varying_runs(history, data):
-    """With varying mechanisms, the `deletion` mu of records is the string over the steps since they arrived,
-    for these records alone."""
+    """With varying mechanisms, the `deletion` mu of some records is the string over the steps since they
+    arrived, for these records alone."""
     came = data.draw(st.integers(0, len(history) - 1))
     left = data.draw(st.integers(came, len(history) - 1))
     absent, present = (sum(run.steps for run in part) for part in (history[:came], history[came:left]))
@@ -226,8 +226,8 @@ def test_deletion_follows_one_person_through_varying_runs(history, data):
 
 @given(history=histories)
 def test_a_restart_is_the_best_import(history):
-    """For a chain with varying mechanisms, the restart bound starts at the run where a restart lowers the bound most,
-    and adds up the strings of several edits."""
+    """With varying mechanisms, the restart bound is that of the best run to restart from, and the strings of
+    several edits add up."""
     spelt, made = [], FIRST
     for run in history:
         made = run.mechanism or made
@@ -240,8 +240,8 @@ def test_a_restart_is_the_best_import(history):
 
 
 def test_the_cost_of_a_query_is_bounded_by_the_horizon():
-    """A query of a long chain costs a bounded amount for each run within its horizon and one call for each other run,
-    however many steps the runs have."""
+    """For a long chain, a query makes a bounded number of calls for each run within its horizon and one call for each
+    other run, however many steps the runs have."""
 
     def cost(runs: int, steps: int) -> int:
         chain = accountant.replay(FIRST, [Run(steps=steps)] * runs)

@@ -33,8 +33,7 @@ def fed(*releases: tuple[int, int], records: int = 1) -> Exposure:
 
 @given(steps=st.integers(1, 90), records=st.integers(1, 10**6), spent=st.integers(0, 50))
 def test_the_largest_number_of_versions_fits(steps: int, records: int, spent: int) -> None:
-    """A budget covers as many versions as fit before their mu exceeds it, for one record and therefore for any
-    number of records."""
+    """A budget covers versions until their mu exceeds it, for one record and therefore for any number of records."""
     published = {"a": fed((50, 1), records=records)}
     more = {"b": fed((steps, spent + 1), records=records)}
     of_one = methods.adaptive_mu([fed((50, 1)), fed((steps, spent + 1))])
@@ -49,8 +48,8 @@ def test_a_budget_implies_its_epsilon_and_delta(epsilon: float, delta: float) ->
 
 
 def test_budgets_bound_the_joint_number() -> None:
-    """If all models have budgets, `adaptive` combines each dataset's budget times the person's records in it, however
-    many versions were published."""
+    """If all models have budgets, `adaptive` combines the budgets of the datasets, each times the number of the
+    person's records in it, however many versions were published."""
     exposures = {"a": fed((50, 1), records=3), "b": fed((9, 2), records=3), "c": fed((50, 1))}
     other = Budget(epsilon=3.0, delta=1e-5)
     budgets = {"x": Budgeted(budget=ONE, models=("a", "b")), "y": Budgeted(budget=other, models=("c",))}

@@ -110,7 +110,7 @@ def test_impossible_settings_are_refused(asked: dict[str, Any], error):
     before=st.lists(st.builds(Run, steps=st.integers(1, 50), records=st.integers(0, 20)), max_size=4),
 )
 def test_planned_steps_are_minimal(records, epsilon, log_noise, before):
-    """When replayed, the planned steps reach the target for all records at once, and one step fewer does not."""
+    """In a replay, the planned steps reach the target for all records at once, and one step fewer does not."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     for run in before:
         chain = accountant.advance(chain, run)
@@ -125,7 +125,7 @@ def test_planned_steps_are_minimal(records, epsilon, log_noise, before):
 
 
 def test_the_maximum_of_steps_is_respected():
-    """The planned steps may equal the maximum; with a maximum of one step fewer, the plan is infeasible."""
+    """A plan may take exactly the maximum number of steps; with a maximum of one step fewer, it is infeasible."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     steps = calibration.least_steps(chain, records=20, **TARGET, at_most=10**6)
     for at_most in (steps, steps + 1):
@@ -139,8 +139,8 @@ def test_the_maximum_of_steps_is_respected():
     ("noise_scale", "replaced", "removed"), [(0.05, 49, 18), (0.1, 34, 10), (0.2, 20, 3), (0.5, 1, 1), (1.0, 1, 1)]
 )
 def test_a_hundred_records_take_the_known_steps(noise_scale, replaced, removed):
-    """Forgetting 100 records at once takes the known number of steps, for which Chien et al. (Fig. 3c) need
-    between 1 and 1738."""
+    """Forgetting 100 records at once takes the known number of steps, whereas Chien et al. (Fig. 3c) need up to
+    1738 steps."""
     l2 = 1e-6 * MNIST
     chain = converged(l2=l2, noise_scale=noise_scale)
     assert calibration.least_steps(chain, records=200, **TARGET, at_most=100) == replaced
@@ -157,8 +157,8 @@ def test_a_hundred_records_take_the_known_steps(noise_scale, replaced, removed):
     ],
 )
 def test_a_hundred_deletions_take_the_known_steps(batch, epsilon, first, total):
-    """Forgetting 100 records in batches, each of which reaches the target against relearning, takes the known
-    number of steps."""
+    """Forgetting 100 records in batches, each of which brings mu to the target against relearning, takes the
+    known number of steps."""
     steps = replaced(converged(l2=0.0119, noise_scale=0.03), batch=batch, epsilon=epsilon)
     assert steps[: len(first)] == first
     assert sum(steps) == total
@@ -166,8 +166,8 @@ def test_a_hundred_deletions_take_the_known_steps(batch, epsilon, first, total):
 
 @pytest.mark.parametrize(("batch", "total"), [(5, 245), (10, 200), (20, 150)])
 def test_figure_3b_takes_the_known_steps(batch, total):
-    """The sequence of Chien et al. (Fig. 3b) takes the known numbers of steps, where their bound takes 26530,
-    11756 and 6806."""
+    """The sequence of deletions of Chien et al. (Fig. 3b) takes the known numbers of steps, whereas their bound takes
+    26530, 11756 and 6806."""
     assert sum(replaced(converged(l2=1e-6 * MNIST, noise_scale=0.03), batch=batch, epsilon=1.0)) == total
 
 
@@ -273,8 +273,8 @@ def test_least_noise_is_minimal(records, steps, epsilon, log_noise):
     ],
 )
 def test_least_noise_for_one_deletion_is_the_known_value(epsilon, replaced, removed):
-    """Forgetting one record in one step needs the known noise, for which Chien et al. (Table 3) need 0.1872 to
-    0.0021."""
+    """Forgetting one record in one step needs the known noise, whereas Chien et al. (Table 3) need between
+    0.0021 and 0.1872."""
     mechanism = converged(l2=1e-6 * MNIST, noise_scale=1.0).mechanism
     for records, noise in ((2, replaced), (1, removed)):
         found = least_noise(mechanism, records=records, steps=1, epsilon=epsilon, delta=1 / MNIST)
@@ -282,7 +282,8 @@ def test_least_noise_for_one_deletion_is_the_known_value(epsilon, replaced, remo
 
 
 def test_noise_below_float_precision_is_refused():
-    """A noise that is too small relative to the radius is refused, and so is a search for zero records."""
+    """A noise that is too small relative to the radius is refused, and so is a search for the noise for zero
+    records."""
     mechanism = converged(l2=0.0119, noise_scale=1.0).mechanism
     with pytest.raises(PreconditionError, match="noise_resolvable"):
         least_noise(mechanism, records=1, steps=10_000, epsilon=1.0, delta=1e-5)

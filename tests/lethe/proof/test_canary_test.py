@@ -115,7 +115,7 @@ def test_witnesses_of_batches_differ() -> None:
 
 
 def test_witnesses_of_many_batches_are_shared() -> None:
-    """The last of 4,097 batches has the same witnesses as the first, and the law accounts for both."""
+    """The last of 4,097 batches has the same witnesses as the first, and the law takes both into account."""
     settled = mechanism(num_slots=4097, batch_size=1, l2=1e-4)
     plan = CanaryPlan(lanes=32, steps_before=4096, steps=2)
     law = canary_test.law(settled, plan)
@@ -125,8 +125,8 @@ def test_witnesses_of_many_batches_are_shared() -> None:
 
 @given(BATCHES, PLANS)
 def test_canaries_are_in_the_most_affected_batches(settled: Mechanism, plan: CanaryPlan) -> None:
-    """One canary is in the batch that ends farthest away, and the others are in as many different batches as
-    possible."""
+    """One canary is in the batch that ends farthest away, and the other canaries are spread over as many other
+    batches as possible."""
     law = canary_test.law(settled, plan)
     everywhere = canary_test.law(settled, replace(plan, lanes=2 * settled.num_batches))
     assert max(abs(law.mean) / law.records) == pytest.approx(max(abs(everywhere.mean) / everywhere.records), rel=1e-9)
@@ -136,8 +136,8 @@ def test_canaries_are_in_the_most_affected_batches(settled: Mechanism, plan: Can
 
 @given(MECHANISMS | BATCHES, PLANS)
 def test_lanes_prove_at_most_what_is_certified(settled: Mechanism, plan: CanaryPlan) -> None:
-    """The exact mu of a canary is below the certified mu of its records. If every step reads all rows, it attains that
-    value up to the best step size."""
+    """The exact mu of a canary is below the certified mu of its records. It equals the certified mu if every step reads
+    all rows and the step size is at most the best one."""
     law = canary_test.law(settled, plan)
     exact = max(abs(law.mean)) / math.sqrt(law.variance)
     certified = canary_test.certified_mu(settled, plan, records=law.records)
@@ -173,8 +173,7 @@ def test_very_long_runs_have_a_law(steps: int) -> None:
 
 
 def test_a_canary_is_limited_to_countable_records() -> None:
-    """If one record has almost no effect, a canary represents the largest number of records that can be
-    counted, but no more."""
+    """If one record has almost no effect, a canary represents as many records as can be counted, but no more."""
     settled = mechanism(num_slots=LARGEST_COUNT, noise_scale=1e3, radius=1.0)
     for plan in (LEARNING, FORGETTING):
         law = canary_test.law(settled, plan)
@@ -209,8 +208,8 @@ def drawn(plan: CanaryPlan, audits: int, generator: np.random.Generator) -> list
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 def test_false_alarms_are_within_their_rate(plan: CanaryPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     """In 6,000 canary tests of correct runs with a family-wise error of 4.5 %, the tests of noise, forgetting and
-    schedule each raise 1 % false alarms, and together at most 4.5 %, up to 4 standard errors. With the error used in
-    production, at most one test raises an alarm."""
+    schedule each have 1 % false alarms, and all tests together at most 4.5 %, up to 4 standard errors. With the error
+    used in production, at most one test raises an alarm."""
     audits = drawn(plan, 6000, np.random.default_rng(4))
     assert sum(bool(one.findings(MECHANISM)) for one in audits) <= 1
     monkeypatch.setattr(canary_test, "FALSE_ALARM", 0.045)
@@ -262,9 +261,9 @@ SUMMED = [
 @pytest.mark.slow
 @each(("settled", "plan"), SUMMED)
 def test_reports_of_correct_runs_are_rarely_false(settled: Mechanism, plan: CanaryPlan) -> None:
-    """A correct run reports more than the true value for a record, or is refused for its guesses, with a
-    probability of at most 10^-6/3, summed over the exact law of the guesses. It is refused for any reason with
-    a probability of at most 10^-6."""
+    """The probability that a correct run reports more than the true value for a record, or is refused for its
+    guesses, is at most 10^-6/3, summed over the exact law of the guesses. The probability that it is refused
+    for any reason is at most 10^-6."""
     law = canary_test.law(settled, plan)
     truth = abs(law.mean[0]) / math.sqrt(law.variance) / law.records
     probabilities, made = outcomes(settled, plan)
@@ -342,8 +341,8 @@ def test_stored_observations_round_trip() -> None:
 
 
 def test_certified_matches_the_accountant() -> None:
-    """The certified mu of a learning run is that of a release; the certified mu of a run that forgets is that of the
-    deletion of one record."""
+    """The certified mu of a learning run is that of a release, and the certified mu of a run that forgets is that of
+    the deletion of one record."""
     release = canary_test.certified_mu(MECHANISM, LEARNING)
     deletion = canary_test.certified_mu(MECHANISM, FORGETTING)
     law = canary_test.law(MECHANISM, FORGETTING, records=1)

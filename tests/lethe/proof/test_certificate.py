@@ -120,8 +120,8 @@ def test_versions_of_an_earlier_chain_may_be_counted():
 
 @pytest.mark.parametrize("stretches", [1, 2, 3])
 def test_too_few_stretches_are_refused(stretches):
-    """Evidence with fewer stretches than the number of learning runs begun is refused, because it understates
-    how often a batch was read."""
+    """Evidence with fewer stretches than learning runs is refused, because it understates how often a batch was
+    read."""
     with pytest.raises(PreconditionError, match="stretches_counted"):
         statement(with_releases((3, 5), (7, 4), (50, 3), stretches=stretches))
 
@@ -134,7 +134,7 @@ def test_an_incomplete_learning_run_is_refused():
 
 
 def test_a_canary_test_is_optional():
-    """If a run had no audit, its statement says so and is valid."""
+    """If a run had no audit, its statement records this and is valid."""
     document = statement(audited=False)
     assert document["audit"] is None
     assert certificate.check(document) == evidence().guarantees()
@@ -162,7 +162,7 @@ def test_a_statement_has_the_result_of_its_canary_test():
     ids=str,
 )
 def test_a_canary_test_of_another_run_is_refused(plan):
-    """A valid canary test is refused if it is of fewer, more or different steps than the run."""
+    """A valid canary test is refused if it covers fewer, more or different steps from those of the run."""
     assert "audit_of_run" in refusal(audited(plan=plan))
 
 
@@ -176,7 +176,7 @@ def test_a_canary_test_of_another_run_is_refused(plan):
     ],
 )  # fmt: skip
 def test_a_refuting_canary_test_is_refused(changed, finding):
-    """A canary test that refutes the certified bound is refused, whether it reports or conceals this."""
+    """A canary test that refutes the certified bound is refused, whether or not its findings mention this."""
     document = audited(**changed)
     assert document["audit"]["findings"] == [finding]
     assert ("audit_within_guarantee" if finding == "guarantee" else "audit_passed") in refusal(document)

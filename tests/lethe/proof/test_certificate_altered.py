@@ -141,20 +141,20 @@ def test_an_altered_statement_is_refused(path, value, named):
 
 @each("part", [*statement(), *(f"{part}/{name}" for part in certificate._FIELDS for name in statement()[part])])
 def test_a_missing_part_is_refused(part):
-    """A statement without any one of its parts, or without any field of a part, is refused."""
+    """A statement that lacks one of its parts, or a field of a part, is refused."""
     with pytest.raises(PreconditionError):
         certificate.check(altered(part, DELETED))
 
 
 @each("field", [*statement()["audit"], *(f"guesses/{n}" for n in statement()["audit"]["guesses"])])
 def test_a_missing_part_of_a_canary_test_is_refused(field):
-    """A statement whose audit lacks any one of its numbers is refused."""
+    """A statement whose audit lacks one of its numbers is refused."""
     refusal(altered(f"audit/{field}", DELETED))
 
 
 @each("field", list(statement()["evidence"]) + [f"mechanism/{n}" for n in MECHANISM.to_json()])
 def test_missing_evidence_is_refused(field):
-    """A statement without any one item of its evidence is refused."""
+    """A statement that lacks an item of its evidence is refused."""
     refusal(altered(f"evidence/{field}", DELETED))
 
 

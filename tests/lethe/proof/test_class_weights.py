@@ -17,7 +17,7 @@ def made(weights: tuple[float, ...] | None, **changed: object) -> Mechanism:
 
 
 def test_constants_do_not_depend_on_class_weights() -> None:
-    """If the largest class weight is 1, all constants are the same as without weights, because no row moves a step
+    """With a largest class weight of 1, all constants are the same as without weights, because no row moves a step
     further and no curvature is larger. The mechanism states the weights and is read back from its document."""
     weighted, plain = made((0.2, 1.0, 0.7)), made(None)
     assert replace(weighted, class_weights=None) == plain
@@ -34,7 +34,7 @@ def test_constants_do_not_depend_on_class_weights() -> None:
     "wrong", [(1.0, 1.0), (0.5, 0.5, 0.5), (1.0, 2.0, 1.0), (1.0, 0.0, 1.0), (1.0, float("nan"), 1.0)]
 )
 def test_malformed_weights_are_refused(wrong: tuple[float, ...]) -> None:
-    """Class weights are refused unless there is one above 0 for each class and their maximum is 1."""
+    """Class weights must be above 0, one for each class, with a maximum of 1; other weights are refused."""
     with pytest.raises(DomainError):
         made(wrong)
 

@@ -101,7 +101,7 @@ def test_mu_matches_example_vectors(epsilon, delta, mu):
 @example(mu=0.025, epsilon=0.025 * 37)
 @example(mu=0.1, epsilon=0.0)
 def test_log_delta_is_a_tight_upper_bound(mu, epsilon):
-    """Log delta exceeds its exact value by at most 1e-9 (1 - delta) + 1e-14 |log delta|, or by underflow."""
+    """Log delta exceeds its exact value by at most 1e-9 (1 - delta) + 1e-14 |log delta|, apart from underflow."""
     delta, rest = exact(epsilon, mu)
     truth = mpmath.log(delta) if delta < 0.5 else mpmath.log1p(-rest)
     excess = mpmath.mpf(conversion.gdp_log_delta(epsilon=epsilon, mu=mu)) - truth
@@ -116,8 +116,8 @@ def test_log_delta_is_a_tight_upper_bound(mu, epsilon):
 @example(mu=1e3, delta=1 - 2**-53)
 @example(mu=1e-100, delta=1e-300)
 def test_epsilon_is_a_tight_upper_bound(mu, delta):
-    """The returned epsilon is the exact epsilon of a delta that is smaller by at most 2e-9, relative to delta
-    and to 1 - delta."""
+    """The returned epsilon is exact for a delta that is at most 2e-9 smaller than the requested one, relative
+    to delta and to 1 - delta."""
     epsilon = conversion.gdp_epsilon(mu=mu, delta=delta)
     away = given_away(epsilon, mu, delta)
     assert away >= 0
@@ -130,8 +130,8 @@ def test_epsilon_is_a_tight_upper_bound(mu, delta):
 @example(epsilon=1e-12, delta=1e-300)
 @example(epsilon=1e6, delta=1 - 2**-53)
 def test_mu_is_a_tight_lower_bound(epsilon, delta):
-    """The returned mu is the exact mu of a delta that is smaller by at most 2e-9, relative to delta and to 1 -
-    delta."""
+    """The returned mu is exact for a delta that is at most 2e-9 smaller than the requested one, relative to
+    delta and to 1 - delta."""
     assert 0 <= given_away(epsilon, conversion.gdp_mu(epsilon=epsilon, delta=delta), delta) <= 2e-9
 
 

@@ -31,7 +31,7 @@ def test_checks_look_at_every_value():
 
 
 def test_precondition_error_names_its_condition():
-    """A PreconditionError contains the name of the condition, begins its message with it, and survives pickling."""
+    """A PreconditionError contains the name of its condition, states it first in its message, and survives pickling."""
     error = pickle.loads(pickle.dumps(errors.PreconditionError("strong_convexity", "Expected l2=0 > 0")))
     assert error.name == "strong_convexity"
     assert str(error) == "strong_convexity: Expected l2=0 > 0"

@@ -48,8 +48,7 @@ def test_every_notion_includes_the_grid():
 
 @pytest.mark.parametrize("steps", [1, 20, 340, 10_000, 10**6])
 def test_rounding_is_never_forgotten(steps: int):
-    """However many steps follow a deletion or an unknown start, mu stays above the change that rounding alone
-    can cause."""
+    """However many steps follow a deletion or an unknown start, mu stays above what rounding alone can cause."""
     made = mechanism(grid=2.0**-12, num_parameters=30, step_size=3.5)
     chain = accountant.replay(made, [Run(steps=50), Run(steps=steps, records=1)])
     assert accountant.unlearning_mu(chain) >= made.rounding_mu
@@ -60,7 +59,7 @@ def test_rounding_is_never_forgotten(steps: int):
 
 @given(st.integers(1, 5000), st.integers(1, 5000))
 def test_more_steps_never_raise_mu_on_a_grid(steps: int, more: int):
-    """Mu decreases with the steps after a deletion, so that the minimum number of steps can be searched for."""
+    """Mu decreases with the number of steps after a deletion, so a search finds the minimum number of steps."""
     made = mechanism(grid=2.0**-10, num_parameters=5)
     few, many = (
         accountant.unlearning_mu(accountant.replay(made, [Run(steps=50), Run(steps=k, records=1)]))
@@ -71,7 +70,7 @@ def test_more_steps_never_raise_mu_on_a_grid(steps: int, more: int):
 
 def test_a_chain_on_a_grid_has_one_mechanism():
     """A chain on a grid is refused if its step size, noise or grid changes between runs, because its rounding
-    is then not bounded."""
+    would have no bound."""
     made = mechanism(grid=2.0**-10, num_parameters=5)
     for other in (replace(made, noise_scale=0.2), replace(made, grid=0.0), replace(made, num_parameters=6)):
         with pytest.raises(PreconditionError):
@@ -98,9 +97,8 @@ def delta_of(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
 
 @pytest.mark.parametrize(("grid", "steps"), [(0.5, 1), (1.0, 2), (0.25, 3), (2.0, 3)])
 def test_exact_laws_on_a_grid_keep_the_bound(grid: float, steps: int):
-    """For two one-dimensional chains that round at every step, whose distributions are computed exactly, the
-    divergence of the last iterates stays below the bound in both directions. It exceeds the bound without the
-    bound's second term."""
+    """Two one-dimensional chains that round at every step have exactly computed distributions. The divergence of their
+    last iterates stays below the bound in both directions, and exceeds the bound without its second term."""
     contraction, shift, noise = 0.8, 0.3, 1.0
     points = np.arange(-40, 40 + grid, grid)
 
@@ -130,8 +128,8 @@ def test_exact_laws_on_a_grid_keep_the_bound(grid: float, steps: int):
 @each("noise_std", [1e-6, 0.37, 1.0, 5e4])
 @each("radius", [1.0, 4000.0, 1e9])
 def test_finest_grid_is_representable(noise_std: float, radius: float):
-    """The default grid is a power of two, is at most 2^-32 of the noise unless float64 is coarser, and is
-    accepted by a mechanism."""
+    """The default grid is a power of two that a mechanism accepts, and is at most 2^-32 of the noise unless
+    float64 is coarser."""
     grid = finest_grid(noise_std=noise_std, radius=radius)
     assert math.frexp(grid)[0] == 0.5
     assert noise_std * 2**-33 <= grid <= max(noise_std * 2**-32, radius * 2**-50)

@@ -54,7 +54,7 @@ def test_epsilon_is_implied_by_mu(notion, mu, delta):
 
 @pytest.mark.parametrize("notion", Notion)
 def test_every_notion_names_its_adjacency_and_its_reference(notion):
-    """Every notion states with what the person's records are compared and which process is the reference."""
+    """Every notion states what the person's records are compared with and which process is the reference."""
     made = guarantees.guarantee(notion, mu=0.5, delta=1e-3)
     assert made.adjacency == ("replace" if notion == "release" else "zero_out")
     assert made.reference_process == guarantees.REFERENCE_PROCESS[notion]
@@ -124,8 +124,8 @@ def test_a_person_erased_before_relearning_has_mu_zero():
     ],
 )
 def test_contradictory_evidence_is_refused(changed, name):
-    """Evidence is refused with a specific error if its history has no learning run, or no run that deleted that number
-    of records at that time."""
+    """Evidence is refused with a specific error if its history has no learning run, or has no run that deleted that
+    number of records at that time."""
     with pytest.raises(PreconditionError, match=name):
         evidence(**changed)
 
@@ -154,7 +154,7 @@ RECOMPUTED: dict[str, Any] = {"mu": 0.25, "steps": 9, "notion": Notion.DELETION,
 
 @pytest.mark.parametrize("stated", [{}, {"mu": 0.25 * (1 + 1e-10)}, {"notion": "deletion"}])
 def test_the_same_numbers_are_confirmed(stated):
-    """Numbers that agree to nine digits are accepted, and a notion may be given as text."""
+    """Numbers that agree to nine digits are accepted, and a notion may be given as a string."""
     guarantees.confirm("part", stated=RECOMPUTED | stated, recomputed=RECOMPUTED)
 
 

@@ -60,8 +60,8 @@ def test_models_at_epsilon_one(models: int, epsilon: float) -> None:
 
 @given(st.lists(st.floats(0.01, 3.0), min_size=1, max_size=5))
 def test_the_sum_matches_independent_gaussians(mus: list[float]) -> None:
-    """For independent outputs that attain their mu, the best test, which uses the sum weighted by mu, has exactly the
-    accuracy that the joint mu allows."""
+    """For independent outputs that attain their mu, the best test uses the sum weighted by mu, and its accuracy is
+    exactly the one that the joint mu allows."""
     weights = np.array(mus)
     spread = math.sqrt(float((weights**2).sum()))
     attained = special.ndtr(float((weights * weights).sum()) / spread / 2)
@@ -69,8 +69,8 @@ def test_the_sum_matches_independent_gaussians(mus: list[float]) -> None:
 
 
 def test_versions_are_counted_once() -> None:
-    """`adaptive` already includes the versions of every model, so a model that two statements name is counted once,
-    with the larger exposure."""
+    """`adaptive` already includes the versions of every model, so a model that appears in two statements is counted
+    once, with the larger exposure."""
     own = Exposure(mechanism=MECHANISM, records=2, releases=((7, 2), (50, 1)))
     fewer = Exposure(mechanism=MECHANISM, records=2, releases=((7, 1), (50, 1)))
     third = Exposure(mechanism=OTHER, records=1, releases=((50, 1),))

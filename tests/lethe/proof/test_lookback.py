@@ -144,8 +144,8 @@ def test_the_worst_quadratic_attains_the_bound():
 @settings(max_examples=100, deadline=None)
 @given(made=mechanisms(), runs=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3)), min_size=2, max_size=5))
 def test_records_are_subadditive(made, runs):
-    """The bound for records that were deleted at different times is at most the sum of the bounds of each deletion, and
-    at least each of them."""
+    """The bound for records that were deleted at different times is at most the sum of the bounds for the single
+    deletions, and at least as large as each of these."""
     history = [Run(steps=steps, records=records) for steps, records in runs]
     chain, at, each = accountant.replay(made, history), history[0].steps, []
     for run in history[1:]:
@@ -157,8 +157,8 @@ def test_records_are_subadditive(made, runs):
 
 
 def test_release_grows_with_passes_and_not_with_versions():
-    """Versions from runs shorter than a pass count only as often as a record's batch was read, however many
-    versions were published."""
+    """Among versions from runs shorter than a pass, a record contributes only to as many as there were reads of its
+    batch, however many were published."""
     made = mechanism()
     often = [Exposure(mechanism=made, records=1, releases=((1, count),)) for count in (10, 100, 1000)]
     once = accountant.release_mu(made, steps=1, adjacency=Adjacency.ZERO_OUT)
@@ -177,7 +177,7 @@ def test_release_grows_with_passes_and_not_with_versions():
 )
 @given(made=mechanisms(), runs=st.lists(st.integers(1, 9), min_size=1, max_size=12))
 def test_contributions_over_all_versions_stay_below_the_bound(made, runs):
-    """For a record in any place, the sum of its exact contributions to all versions of a chain stays below the
+    """For a record in any batch, the sum of its exact contributions to all versions of a chain stays below the
     bound."""
     bound = methods.adaptive_mu([Exposure(mechanism=made, records=1, releases=tuple(sorted(Counter(runs).items())))])
     for place in range(made.num_batches):
@@ -191,7 +191,7 @@ def test_contributions_over_all_versions_stay_below_the_bound(made, runs):
 
 @pytest.mark.parametrize("stretches", [0, -1, 1.0, None])
 def test_invalid_stretches_are_refused(stretches):
-    """A number of stretches that is not a valid count is refused."""
+    """An exposure with an invalid number of stretches is refused."""
     with pytest.raises(DomainError, match="stretches"):
         Exposure(mechanism=mechanism(), records=1, releases=((1, 1),), stretches=stretches)
 

@@ -87,8 +87,8 @@ def test_least_squares_without_a_ball_is_unbounded():
 
 
 def test_labels_have_the_constants_of_logistic_losses():
-    """C labels have M = sqrt(C) and L = 1/4 + l2. At random scores no gradient is longer and no curvature larger, and
-    both bounds are attained. Two labels have two weight vectors."""
+    """C labels have M = sqrt(C) and L = 1/4 + l2. At random scores no gradient exceeds M and no curvature exceeds L,
+    and both bounds are attained. Two labels have two weight vectors."""
     made = mechanism(LABELS, num_classes=5)
     assert (made.gradient_bound, made.smoothness) == (math.sqrt(5), 0.3)
     assert (num_weight_rows(2, LABELS), num_weight_rows(5, LABELS)) == (2, 5)
@@ -250,7 +250,7 @@ def test_earlier_documents_are_unchanged():
 
 @each("objective", [HUBER, SQUARES, HINGE, LABELS, COUNTS])
 def test_mechanisms_round_trip(objective):
-    """A mechanism read from its own document is unchanged, and its document states a width only if its loss has one."""
+    """A mechanism read from its own document is unchanged, and the document states a width only if the loss has one."""
     made = mechanism(objective)
     assert Mechanism.from_json(made.to_json()) == made
     assert ("loss_width" in made.to_json()) == objective.has_width
@@ -306,7 +306,7 @@ def default(objective: Objective, **asked: Any) -> Mechanism:
 
 @each("objective", [HUBER, SQUARES, HINGE, LABELS, COUNTS])
 def test_default_mechanisms_can_forget_one_record(objective):
-    """For every objective, a default mechanism exists, and a run shorter than learning brings one record to the
+    """A default mechanism exists for every objective, and a run shorter than learning brings one record to the
     target."""
     made = default(objective)
     learned = accountant.replay(made, [Run(steps=made.learn_steps)])

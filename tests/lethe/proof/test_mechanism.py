@@ -80,8 +80,8 @@ def test_contraction_is_rounded_up(log_l2, share, classes):
 
 @pytest.mark.parametrize(("adjacency", "factor"), [(Adjacency.ZERO_OUT, 1), (Adjacency.REPLACE, 2)])
 def test_one_record_moves_a_step_by_its_share(adjacency, factor):
-    """Adding or removing one record moves a step by at most eta M / n0, and replacing a record moves it by at
-    most twice that."""
+    """Adding or removing one record moves a step by at most eta M / n0, and replacing a record by at most twice
+    that."""
     assert mechanism(num_classes=3).sensitivity(adjacency) == pytest.approx(factor * 2.0 * math.sqrt(2) / 100)
 
 

@@ -24,8 +24,8 @@ def test_a_mechanism_without_method_is_langevin() -> None:
 
 
 def test_an_extended_history_continues_its_cached_chain() -> None:
-    """Replaying a history that extends a cached one gives the same chain as replaying the whole history, even while
-    other threads replay. A history with another past, or with steps before it, gives a different chain."""
+    """Replaying a history that extends a cached one gives the same chain as replaying it from the start, even while
+    other threads replay. A history with a different past, or with steps before it, gives a different chain."""
     runs = [Run(steps=MECHANISM.learn_steps)]
     for number in range(100):
         runs.append(Run(steps=7 + number % 2, records=1))
@@ -42,7 +42,7 @@ def test_an_extended_history_continues_its_cached_chain() -> None:
 
 @pytest.mark.parametrize("name", ["folklore", "", None, 1, ["langevin"]])
 def test_a_method_that_is_not_installed_is_refused(name: Any) -> None:
-    """A mechanism with an unknown method is refused by the name of the method, alone and in a certificate."""
+    """A mechanism with an unknown method is refused, alone and in a certificate, and the error names the method."""
     with pytest.raises(PreconditionError, match="method_installed"):
         methods.read(MECHANISM.to_json() | {"method": name})
     document = json.loads(json.dumps(statement()))

@@ -79,7 +79,7 @@ def test_an_invalid_network_is_refused(change, error):
     [(Objective.LEAST_SQUARES, 1, None), (Objective.HUBER_REGRESSION, 1, 0.2), (Objective.SMOOTHED_HINGE, 2, 1.0)],
 )
 def test_a_tangent_model_of_an_unproved_objective_is_refused(objective, num_classes, width):
-    """A tangent model is refused for an objective whose constants its documentation page does not prove."""
+    """A tangent model is refused if the constants of its objective have not been proved for linearised networks."""
     mechanism = dataclasses.replace(
         on(NETWORK), objective=objective, num_classes=num_classes, loss_width=width, step_size=0.1
     )

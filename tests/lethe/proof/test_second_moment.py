@@ -63,7 +63,7 @@ def test_a_step_contracts_before_and_after_a_deletion(seed: int, nulled: int) ->
 
 
 def test_the_smoothness_is_attained() -> None:
-    """If all rows point in one direction and their length is the square root of the bound, the curvature at a
+    """If all rows point in one direction with a length of the square root of the bound, the curvature at a
     score of 0 is exactly L."""
     mechanism = made(num_slots=10, batch_size=10, l2=0.05)
     row, near = np.array([BOUND**0.5, 0.0]), 1e-6

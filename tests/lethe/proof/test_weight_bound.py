@@ -33,8 +33,8 @@ def made(bound: float | None, objective: Objective = Objective.LOGISTIC_REGRESSI
 
 @pytest.mark.parametrize(("objective", "classes"), OBJECTIVES)
 def test_constants_do_not_depend_on_the_bound_of_weights(objective: Objective, classes: int) -> None:
-    """All constants of every objective are the same as without weights. The mechanism states the bound and is read back
-    from its document; without weights it states no bound."""
+    """All constants of every objective are the same with and without weights. A mechanism with weights states their
+    bound and is read back from its document; a mechanism without weights states no bound."""
     weighted, plain = made(10.0, objective, classes), made(None, objective, classes)
     assert replace(weighted, weight_bound=None) == plain
     assert (weighted.gradient_bound, weighted.smoothness) == (plain.gradient_bound, plain.smoothness)

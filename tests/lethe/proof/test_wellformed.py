@@ -64,7 +64,7 @@ def test_a_malformed_header_is_refused(header: dict[str, str]) -> None:
 
 
 def test_a_duplicated_key_of_a_certificate_is_refused() -> None:
-    """A certificate that names a version twice is refused, whichever of the two entries is the true one."""
+    """A certificate that names a version twice is refused, whichever of the two entries is correct."""
     text = json.dumps(statement()).replace('"version": 4', '"version": 4, "version": 4')
     with pytest.raises(PreconditionError, match="keys_unique"):
         signed.read(text, header=HEADER)

@@ -42,8 +42,8 @@ Get = Callable[[str], Any]
 def test_a_fault_in_the_chain_is_found(
     plan: CanaryPlan, fault: str, mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The canary test of a single run detects each planted fault of the steps. With 512 lanes the smallest fault, a
-    halved noise, escapes less than once in 10^15 runs."""
+    """The canary test of a single run detects each planted fault in the steps. The smallest fault, halved noise,
+    escapes 512 lanes less than once in 10^15 runs."""
     FAULTS[fault](monkeypatch)
     found = ran(replace(plan, lanes=512)).observed
     assert found is not None
@@ -66,8 +66,8 @@ RUNS = {"learning": LEARNING_BATCHES, "forgetting": FORGETTING_BATCHES, "few ste
 def test_a_fault_in_a_chain_of_batches_is_found(
     run: str, fault: str, batched: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each planted fault is detected in steps that read batches in order. A fault in the order alone, which moves no
-    canary, is detected only by the test of the order."""
+    """In steps that read batches in order, each planted fault is detected. A fault in the order alone does not move any
+    canary and is detected only by the test of the order."""
     BATCHED[fault](monkeypatch)
     observed = ran(replace(RUNS[run], lanes=1024), made=batched).observed
     assert observed is not None
@@ -79,8 +79,8 @@ def test_a_fault_in_a_chain_of_batches_is_found(
 
 
 def test_a_run_that_forgets_nothing_is_refuted(mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If canaries are not forgotten, 16,384 lanes with and without a canary can be distinguished better than the
-    certificate allows, and the canary test refutes the guarantee."""
+    """If the canaries stay in the data, 16,384 lanes with and without a canary are distinguished better than the
+    guarantee allows, so the canary test refutes the guarantee."""
     FAULTS["canary stays"](monkeypatch)
     observed = ran(replace(FORGETTING, lanes=16384)).observed
     assert observed is not None
@@ -177,8 +177,8 @@ def test_a_run_that_fails_its_canary_test_publishes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A run with a planted fault always fails with an alarm and the findings of its canary test, and its request stays
-    open. Once the fault is removed, the request completes."""
+    """A run with a planted fault fails every time, with an alarm and the findings of its canary test, and its request
+    stays open. Once the fault is removed, the request completes."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02, **batches)
     assert work() == 1
@@ -254,7 +254,7 @@ def test_erasing_another_row_fails_the_run(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run that would erase another row than the requested one fails before anything is recorded, so no other row is
+    """A run that would erase a row other than the requested one fails before anything is recorded, so no other row is
     lost. A later run erases the requested row."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)

@@ -43,8 +43,8 @@ def test_both_gradients_agree(made: Made) -> None:
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_identical_rows_are_not_a_fault(classes: int) -> None:
-    """If all rows are equal, errors of rounding to single precision add up instead of cancelling, and the comparison
-    still accepts them as rounding."""
+    """If all rows are equal, errors from rounding to single precision add up instead of cancelling, and the
+    comparison still accepts them."""
     features = np.tile(np.float32([[0.1, 0.3, 0.948]]), (300_000, 1))
     labels = (np.arange(len(features)) % 7 == 0).astype(np.int32)
     parameters = np.random.default_rng(2).normal(size=(1 if classes == 2 else classes, 3)) * 9
@@ -54,7 +54,7 @@ def test_identical_rows_are_not_a_fault(classes: int) -> None:
 
 
 def test_large_scores_do_not_overflow(made: Made) -> None:
-    """The comparison of gradients also works for weights so large that every exponential would overflow."""
+    """The comparison of gradients works even for weights so large that every exponential would overflow."""
     features, labels, parameters, bound = made
     parameters = parameters * 1e4
     ours = gradient(features, labels, parameters)

@@ -44,9 +44,9 @@ def computing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def test_lanes_follow_their_law(
     plan: CanaryPlan, grid: float | None, computing: str, mechanism: Mechanism, ran: Run
 ) -> None:
-    """The final positions of 2,048 lanes with a canary follow N(mean, variance) and those of 2,048 lanes
-    without follow N(0, variance), on any grid, by Kolmogorov-Smirnov tests with a false-alarm rate of 1e-9
-    each. The canary test has no findings."""
+    """The final positions of 2,048 lanes with a canary follow N(mean, variance), and those of 2,048 lanes without one
+    follow N(0, variance), on any grid. Two Kolmogorov-Smirnov tests check this with a false-alarm rate of 1e-9 each,
+    and the canary test has no findings."""
     plan = replace(plan, lanes=4096)
     law, found = canary_test.law(mechanism, plan), ran(plan, **{} if grid is None else {"grid": grid})
     assert found.lanes is not None
@@ -63,7 +63,7 @@ def test_lanes_follow_their_law(
 def test_short_runs_are_tested_too(
     plan: CanaryPlan, steps: int, computing: str, mechanism: Mechanism, ran: Run
 ) -> None:
-    """The audit of a run with few steps covers exactly these steps and has no findings."""
+    """The audit of a short run covers exactly its steps and has no findings."""
     plan = replace(plan, steps=steps)
     found = ran(plan)
     assert found.observed is not None
@@ -73,8 +73,8 @@ def test_short_runs_are_tested_too(
 
 @pytest.mark.parametrize("plan", [LEARNING_BATCHES, FORGETTING_BATCHES, SHORT], ids=["learning", "forgetting", "short"])
 def test_lanes_of_batches_follow_their_law(plan: CanaryPlan, computing: str, batched: Mechanism, ran: Run) -> None:
-    """Lanes follow their law even if each step reads one batch and the step size falls. Their witnesses have moved some
-    of them by ten thousand standard deviations or more."""
+    """Lanes follow their law even if each step reads a single batch and the step size decreases. The witnesses move
+    some lanes by at least ten thousand standard deviations."""
     found = ran(plan, made=batched)
     assert found.observed is not None
     assert found.lanes is not None
@@ -100,7 +100,8 @@ class TwoSources:
 
 @BOTH
 def test_lanes_do_not_affect_the_parameters(plan: CanaryPlan, ran: Run) -> None:
-    """With the same noise for its parameters, a run ends with the same bits with or without lanes."""
+    """A run with lanes and a run without them end with the same parameters, bit for bit, if the noise of the
+    parameters is the same."""
     audited = ran(plan, noise=TwoSources(3))
     alone = ran(None, steps=plan.steps, noise=TwoSources(3))
     assert np.array_equal(audited.parameters, alone.parameters)
@@ -108,7 +109,7 @@ def test_lanes_do_not_affect_the_parameters(plan: CanaryPlan, ran: Run) -> None:
 
 
 def test_lanes_are_not_projected(mechanism: Mechanism, ran: Run) -> None:
-    """Lanes far outside a small ball are not projected into it, although the parameters are at every step."""
+    """Lanes far outside a small ball are not projected into it, although the parameters are projected at every step."""
     small, plan = 0.05, FORGETTING
     found = ran(plan, radius=small)
     assert np.linalg.norm(found.parameters) <= small * (1 + 1e-6)
@@ -145,7 +146,7 @@ def test_lanes_of_an_isolated_run_follow_their_law(mechanism: Mechanism) -> None
 @pytest.mark.parametrize("steps", [1, 9_000, 46_500, 60_000])
 def test_drift_is_standard_normal(steps: int) -> None:
     """The drift statistic of 4,000 correct canary tests is standard normal at a false-alarm rate of 1e-9, even if the
-    expected value or its square underflows. The first ten tests have no findings."""
+    expected value or its square underflows. The first ten of these tests have no findings."""
     mechanism = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-5), num_slots=1000, num_classes=2
     )
@@ -163,7 +164,8 @@ def test_drift_is_standard_normal(steps: int) -> None:
 
 
 def test_lanes_start_where_given(mechanism: Mechanism) -> None:
-    """Lanes start at the given positions, learning lanes start at the origin, and lanes are returned as a copy."""
+    """Lanes start at the given positions, and lanes of a learning run start at the origin. The start is
+    returned as a copy."""
     law, known = canary_test.law(mechanism, FORGETTING), torch.arange(256, dtype=torch.float64)
     given = evidence.Lanes(law, FORGETTING, start=known)
     given.start(SystemNoise()).zero_()

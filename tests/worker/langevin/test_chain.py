@@ -73,8 +73,8 @@ def test_chains_on_equal_data_contract(
 
 
 def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, replayable_noise: Any) -> None:
-    """Chains with and without one record, with the same noise, stay within the distance W <- c W + eta M / n; after the
-    record's deletion the distance shrinks by c at every step."""
+    """With the same noise, two chains with and without one record stay within the distance W <- c W + eta M / n. After
+    the record is deleted, the distance shrinks by c at every step."""
     features, labels = random_rows(40, 5)
     without = features.copy()
     without[7] = 0
@@ -162,7 +162,8 @@ def test_a_progress_callback_can_stop_the_run(
 def test_only_the_last_iterate_is_returned(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """After a run every buffer that contained an iterate is zero. The result is a copy, and the start is unchanged."""
+    """After a run, every buffer that contained an iterate is zero. The result is a copy, and the starting
+    parameters are unchanged."""
     features, labels = random_rows(40, 5)
     noise, start = replayable_noise(1), np.ones((1, 5))
     start.setflags(write=False)
@@ -176,7 +177,7 @@ def test_only_the_last_iterate_is_returned(
 def test_a_failing_step_leaves_nothing_behind(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """If a step fails, the iterate before it is overwritten."""
+    """If a step fails, the iterate before that step is overwritten."""
     features, labels = random_rows(40, 5)
     noise = replayable_noise(1)
     draw = noise.normal
@@ -271,7 +272,7 @@ def test_unusable_rows_are_refused_without_being_quoted(
 
 
 def test_one_long_row_among_many_is_refused(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """Every row's norm is checked, rather than the norms of a sample."""
+    """The norm of every row is checked, so a single long row among many is refused."""
     features, labels = random_rows(10_000, 5)
     features[9_999] *= 1.001
     with pytest.raises(ValueError, match="norm <= 1"):

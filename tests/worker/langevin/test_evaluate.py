@@ -40,7 +40,7 @@ def test_many_classes_have_softmax_probabilities() -> None:
 @settings(deadline=None)
 @given(st.integers(2, 6), st.integers(0, 2**32 - 1), st.floats(0, 1e6))
 def test_probabilities_are_valid(num_classes: int, seed: int, scale: float) -> None:
-    """Whatever the size of the weights, each row of probabilities is finite, not negative and sums to 1."""
+    """For weights of any size, each row of probabilities is finite and nonnegative and sums to 1."""
     generator = np.random.default_rng(seed)
     parameters = scale * generator.standard_normal((1 if num_classes == 2 else num_classes, 3))
     actual = probabilities(parameters, generator.standard_normal((4, 3)), num_classes)
@@ -72,8 +72,8 @@ def test_accuracy_is_the_share_of_correct_rows(random_rows: Rows) -> None:
 
 @pytest.mark.parametrize("num_classes", [2, 5])
 def test_auc_and_log_loss_match_scikit_learn(random_rows: Rows, num_classes: int) -> None:
-    """The area under the curve equals that of scikit-learn within the stated error, which is small. The log loss equals
-    that of scikit-learn up to rounding, even if a probability underflows."""
+    """The area under the curve equals scikit-learn's to within the stated error, which is small. The log loss equals
+    scikit-learn's up to rounding, even if a probability underflows."""
     features, labels = random_rows(5000, 4, num_classes)
     parameters = np.random.default_rng(1).standard_normal((1 if num_classes == 2 else num_classes, 4))
     for scale in (1.0, 1000.0):
@@ -119,7 +119,7 @@ def test_accuracy_of_two_classes_follows_the_sign_of_the_score() -> None:
 
 
 def test_metrics_leave_out_null_rows(random_rows: Rows) -> None:
-    """Null rows count neither as right nor as wrong, whatever their label."""
+    """Null rows count neither as right nor as wrong, whatever labels they have."""
     features, labels = random_rows(100, 4)
     parameters, nulled = np.random.default_rng(1).standard_normal((1, 4)), features.copy()
     nulled[60:] = 0
@@ -130,15 +130,15 @@ def test_metrics_leave_out_null_rows(random_rows: Rows) -> None:
 
 
 def test_metrics_of_null_rows_are_empty() -> None:
-    """If all rows are null, they count as 0 rows and have no accuracy and no error."""
+    """If all rows are null, the metrics state 0 evaluated rows and neither an accuracy nor an error."""
     nobody = [(np.zeros((5, 3), np.float32), np.zeros(5, np.int32))]
     assert of_classes(np.zeros((1, 3)), nobody, 2) == {"evaluated_on": 0}
     assert of_target(np.zeros((1, 3)), nobody, RANGE) == {"evaluated_on": 0}
 
 
 def test_metrics_of_a_target_match_scikit_learn(random_rows: Rows) -> None:
-    """R^2 and the mean absolute error equal those of scikit-learn in the units of the target, for values moved
-    into its range."""
+    """R^2 and the mean absolute error equal scikit-learn's in the units of the target, for values moved into
+    its range."""
     features, _ = random_rows(5000, 4)
     values = np.random.default_rng(2).uniform(RANGE.low, RANGE.high, 5000)
     parameters = np.array([[1.5, -0.5, 0.2, 0.0]])
@@ -153,8 +153,8 @@ def test_metrics_of_a_target_match_scikit_learn(random_rows: Rows) -> None:
 
 
 def test_metrics_of_counts_match_scikit_learn(random_rows: Rows) -> None:
-    """R^2, the mean absolute error and the mean Poisson deviance equal those of scikit-learn for rates in units of the
-    counts. No rate is above the bound, and a rate near 0 has a finite deviance."""
+    """R^2, the mean absolute error and the mean Poisson deviance equal scikit-learn's for rates in units of the counts.
+    No rate exceeds the bound, and a rate near 0 has a finite deviance."""
     features, _ = random_rows(5000, 4)
     counts = np.minimum(np.random.default_rng(2).poisson(3, 5000), 12)
     parameters, target = np.array([[2.5, -0.5, 0.2, 0.0]]), TargetColumn(low=0, high=12, counts=True)
@@ -182,8 +182,8 @@ def test_metrics_of_counts_match_scikit_learn(random_rows: Rows) -> None:
 
 
 def test_metrics_of_labels_count_labels_and_rows() -> None:
-    """With five of six labels right, which makes two of three rows right, the metrics state both shares; a null
-    row does not count."""
+    """If five of six labels are right, so that two of three rows are right, the metrics state both shares. A
+    null row is not counted."""
     features, labels = np.array([[1, 0], [0, 1], [-1, 0], [0, 0]], np.float32), np.array([1, 2, 2, 3], np.int32)
     parameters = np.array([[2.0, -1.0], [-1.0, -1.0]])  # says: 01, 00, 10, and nothing of the null row
     found = of_labels(parameters, [(features, labels)])
@@ -210,6 +210,6 @@ def test_equal_targets_have_no_r_squared(random_rows: Rows) -> None:
 
 @pytest.mark.slow
 def test_evaluation_does_not_import_torch() -> None:
-    """Importing `app.catalogue.evaluation`, which is the gateway's part of evaluation, does not import torch."""
+    """Importing `app.catalogue.evaluation`, the part of the evaluation that the gateway uses, does not import torch."""
     script = "import sys, app.catalogue.evaluation; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -35,8 +35,7 @@ def share_is(hits: int, trials: int, probability: float) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.3, 1.0, 7.7])
 def test_integers_have_normal_weights(spread: float) -> None:
-    """By a chi-squared test of the draws, each integer has the normal weight of the interval between its
-    half-way neighbours."""
+    """Each integer is drawn with the normal probability of the interval around it, by a chi-squared test."""
     draws = np.array(list(sampled(Words(), spread, 50_000)))
     last = int(3 * spread) + 1
     edges = (np.arange(-last, last + 2) - 0.5) / spread
@@ -56,7 +55,8 @@ def test_a_fine_grid_approaches_the_normal_law() -> None:
 
 
 def test_building_blocks_have_their_probabilities() -> None:
-    """In 50,000 trials each, draws have the probability exp(-1/2) or exp(-x(2k+x)/(2k+2)), and integers are uniform."""
+    """Draws have the probability exp(-1/2) or exp(-x(2k+x)/(2k+2)), and integers are uniform, as 50,000 trials
+    each confirm."""
     words, trials = Words(), 50_000
     assert share_is(sum(_true_at_root_of_e(words) for _ in range(trials)), trials, math.exp(-0.5))
     for k, x in ((0, 0.8), (1, 0.25), (3, 0.9)):
@@ -66,7 +66,7 @@ def test_building_blocks_have_their_probabilities() -> None:
 
 
 def test_whole_part_has_its_probability() -> None:
-    """The whole part k of a draw has the probability that |N(0, 1)| falls between k and k + 1."""
+    """The whole part of a draw equals k with the probability that |N(0, 1)| falls between k and k + 1."""
     trials = 50_000
     wholes = np.bincount([min(_half_normal(words)[0], 4) for words in [Words()] for _ in range(trials)], minlength=5)
     weights = [2 * (stats.norm.sf(k) - (stats.norm.sf(k + 1) if k < 4 else 0)) for k in range(5)]
@@ -74,7 +74,7 @@ def test_whole_part_has_its_probability() -> None:
 
 
 def test_rounding_is_exact_at_any_size() -> None:
-    """The result is the integer nearest to spread * (k + x) in exact arithmetic, even for ties and near ties."""
+    """The result is the integer nearest to spread * (k + x) in exact arithmetic, including ties and near ties."""
     generator = random.Random(2)
     with mpmath.workdps(80):
         for spread in (0.3, 1.0, 3.0, 2.0**33 / 1.7, 2.0**49 / 3):

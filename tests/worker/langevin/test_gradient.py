@@ -81,7 +81,8 @@ def test_gradient_agrees_with_automatic_differentiation(num_classes: int, random
 
 @classes
 def test_null_rows_contribute_exactly_nothing(num_classes: int, random_rows: RandomRows) -> None:
-    """The gradient over null rows is zero, and the label of a null row among other rows does not change a bit."""
+    """The gradient over null rows is zero, and changing the label of a null row among other rows does not
+    change a single bit."""
     features, labels = random_rows(50, 8, num_classes)
     parameters = parameters_for(num_classes, 8, seed=3, scale=50.0)
     assert not gradient_of(parameters, np.zeros_like(features), labels).any()
@@ -95,8 +96,8 @@ def test_null_rows_contribute_exactly_nothing(num_classes: int, random_rows: Ran
 
 @classes
 def test_deleting_a_row_removes_its_gradient(num_classes: int, random_rows: RandomRows) -> None:
-    """Nulling one row of many changes the gradient by the gradient of that row, to within a thousandth of a
-    record's bound."""
+    """Nulling one row of many changes the total gradient by the gradient of that row, to within a thousandth of
+    a record's bound."""
     features, labels = random_rows(20_000, 20, num_classes)
     parameters = parameters_for(num_classes, 20, seed=4, scale=4.0)
     own = gradient_of(parameters, features[123:124], labels[123:124])
@@ -118,8 +119,8 @@ def test_gradient_of_one_record_is_bounded(num_classes: int, seed: int, scale: f
 
 
 def test_gradient_bounds_are_attained() -> None:
-    """A record that is predicted with certainty and wrongly has a gradient of norm 1 for two classes and sqrt(2) for
-    more, so the bounds are tight."""
+    """The bounds of 1 for two classes and sqrt(2) for more are tight: the gradient of a record that is predicted
+    wrongly with certainty attains them."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0], np.int32)
     for weights, bound in (([[90.0, 0.0]], 1.0), ([[-90.0, 0.0], [90.0, 0.0], [0.0, 0.0]], 2**0.5)):
         pull = torch.linalg.vector_norm(gradient_of(torch.tensor(weights, dtype=torch.float64), row, label))
@@ -150,7 +151,7 @@ def test_regularised_gradient_is_smooth_and_strongly_convex(
 
 @pytest.mark.parametrize("num_rows", [1, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1, 3 * BLOCK_ROWS])
 def test_blocks_cover_every_row_once(num_rows: int) -> None:
-    """Blocks are consecutive, neither empty nor too long, and together contain all rows."""
+    """Blocks are consecutive, contain all rows once, and are neither empty nor too long."""
     rows = np.arange(num_rows)
     assert all(0 < len(rows[block]) <= BLOCK_ROWS for block in blocks(num_rows))
     np.testing.assert_array_equal(np.concatenate([rows[block] for block in blocks(num_rows)]), rows)
@@ -187,7 +188,8 @@ def test_scores_of_any_size_stay_finite() -> None:
 def test_gradient_of_any_size_matches_automatic_differentiation(
     seed: int, num_rows: int, width: int, classes: int, scale: float
 ) -> None:
-    """Whatever its size, the gradient equals the automatic derivative of the textbook loss in double precision."""
+    """For any numbers of rows, columns and classes, the gradient equals the automatic derivative of the
+    textbook loss in double precision."""
     generator = np.random.default_rng(seed)
     features = generator.standard_normal((num_rows, width)) / (1.001 * width**0.5)
     features = (features / np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True))).astype(np.float32)
@@ -200,7 +202,7 @@ def test_gradient_of_any_size_matches_automatic_differentiation(
 
 @pytest.mark.parametrize(("num_classes", "num_rows", "width"), [(2, 40_003, 101), (5, 20_001, 48)])
 def test_threads_do_not_change_a_bit(num_classes: int, num_rows: int, width: int, random_rows: RandomRows) -> None:
-    """The gradient has the same bits with one thread or many, and on every repetition."""
+    """The gradient is the same to the last bit with one thread and with many, and on every repetition."""
     features, labels = random_rows(num_rows, width, num_classes)
     parameters = parameters_for(num_classes, width, seed=7)
     alone = gradient_of(parameters, features, labels, threads=1)
@@ -226,7 +228,7 @@ def test_a_gradient_is_a_new_tensor(num_classes: int, random_rows: RandomRows) -
 
 @classes
 def test_closing_overwrites_every_buffer_and_ends_the_threads(num_classes: int, random_rows: RandomRows) -> None:
-    """After closing, no buffer contains rows or iterates, no thread is left, and the rows themselves are unchanged."""
+    """After closing, no buffer contains rows or iterates and no thread is left, and the caller's rows are unchanged."""
     features, labels = random_rows(40_003, 60, num_classes)
     before, others = features.copy(), threading.active_count()
     with HostRows(features, labels, num_classes=num_classes, threads=2) as rows:
@@ -250,7 +252,7 @@ def test_nan_parameters_make_the_gradient_nan(num_classes: int, random_rows: Ran
 
 
 def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) -> None:
-    """Rows with another type, shape or layout, labels that no class has, and counts below their minimum are refused."""
+    """Rows of another type, shape or layout, labels outside the classes, and counts below their minimum are refused."""
     features, labels = random_rows(40, 6)
     wrong: list[tuple[Any, Any, dict[str, Any]]] = [
         (features.astype(np.float64), labels, {}),

@@ -7,7 +7,8 @@ from worker.langevin.init import origin
 
 @pytest.mark.parametrize(("num_classes", "rows"), [(2, 1), (3, 3), (10, 10)])
 def test_learning_starts_at_zero(num_classes: int, rows: int) -> None:
-    """Learning starts at zero, with one weight vector for two classes and one vector per class for more."""
+    """Learning starts at zero, with a single weight vector for two classes and one weight vector per class
+    otherwise."""
     start = origin(num_classes=num_classes, num_features=4)
     assert num_weight_rows(num_classes) == rows
     np.testing.assert_array_equal(start, np.zeros((rows, 4)))

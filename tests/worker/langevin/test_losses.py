@@ -106,8 +106,8 @@ def test_gradient_agrees_with_automatic_differentiation(loss: Loss) -> None:
 
 @pytest.mark.parametrize("loss", [HUBER, SQUARES, HINGE])
 def test_a_close_fit_to_identical_rows_is_not_a_fault(loss: Loss) -> None:
-    """If all rows are equal and their score is the ideal one, the gradient consists only of the rounding of scores.
-    These errors add up instead of cancelling, and the comparison still accepts them as rounding."""
+    """If all rows are equal and fitted exactly, the gradient consists only of rounding errors of the scores. They add
+    up instead of cancelling, and the comparison still accepts them."""
     features = np.tile(labelled(loss, 1, 20)[0], (300_000, 1))
     at, score = np.random.default_rng(6).normal(size=(1, 20)) * 9, 0.75 if loss is HINGE else 0.3
     wide = features[0].astype(float)
@@ -137,8 +137,8 @@ def test_null_rows_contribute_exactly_nothing(loss: Loss) -> None:
     loss=st.sampled_from([HUBER, SQUARES, HINGE, LABELS, COUNTS]),
 )
 def test_gradient_of_one_record_is_bounded(seed: int, radius: float, loss: Loss) -> None:
-    """Within the ball of radius R, the gradient of one row of norm 1 is at most h, R + 1, 1, or the square root of
-    three labels, depending on the objective."""
+    """In a ball of radius R, the gradient of one row of norm 1 has at most the bound of its objective: h, R + 1, 1, or
+    sqrt(3) for three labels."""
     features, labels = labelled(loss, 1, 3, seed)
     parameters = parameters_of(loss, 3, seed=seed)
     parameters *= radius / torch.linalg.vector_norm(parameters)
@@ -149,8 +149,8 @@ def test_gradient_of_one_record_is_bounded(seed: int, radius: float, loss: Loss)
 
 @pytest.mark.parametrize(("loss", "bound"), [(HUBER, 0.4), (SQUARES, 10.0), (HINGE, 1.0), (COUNTS, 1.0)])
 def test_gradient_bounds_are_attained(loss: Loss, bound: float) -> None:
-    """The bound of the gradient is attained by a row in the direction of weights of norm 9 whose target is as
-    far away as possible."""
+    """A row in the direction of weights of norm 9, with a target as far away as possible, attains the bound of
+    the gradient."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0 if loss is HINGE else -UNIT], np.int32)
     pull = gradient_of(loss, torch.tensor([[9.0, 0.0]], dtype=torch.float64), row, label)
     assert pull.numpy() == pytest.approx(np.array([[bound, 0.0]]), rel=ROUNDING)
@@ -176,7 +176,7 @@ def test_two_labels_have_a_score_each() -> None:
 
 @pytest.mark.parametrize("label", [-1, 8])
 def test_an_unknown_label_is_refused(label: int) -> None:
-    """A set of three labels that is not one of the eight possible sets is refused."""
+    """An integer that does not encode one of the eight sets of three labels is refused."""
     row = np.array([[1.0, 0.0]], np.float32)
     with pytest.raises(ValueError, match="2\\^num_classes"):
         gradient_of(LABELS, torch.zeros(3, 2, dtype=torch.float64), row, np.array([label], np.int32))

@@ -28,14 +28,14 @@ def test_numbers_are_normally_distributed() -> None:
 
 
 def test_numbers_fill_equally_likely_cells_evenly() -> None:
-    """A million numbers fall evenly into a thousand equally likely cells, by a chi-squared test at a
+    """A million numbers are spread evenly over a thousand equally likely cells, by a chi-squared test at a
     false-alarm rate of 1e-9."""
     cells = np.floor(stats.norm.cdf(SystemNoise().normal(SIZE).numpy()) * 1000).astype(int)
     assert stats.chisquare(np.bincount(cells, minlength=1000)).pvalue > FALSE_ALARM
 
 
 def test_tails_have_their_weight() -> None:
-    """The shares of a million numbers beyond 3.5 on either side are those of the normal distribution, at a
+    """Among a million numbers, the shares beyond 3.5 on either side are those of the normal distribution, at a
     false-alarm rate of 1e-9 each."""
     numbers, weight = SystemNoise().normal(SIZE).numpy(), stats.norm.sf(3.5)
     for beyond in (numbers > 3.5, numbers < -3.5):
@@ -52,7 +52,7 @@ def test_neighbours_are_uncorrelated() -> None:
 
 
 def test_two_sources_differ() -> None:
-    """A hundred sources each give a different first number, and no source repeats its own numbers."""
+    """A hundred sources each start with a different number, and no source repeats a number."""
     sources = [SystemNoise() for _ in range(100)]
     numbers = torch.cat([source.normal(1) for source in sources] + [source.normal(1) for source in sources])
     assert len(set(numbers.tolist())) == 200
@@ -79,8 +79,8 @@ def test_numbers_are_quantiles_of_the_keystream() -> None:
 
 
 def test_each_number_is_returned_once() -> None:
-    """No number is returned twice, however few are requested at a time, even if the caller overwrites the
-    returned ones."""
+    """No number is returned twice, however few are requested at a time and even if the caller overwrites the
+    returned vector."""
     source, seen = SystemNoise(), []
     for size in (1, 7, 105, 2048) * 10:
         drawn = source.normal(size)
@@ -92,7 +92,7 @@ def test_each_number_is_returned_once() -> None:
 
 @pytest.mark.parametrize(("byte", "sign"), [(b"\x00", -1), (b"\xff", 1)])
 def test_extreme_words_give_finite_numbers(byte: bytes, sign: int) -> None:
-    """The smallest and the largest keystream words give the documented ends of the range, -8.21 and 8.21."""
+    """The smallest and largest keystream words give the documented ends of the range, -8.21 and 8.21."""
     source = SystemNoise()
     source._keystream = ConstantKeystream(byte)
     assert source.normal(1).item() == pytest.approx(sign * 8.2095, abs=1e-4)
@@ -118,7 +118,7 @@ def test_source_cannot_be_duplicated(duplicate: object) -> None:
 
 
 def test_key_is_not_kept() -> None:
-    """Neither an attribute nor the representation of a source contains the key that was drawn from the
+    """Neither the attributes nor the representation of a source contain the key that was drawn from the
     operating system."""
     key = os.urandom(32)
     with pytest.MonkeyPatch.context() as patch:

@@ -48,14 +48,14 @@ def test_projection_is_nonexpansive(one: torch.Tensor, two: torch.Tensor, radius
 @settings(deadline=None)
 @given(points, radii)
 def test_projection_is_idempotent(point: torch.Tensor, radius: float) -> None:
-    """A projected point is projected to itself, up to rounding."""
+    """Projecting a projected point does not change it, up to rounding."""
     once = project_onto_ball(point, radius).clone()
     torch.testing.assert_close(project_onto_ball(once.clone(), radius), once, rtol=1e-14, atol=0)
 
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf, 1e200])
 def test_a_point_without_a_finite_norm_is_refused(poison: float) -> None:
-    """A vector that is not finite, or whose norm is not finite, raises an error that quotes no number."""
+    """A vector that is not finite, or whose norm is not finite, raises an error that does not quote its numbers."""
     with pytest.raises(FloatingPointError) as refused:
         project_onto_ball(torch.tensor([[1.0, poison]], dtype=torch.float64), 1.0)
     assert not any(character.isdigit() for character in str(refused.value))

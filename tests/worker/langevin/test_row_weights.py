@@ -60,8 +60,8 @@ def gradient(loss: Loss, classes: int, parameters: Any, features: Any, labels: A
 @pytest.mark.slow
 @every_loss
 def test_gradients_are_scaled_by_row_weights(loss: Loss, classes: int) -> None:
-    """Over several blocks the gradient is the sum of each row's gradient times its weight, in the kernel and on the
-    device. The second gradient agrees and detects omitted weights."""
+    """Over several blocks the gradient is the sum of the rows' gradients times their weights, in the kernel and on the
+    device. The second gradient agrees with it and detects omitted weights."""
     features, labels, weights = drawn(loss, classes, 2 * BLOCK_ROWS + 17)
     parameters = at(loss, classes)
     ours = gradient(loss, classes, parameters, features, labels, weights)
@@ -135,8 +135,8 @@ def run(features: Any, stored: Any, noise: Any, **changed: Any) -> Any:
 
 
 def test_runs_with_weights_of_one_match_runs_without() -> None:
-    """With the same noise, a run with weights of 1 has bit for bit the iterates of a run without weights, and a weight
-    of 0 has the effect of a null row."""
+    """With the same noise, a run with all weights 1 has the same iterates, bit for bit, as a run without weights. A row
+    of weight 0 has the effect of a null row."""
     features, labels, weights = drawn(Loss(), 2, 300)
     ones = np.full_like(labels, UNIT)
     plain = run(features, labels, ReplayableNoise(3))
@@ -215,7 +215,7 @@ def test_a_weight_beyond_its_bound_ends_the_run(weight: int) -> None:
 
 def test_weights_and_mechanism_go_together() -> None:
     """Rows with weights are refused if the mechanism states no bound on weights, and rows without weights are
-    refused if it does."""
+    refused if it states one."""
     features, labels, weights = drawn(Loss(), 2, 40, width=5)
     with pytest.raises(ValueError, match="where the mechanism states"):
         run(features, np.stack([labels, weights], axis=1), SilentNoise())

@@ -52,8 +52,8 @@ def test_second_moment_is_the_largest_eigenvalue(shape: tuple[int, int]) -> None
 
 
 def test_a_batch_that_exceeds_the_bound_is_refused() -> None:
-    """If one of three batches exceeds the bound on the second moment, the run ends before any of its steps is kept.
-    Without a bound, or with one that is met, the run completes."""
+    """If one of three batches exceeds the bound on the second moment, the run ends before any of its steps is kept. The
+    run completes without a bound or with a bound that no batch exceeds."""
     features = spread()
     worst = max(largest(features[start : start + 100]) for start in (0, 100, 200))
     run(worst, features)
@@ -66,8 +66,8 @@ def test_a_batch_that_exceeds_the_bound_is_refused() -> None:
 
 
 def test_null_rows_lower_the_second_moment() -> None:
-    """A bound on the second moment that was met is still met after any rows are nulled. A run that continues a chain
-    does not check it again."""
+    """If the second moment of the rows was within a bound, it still is after some rows are nulled. A run that continues
+    a chain does not check the bound again."""
     features = spread()
     worst = max(largest(features[start : start + 100]) for start in (0, 100, 200))
     features[::3] = 0

@@ -64,8 +64,8 @@ def test_steps_without_data_are_decay_plus_noise(random_rows: Rows, replayable_n
 @pytest.mark.slow
 @pytest.mark.parametrize("grid", [0.0, 2.0**-34])
 def test_steps_add_gaussian_noise_of_the_stated_variance(grid: float, silent_noise: Any) -> None:
-    """A step with production noise, rounded to a grid or not, differs from the noiseless step by N(0, 2 eta sigma^2),
-    by a Kolmogorov-Smirnov test on 100,000 coordinates at a false-alarm rate of 1e-9."""
+    """A step with production noise, with or without a grid, differs from the noiseless step by N(0, 2 eta sigma^2), by
+    a Kolmogorov-Smirnov test on 100,000 coordinates at a false-alarm rate of 1e-9."""
     width = 100_000
     features = np.zeros((2, width), np.float32)
     features[:, 0] = 1
