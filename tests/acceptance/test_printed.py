@@ -1,4 +1,4 @@
-"""The comparison accepts values that differ between runs and reports every other difference."""
+"""The comparison accepts values that differ between runs, and reports every other difference."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The README and the demo do what they state."""
+"""The README and the demo work as stated."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The accounting service alone: it answers, and cannot change anything."""
+"""The accounting service by itself answers calls and cannot change anything."""
 
 import dataclasses
 import shutil

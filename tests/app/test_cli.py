@@ -1,4 +1,4 @@
-"""The server's commands: verification of the ledger with and without a live gateway, and invalid settings."""
+"""The server's commands: verification of the ledger with and without a running gateway, and invalid settings."""
 
 from pathlib import Path
 

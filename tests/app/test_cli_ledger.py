@@ -25,7 +25,7 @@ Make = Callable[..., dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """Two models of one dataset, from which two people were forgotten, and the ledger as it was exported then."""
+    """Two models of one dataset that have forgotten two people, and the ledger as it was exported at that time."""
 
     installation: Installation
     models: list[str]
@@ -98,7 +98,8 @@ def story(
 
 
 def corrupt(lethe: Lethe, *arguments: str | Path, code: str = "ledger_corrupt") -> str:
-    """Check that `ledger verify` is refused with `code`, and return its message without lines of the gateway's log."""
+    """Check that `ledger verify` is refused with `code`, and return its message without the lines of the
+    gateway's log."""
     ended = lethe("ledger", "verify", *arguments)
     said = "".join(line for line in ended.err.splitlines(keepends=True) if not line.startswith("{"))
     refused(dataclasses.replace(ended, err=said), code)

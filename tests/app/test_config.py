@@ -1,4 +1,4 @@
-"""Settings and secrets as editors, shells and mounted files write them."""
+"""Settings and secrets in the forms in which editors, shells and mounted files write them."""
 
 import re
 from pathlib import Path

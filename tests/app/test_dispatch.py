@@ -1,4 +1,4 @@
-"""Notifiers: a worker with a reader is woken, and a missed notification does not lose work."""
+"""Notifiers: a worker that listens is woken, and a missed notification does not lose work."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Folders and keys that a group, but no other user, may access, as under Kubernetes' fsGroup."""
+"""Folders and keys that the users of a group, but no other users, may access, as with fsGroup in Kubernetes."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 @contextmanager
 def user(uid: int, *groups: int) -> Iterator[None]:
-    """Act as a user without privileges that is in these groups and in its own."""
+    """Act as an unprivileged user that belongs to these groups and to its own."""
     before = os.getgroups()
     os.setgroups(groups)
     os.setegid(uid)

@@ -1,4 +1,4 @@
-"""Hardening of a process, tested in separate processes."""
+"""Hardening of a process, tested on separate processes."""
 
 import os
 import resource

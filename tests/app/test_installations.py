@@ -1,4 +1,4 @@
-"""Keys, stores and database of one installation: those of another are refused, and no call is answered."""
+"""Keys, stores and database must belong to one installation; otherwise they are refused and no call is answered."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ KEYS = ("subject.key", "webhook.key", "signing.jwk", "kek")
 
 
 class Changed:
-    """Change one character of a key file, until it is put back."""
+    """Change one character of a key file until the block ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -335,7 +335,7 @@ def test_a_database_with_an_unknown_schema_is_refused(installation: Installation
 
 
 class Killed(BaseException):
-    """Raised to simulate the end of the process that sets up."""
+    """Error that simulates the end of the process during setup."""
 
 
 @pytest.mark.parametrize(("owner", "name"), [(key_checks.StorageLocation, "mark"), (key_checks, "confirm_marked")])

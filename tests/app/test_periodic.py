@@ -15,7 +15,7 @@ HOURS = 10_000.0
 
 
 class Calls:
-    """A function that counts its calls, and can be made slow or failing."""
+    """A function that counts its calls and can be made to take long or to fail."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""A signature of the installation verifies with its published key, or nothing is signed."""
+"""A signature of the installation verifies with its published key; otherwise nothing is signed."""
 
 import datetime
 import json

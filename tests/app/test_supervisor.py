@@ -1,4 +1,4 @@
-"""`lethe up` and `lethe serve` as processes: start, calls, end, and refusals in one line."""
+"""`lethe up` and `lethe serve` as processes: start, calls, exit, and one-line errors."""
 
 import asyncio
 import contextlib

@@ -40,7 +40,8 @@ CSV = f"age,income,person\n{VALUE},low,{SUBJECT}\n" + "".join(
 
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[dict[str, Any]]]:
-    """Return a function that returns the lines logged since its last call, at debug level, also by libraries."""
+    """Return a function that returns the lines logged since its last call, at debug level and including those
+    of libraries."""
     telemetry.configure("debug")
     capsys.readouterr()
     return lambda: [json.loads(line) for line in capsys.readouterr().err.splitlines()]

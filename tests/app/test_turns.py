@@ -1,4 +1,4 @@
-"""Order in which waiting turns begin, and how tenants share them."""
+"""The order in which waiting turns begin, and how tenants share them."""
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""The ceilings of the tree hold."""
+"""The tree stays within its ceilings."""
 
 import pytest
 

@@ -160,7 +160,7 @@ def test_only_the_edge_is_a_trusted_proxy() -> None:
 
 
 def _filled_in(text: str) -> str:
-    """Return the text with the defaults of its variables."""
+    """Return the text with its variables replaced by their defaults."""
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
 
 

@@ -41,7 +41,7 @@ def die(worker: int) -> None:
 
 
 def stop(worker: int) -> None:
-    """Stop the worker, but not while a heartbeat or a periodic job writes, which would block all other writers."""
+    """Stop the worker, except while a heartbeat or a periodic job is writing, which would block all other writers."""
     with _writing:
         os.kill(worker, signal.SIGSTOP)
 
@@ -52,7 +52,7 @@ def halt(worker: int) -> None:
 
 
 def linger(worker: int) -> None:
-    """Log a line, and wait longer than any other process does."""
+    """Log a line and wait longer than any other process."""
     os.write(1, b'"hops.lingers"\n')
     time.sleep(600)
 
@@ -115,7 +115,7 @@ def _inside_destroy(act: Hop) -> None:
 
 
 def _before_destroying(act: Hop) -> None:
-    """Let the first call pass, which is made when the worker starts."""
+    """Let the first call pass, because the worker makes it when it starts."""
     calls = iter([lambda: None])
     _before(runner, "destroy_unneeded", lambda: next(calls, act)())
 

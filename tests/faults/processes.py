@@ -85,7 +85,7 @@ class Child:
         os.kill(self.process.pid, signal.SIGCONT)
 
     def halted_run(self) -> psutil.Process:
-        """Return the process of a worker's run, once that has stopped itself."""
+        """Return the process of a worker's run once that process has stopped itself."""
 
         def found() -> psutil.Process | None:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -106,15 +106,15 @@ class Child:
 def worker(
     settings: Settings, *, name: str = "w", hop: str | None = None, act: hops.Act = hops.die, log: Path | None = None
 ) -> Iterator[Child]:
-    """Start `python -m worker NAME`, which does `act` to itself when it first reaches `hop`."""
+    """Start `python -m worker NAME`, which applies `act` to itself when it first reaches `hop`."""
     with _forked(_worker, settings, name, hop, act, log=log or settings.data_dir.parent / f"{name}.log") as child:
         yield child
 
 
 @contextlib.contextmanager
 def gateway(settings: Settings, *, hop: str | None = None) -> Iterator[tuple[Child, str]]:
-    """Start the gateway alone on a free port, and yield it with its address; it kills itself when it first reaches
-    `hop`."""
+    """Start only the gateway, on a free port, and yield it with its address; the gateway kills itself when it
+    first reaches `hop`."""
     hears, says = _context().Pipe(duplex=False)
     with (
         hears,
@@ -171,7 +171,7 @@ class Up:
             )
 
     def address(self) -> str:
-        """Wait for the address that it prints."""
+        """Wait for the address that `lethe up` prints, and return it."""
         assert self.process.stdout
         for line in self.process.stdout:
             if line.startswith("Lethe is at "):
@@ -179,7 +179,7 @@ class Up:
         raise AssertionError(self.log.read_text())
 
     def worker(self) -> psutil.Process:
-        """Wait for its worker, and return it."""
+        """Wait for the worker of `lethe up`, and return it."""
         return _worker_of(self.process.pid)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
@@ -210,7 +210,7 @@ class ForkedUp:
     printed: Path
 
     def address(self) -> str:
-        """Wait for the address that it prints."""
+        """Wait for the address that `lethe up` prints, and return it."""
 
         def said() -> re.Match[str] | None:
             assert self.child.process.is_alive(), self.child.log.read_text()
@@ -221,7 +221,7 @@ class ForkedUp:
         return str(wait_until(said)[1])
 
     def worker(self) -> psutil.Process:
-        """Wait for its worker, and return it."""
+        """Wait for the worker of `lethe up`, and return it."""
         return _worker_of(self.child.process.pid)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int | None:

@@ -1,4 +1,4 @@
-"""A database file that SQLite did not write in this form is damaged, and none of its contents are used."""
+"""A database file that SQLite did not write in its present form is damaged, and none of its contents are used."""
 
 import sqlite3
 from collections.abc import Callable
@@ -21,8 +21,8 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def damaged(settings: Settings, admin_key: str) -> Settings:
-    """Return an installation whose table of records lost one bit of one person, as by a disk error; its index is
-    whole."""
+    """Return an installation in which, as after a disk error, a bit of one person's record is flipped in the
+    table but not in the index."""
     with TestClient(create_app(settings)) as gateway, installations.opened(settings) as installation:
         gateway.headers["Authorization"] = f"Bearer {admin_key}"
         uploaded = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())})

@@ -1,4 +1,4 @@
-"""A record whose keyed hash no longer matches its own check is damage, not absence."""
+"""A record whose keyed hash does not match its own check value is damaged, and does not count as absent."""
 
 import datetime
 from collections.abc import Callable
@@ -28,7 +28,7 @@ RECORD: Any = Record.__table__
 
 
 class Bit:
-    """A flipped bit in a column of a person's record, until it is mended."""
+    """A flipped bit in a column of a person's record, until it is repaired."""
 
     def __init__(self, installation: Installation, dataset_id: str, slot: int, column: str) -> None:
         self._installation, self._dataset_id, self._slot, self._column = installation, dataset_id, slot, column
@@ -60,7 +60,7 @@ def _recheck(gateway: TestClient, dataset_id: str) -> Any:
 
 
 def _verify(installation: Installation) -> None:
-    """Verify all records once, whenever the gateway's own job began its last round."""
+    """Verify all records once, regardless of when the gateway's own job began its last round."""
     with installation.database.writing() as session:
         session.execute(sa.update(Dataset).values(records_verified_at=None, records_verified_to=None))
     periodic_jobs.verify_records(installation)

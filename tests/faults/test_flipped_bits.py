@@ -1,5 +1,5 @@
-"""A flipped bit in any stored file is found before anything is published or erased, is named, and is reported every
-time."""
+"""A flipped bit in any stored file is detected before anything is published or erased, is named, and is
+reported every time."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A disk that is full while a run wants to write its results."""
+"""A disk that becomes full before a run writes its results."""
 
 import contextlib
 import shutil

@@ -1,4 +1,4 @@
-"""A worker that dies while its learning is suspended for a deletion: neither run is lost or done twice."""
+"""A worker that dies while its learning is suspended for a deletion: neither run is lost or executed twice."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A worker, a gateway or everything is killed (-9) at a hop and restarted."""
+"""A worker, a gateway or the whole installation is killed with SIGKILL at a hop and restarted."""
 
 import contextlib
 import signal

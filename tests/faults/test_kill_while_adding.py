@@ -1,4 +1,4 @@
-"""A worker is killed (-9), or sleeps, while it adds rows to an existing dataset."""
+"""A worker is killed with SIGKILL, or sleeps, while it adds rows to an existing dataset."""
 
 import io
 import signal

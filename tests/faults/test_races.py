@@ -1,4 +1,4 @@
-"""Two workers on one database, a worker that sleeps through its lease, and notifications that are lost or repeated."""
+"""Several workers on one database, a worker that sleeps past its lease, and notifications that are lost or repeated."""
 
 import threading
 from collections import defaultdict

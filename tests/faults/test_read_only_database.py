@@ -1,4 +1,4 @@
-"""A database that answers and refuses changes, as a standby does."""
+"""A database that answers queries and refuses changes, like a standby server."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ Switch = Callable[[bool], None]
 
 @pytest.fixture
 def read_only(settings: Settings, postgres: Server) -> Switch:
-    """Make the database read-only or writable, for existing connections too."""
+    """Make the database read-only or writable, even for existing connections."""
     name = settings.resolved_database_url().rsplit("/", 1)[1]
     of_others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}"
 

@@ -1,4 +1,4 @@
-"""docs/sdk.md does what it states."""
+"""The examples in docs/sdk.md work as stated."""
 
 import contextlib
 import io

@@ -17,7 +17,8 @@ Make = Callable[..., dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Proofs:
-    """Answers of a gateway about two people whom two models have forgotten, and about one of whom nothing was held."""
+    """Responses of a gateway about two people whom two models have forgotten, and about a person of whom
+    nothing was held."""
 
     keys: Any
     first: dict[str, Any]
@@ -28,7 +29,7 @@ class Proofs:
         return verification.verify_file(json.dumps(document), self.keys, **limits)
 
     def refusal(self, **changed: Any) -> str:
-        """Return why the first proof is refused with some of its parts replaced."""
+        """Return the reason why the first proof is refused after some of its parts are replaced."""
         with pytest.raises(CertificateInvalid) as refused:
             self.verify(self.first | changed)
         return refused.value.detail

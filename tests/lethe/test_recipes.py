@@ -1,4 +1,4 @@
-"""docs/recipes.md does what it states."""
+"""The recipes in docs/recipes.md work as stated."""
 
 import re
 import subprocess

@@ -55,7 +55,7 @@ def test_a_certificate_is_verified_offline(certificate: Any, jwks: Any, gateway:
 
 
 def signed(keys: Keys, statement: Any, **header: Any) -> str:
-    """Return any statement under the installation's own signature."""
+    """Return a JWS over any statement, signed with the installation's key."""
     from joserfc import jws
 
     full = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": keys.signing_key.kid} | header

@@ -38,7 +38,7 @@ def gateways(settings: Settings, admin_key: str) -> Iterator[list[httpx.Client]]
 
 
 def at_once(gateways: list[httpx.Client], call: Callable[[httpx.Client, int], httpx.Response]) -> list[httpx.Response]:
-    """Return the answers to `CALLS` concurrent calls, made to the gateways alternately."""
+    """Return the responses to `CALLS` concurrent calls that are made to the gateways alternately."""
     together = threading.Barrier(CALLS)
 
     def one(number: int) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""Workers of several hosts on one database: dead ones, silent ones, and hosts with a wrong clock."""
+"""Workers on several hosts with one database: dead workers, silent workers, and hosts with a wrong clock."""
 
 import datetime
 import importlib.util
@@ -107,7 +107,7 @@ print(claimed.run_id if claimed else "nothing")
 
 
 def claim_on_skewed_host(settings: Settings, clock: str) -> str:
-    """Return the id of the run that a worker there claims, or `nothing`."""
+    """Return the id of the run that a worker on such a host claims, or `nothing`."""
     with on_skewed_host(settings, clock, "-c", CLAIM) as process:
         said, _ = process.communicate(timeout=240)
     assert process.returncode == 0

@@ -1,4 +1,4 @@
-"""A database server that has not started yet, is stopped, crashes, and is restarted."""
+"""A database server that has not started yet, is stopped, crashes or is restarted."""
 
 import functools
 import signal
@@ -44,7 +44,7 @@ def mortal() -> Iterator[Server]:
 
 @pytest.fixture
 def settings(mortal: Server, tmp_path: Path) -> Iterator[Settings]:
-    """Set up an installation on the server that these tests stop; it runs again when a test has ended."""
+    """Set up an installation on the server that these tests stop, and start the server again when a test has ended."""
     with mortal.database() as name:
         url = SecretStr(mortal.url(name))
         settings = Settings(data_dir=tmp_path / "data", database_url=url, lease_seconds=2.0, poll_seconds=0.1)
@@ -79,7 +79,7 @@ def test_a_gateway_survives_an_outage_of_its_database(gateway: TestClient, morta
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let gateways wait for a server as long as it may take to start on a slow machine."""
+    """Let gateways wait for a server for as long as it may take to start on a slow machine."""
     monkeypatch.setattr(installations, "opened", functools.partial(installations.opened, patience_seconds=60.0))
 
 

@@ -107,7 +107,7 @@ def test_impossible_batches_are_refused(
     ("stored", "code"),
     [({"num_batches": None}, "mechanism_unreadable"), ({"method": "of_a_deleted_feature"}, "method_unsupported")],
 )
-def test_a_mechanism_that_cannot_be_read_publishes_nothing(
+def test_a_model_with_an_unreadable_mechanism_waits(
     gateway: TestClient,
     installation: Installation,
     new_dataset: Make,

@@ -1,4 +1,4 @@
-"""Before a run erases a person it examines what it edits and what its steps read, and nothing else."""
+"""Before a run erases a person, it examines only what it edits and what its steps read."""
 
 import datetime
 import errno
@@ -32,8 +32,7 @@ NUM_ROWS = 5 * BLOCK_ROWS + 50
 
 @pytest.fixture
 def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """Return a model of six blocks of rows, each step of which reads a hundredth of them, and which forgets in a few
-    steps."""
+    """Return a model of six blocks of rows that reads a hundredth of them in each step and forgets in a few steps."""
     dataset = new_dataset(rows=NUM_ROWS)
     model = new_model(dataset["id"], noise_scale=0.2, batch_size=NUM_ROWS // 100, cool_down=4)
     assert work() == 1

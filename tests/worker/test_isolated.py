@@ -55,7 +55,7 @@ def _mechanism(**changed: Any) -> Mechanism:
 
 @pytest.fixture
 def rows() -> Iterator[OpenedRows]:
-    """Return rows of three classes, more than two blocks."""
+    """Return rows of three classes in more than two blocks."""
     generator = np.random.default_rng(0)
     features = generator.standard_normal((NUM_ROWS, NUM_COLUMNS)).astype(np.float32)
     features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)
@@ -201,7 +201,7 @@ def test_an_unknown_device_is_refused(device: str) -> None:
 @pytest.mark.parametrize(
     ("command", "device"), [(("-m", "worker", "w"), "cuda:99"), (("-c", "import worker.celery_app"), "gpu")]
 )
-def test_a_worker_refuses_its_device_in_one_line(tmp_path: Path, command: tuple[str, ...], device: str) -> None:
+def test_an_unusable_device_is_reported_in_one_line(tmp_path: Path, command: tuple[str, ...], device: str) -> None:
     """A worker that cannot use its device exits at once with a one-line error that names the setting."""
     done = subprocess.run(
         [sys.executable, *command],

@@ -1,4 +1,4 @@
-"""Runs that were taken back, or make no progress, are abandoned."""
+"""A worker abandons runs that were taken back or make no progress."""
 
 import dataclasses
 import time

@@ -1,4 +1,4 @@
-"""Children never outlive the purpose they were forked for."""
+"""Child processes never outlive the purpose for which they were forked."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Runs that read rows window by window equal other runs, and memory contains only rows for the next steps."""
+"""Runs that read rows window by window equal other runs, and memory contains only the rows of the next steps."""
 
 import os
 from collections.abc import Callable

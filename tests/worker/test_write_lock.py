@@ -22,7 +22,7 @@ Make = Callable[..., dict[str, Any]]
 
 @dataclasses.dataclass
 class Counted:
-    """Numbers of statements and signatures within write transactions, and of signatures outside."""
+    """Numbers of statements and signatures within write transactions, and of signatures outside them."""
 
     statements: int = 0
     signed_inside: int = 0
@@ -31,7 +31,7 @@ class Counted:
 
 @contextmanager
 def counted(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
-    """Count what a run does in write transactions, and outside."""
+    """Count the statements and signatures of a run, within write transactions and outside them."""
     counts = Counted()
     engine, sign = installation.database.engine, signing.sign
     writers: set[int] = set()

@@ -33,7 +33,7 @@ def add(installation: Installation, by: Actor) -> Add:
 
 @pytest.fixture
 def uses(installation: Installation) -> LastUses:
-    """Return a writer of last uses whose thread sleeps longer than any test takes."""
+    """Return a writer of last key uses whose thread sleeps longer than any test."""
     return LastUses(installation.database)
 
 
@@ -97,7 +97,7 @@ def test_a_key_expires(installation: Installation, add: Add) -> None:
         Callers(installation.database).authenticate(key)
 
 
-def test_calls_without_a_key_query_nothing(installation: Installation) -> None:
+def test_calls_without_a_key_do_not_query_the_database(installation: Installation) -> None:
     """A call without a key is refused without querying the database."""
     callers = Callers(installation.database)
     installation.database.close()

@@ -13,7 +13,7 @@ Limited = Callable[..., Rates]
 
 @pytest.fixture
 def limited() -> Iterator[Limited]:
-    """Return a function that makes the counts of a gateway, which are closed when the test ends."""
+    """Return a function that creates the call counts of a gateway and closes them when the test ends."""
     made = []
 
     def make(calls: int = 0, *, failed: int = 0) -> Rates:

@@ -76,7 +76,7 @@ def test_ensuring_a_key_twice_adds_it_once(installation: Installation, by: Actor
 
 @each("held", Scope)
 @each("needed", Scope)
-def test_a_scope_permits_nothing_else(held: Scope, needed: Scope) -> None:
+def test_a_scope_permits_only_what_requires_it(held: Scope, needed: Scope) -> None:
     """A scope permits only what requires that scope. Admin permits everything except managing tenants and reading
     metrics, which cover all tenants and need the operator scope. Deciding on requests also needs accounting:read."""
     scopes = frozenset({held})

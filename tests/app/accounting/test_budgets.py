@@ -1,4 +1,4 @@
-"""Datasets with a budget for everything that all their versions together may ever reveal."""
+"""Datasets with a budget for everything that all versions of their models may ever reveal."""
 
 import functools
 import json
@@ -30,13 +30,13 @@ DELTA = 1e-5
 
 @pytest.fixture
 def budgeted(new_dataset: Make) -> Budgeted:
-    """Return a function that uploads made-up people under a budget and returns the dataset."""
+    """Return a function that uploads made-up people with a budget and returns the dataset."""
     return lambda epsilon: new_dataset(form={"adaptive_epsilon": str(epsilon), "adaptive_delta": str(DELTA)})
 
 
 @pytest.fixture(scope="module")
 def known() -> dict[int, float]:
-    """Keep the budgets that `epsilon_of` has found."""
+    """Cache the budgets that `epsilon_of` has computed."""
     return {}
 
 
@@ -44,7 +44,7 @@ def known() -> dict[int, float]:
 def epsilon_of(
     known: dict[int, float], new_dataset: Make, new_model: Make, forget: Make, work: Work, get: Get
 ) -> Callable[[int], float]:
-    """Return the budget that exactly covers learning and so many versions that forget one person each."""
+    """Return the budget that exactly covers learning and the given number of versions that each forget one person."""
 
     def found(releases: int) -> float:
         if releases in known:

@@ -17,7 +17,7 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 def publish(installation: Installation, model_id: str, *, version: int, steps: int) -> Chain:
-    """Record a published version whose run forgot one record, without taking its steps; return the model's chain."""
+    """Record a published version whose run forgot one record, without executing its steps; return the model's chain."""
     with installation.database.writing() as session:
         model = session.get_one(Model, model_id)
         owned = {"tenant_id": model.tenant_id, "dataset_id": model.dataset_id, "revision": version}

@@ -1,4 +1,4 @@
-"""A real ledger that verifies, and copies of it with one alteration each, which are refused."""
+"""A real ledger that verifies, and copies of it with one alteration each that are refused."""
 
 import copy
 import json
@@ -61,7 +61,8 @@ def kept() -> list[Story]:
 
 @pytest.fixture
 def story(kept: list[Story], request: pytest.FixtureRequest) -> Story:
-    """Two models learn and forget two people one after another, and one of them relearns; run once, then copied."""
+    """Let two models learn and forget two people one after another, and let one of them relearn. The story runs
+    once and is then copied."""
     if not kept:
         # Of the fixtures below, the dataset is an npz file.
         pytest.importorskip("app.features.npz")

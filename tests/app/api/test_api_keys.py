@@ -1,5 +1,5 @@
-"""The endpoints below `/v1/api-keys`. Permissions by scope are tested in `test_authorisation.py`, by the table of
-`routes.py`."""
+"""The endpoints below `/v1/api-keys`. Permissions by scope are tested in `test_authorisation.py` with the table
+in `routes.py`."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Canary tests over HTTP: the option of a model, and the results of its runs."""
+"""Canary tests over HTTP: their settings on a model and the results of runs."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Models with class weights, through the gateway."""
+"""Models with class weights, tested through the gateway."""
 
 from collections.abc import Callable
 from typing import Any

@@ -28,7 +28,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def table(*, people: int = 400, seed: int = 0, first: int = 0, **changed: Any) -> bytes:
-    """Return a file of people whose number of doctor's visits rises with age, and far more with illness."""
+    """Return a file of people whose number of doctor's visits increases with age, and much more with illness."""
     generator = np.random.default_rng(seed)
     age, ill = generator.integers(0, 101, people), generator.integers(0, 2, people)
     visits = np.minimum(generator.poisson(np.exp(0.2 + age / 100 + 1.2 * ill)), 30)
@@ -172,9 +172,7 @@ def test_only_poisson_regression_has_a_deviance(
     assert "mean_poisson_deviance is not available for huber_regression" in problem["detail"]
 
 
-def test_the_plan_of_counts_is_that_of_poisson_regression(
-    gateway: TestClient, visits: dict[str, Any], get: Get
-) -> None:
+def test_counts_are_planned_as_poisson_regression(gateway: TestClient, visits: dict[str, Any], get: Get) -> None:
     """If a dataset of counts has no model yet, its plan assumes Poisson regression."""
     plan = get(f"/accounting/datasets/{visits['id']}/plan")
     assert plan["objective"] == "poisson_regression"

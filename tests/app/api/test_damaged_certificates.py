@@ -1,4 +1,5 @@
-"""A certificate with one changed character in the database is named, and never returned as if it were signed."""
+"""If one character of a stored certificate is changed, the certificate is named as damaged and never returned
+as if it were signed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +29,7 @@ def damage(installation: Installation, certificate_id: str, place: int = 400) ->
 
 @pytest.fixture
 def request_id(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> str:
-    """Id of a completed request with certificates of two models."""
+    """Return the id of a completed request with certificates of two models."""
     dataset = new_dataset(rows=60)["id"]
     for name in ("one", "two"):
         new_model(dataset, name=name, noise_scale=0.02)

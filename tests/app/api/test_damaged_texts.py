@@ -1,4 +1,4 @@
-"""A text about a request whose key or ciphertext was changed: damage to that request and to no other."""
+"""If the key or ciphertext of a text is changed, only the request of that text is damaged."""
 
 import json
 from collections.abc import Callable
@@ -25,7 +25,7 @@ DETAILS = {"external_id": "case-7", "metadata": {"desk": "three"}}
 
 
 def page_of(installation: Installation, request_id: str) -> tuple[Path, int]:
-    """Return the page with the key of a request's details, and the offset of the key."""
+    """Return the page that contains the key of a request's details, and the offset of the key."""
     with installation.database.reading() as session:
         return line_of(installation, session.get_one(DeletionRequest, request_id).particulars.key)
 

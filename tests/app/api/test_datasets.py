@@ -104,7 +104,7 @@ def test_random_features_are_learned_from(
     assert [one["label"] for one in answer["predictions"]] == ["low", "high"]
 
 
-def test_classes_of_an_npz_file_are_those_of_the_form(upload: Callable[..., httpx.Response]) -> None:
+def test_npz_classes_are_taken_from_the_form(upload: Callable[..., httpx.Response]) -> None:
     """The classes of an npz file are taken from the upload form, even if its schema does not list the labels."""
     assert upload(classes='["no", "yes"]').json()["classes"] == ["no", "yes"]
     unlisted = {"columns": SCHEMA["columns"] | {"income": {"role": "label"}}}
@@ -160,7 +160,7 @@ ARRAYS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @each("case", [*REFUSED, *ARRAYS])
-def test_a_bad_upload_leaves_nothing(
+def test_a_bad_upload_leaves_no_rows_or_files(
     upload: Callable[..., httpx.Response],
     npz_of: Callable[..., bytes],
     refused: Callable[..., dict[str, Any]],
@@ -185,7 +185,7 @@ def small(settings: Settings, admin_key: str) -> Iterator[TestClient]:
 
 
 def chunked(request: httpx.Request) -> dict[str, Any]:
-    """Return the arguments of the same upload in pieces, without a declared length."""
+    """Return the arguments of the same upload, sent in pieces without a declared length."""
     body = request.read()
     pieces = (body[start : start + 1000] for start in range(0, len(body), 1000))
     return {"content": pieces, "headers": {"Content-Type": request.headers["content-type"]}}

@@ -1,4 +1,4 @@
-"""The page `/docs`, of which every part is served by the service itself."""
+"""The page `/docs`, every part of which the service itself serves."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The OpenAPI document as a new reader sees it."""
+"""The OpenAPI document, tested for what a new reader needs."""
 
 import importlib
 import json

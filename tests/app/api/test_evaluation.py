@@ -1,4 +1,4 @@
-"""A model is never evaluated on people it learns from, neither when it is created nor later."""
+"""A model is never evaluated on people it learns from, neither at its creation nor later."""
 
 import io
 from collections.abc import Callable
@@ -27,7 +27,7 @@ Add = Callable[..., httpx.Response]
 
 
 def changed(content: bytes, *, subjects: str = "{}", row: int | None = None) -> bytes:
-    """Return the same file with other names, and another row in place of one."""
+    """Return the same file with other ids and with one row replaced."""
     arrays = dict(np.load(io.BytesIO(content)))
     arrays["subject"] = np.array([subjects.format(one) for one in arrays["subject"]])
     if row is not None:
@@ -45,7 +45,7 @@ def some(content: bytes, rows: slice) -> bytes:
 
 @pytest.fixture
 def ask(gateway: TestClient) -> Callable[..., httpx.Response]:
-    """POST a model that learns from one dataset and is measured on another."""
+    """POST a model that learns from one dataset and is evaluated on another."""
 
     def post(learned: str, measured: str, **sent: Any) -> httpx.Response:
         body = {"name": "m", "dataset_id": learned, "l2": 0.05, "evaluation_dataset_id": measured}
@@ -144,7 +144,7 @@ def pair(
     forget: Make,
     work: Callable[[], int],
 ) -> dict[str, str]:
-    """Return a model that learns from p0 ... and is measured on p100 ...; each dataset has room for three more
+    """Return a model that learns from p0 ... and is evaluated on p100 ...; each dataset has room for three more
     people."""
     found = {"learned": sent(npz()), "measured": sent(npz(seed=1, first=100))}
     assert ask(found["learned"], found["measured"]).status_code == 202

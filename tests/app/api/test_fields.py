@@ -1,4 +1,4 @@
-"""Messages for likely mistakes, which state what was expected and not only what was wrong."""
+"""Error messages for likely mistakes, which state what was expected as well as what was wrong."""
 
 import io
 import json
@@ -140,7 +140,7 @@ CALLS: dict[str, tuple[str, dict[str, Any], str, str]] = {
 
 
 @each("case", CALLS)
-def test_an_unknown_field_is_answered_with_the_known_ones(gateway: TestClient, case: str) -> None:
+def test_an_unknown_field_is_refused_with_the_known_fields(gateway: TestClient, case: str) -> None:
     """An unknown field in a body is refused, and the error lists the known fields and suggests the closest match."""
     path, body, place, expected = CALLS[case]
     answer = gateway.post(f"/v1{path}", json=body)
@@ -149,7 +149,7 @@ def test_an_unknown_field_is_answered_with_the_known_ones(gateway: TestClient, c
     assert expected in said[place]
 
 
-def test_a_misspelled_csv_header_is_answered_with_the_spelling(gateway: TestClient) -> None:
+def test_a_misspelled_csv_header_is_refused_with_the_spelling(gateway: TestClient) -> None:
     """A file of requests with a misspelled header or boolean is refused, and the error states the correct spelling."""
 
     def sent(content: str) -> httpx.Response:
@@ -160,7 +160,7 @@ def test_a_misspelled_csv_header_is_answered_with_the_spelling(gateway: TestClie
     assert [fault["message"] for fault in refused] == ["expected true or false"]
 
 
-def test_an_unknown_column_is_answered_with_those_of_the_schema(
+def test_an_unknown_column_is_refused_with_the_known_columns(
     gateway: TestClient, work: Callable[[], int], new_model: Any
 ) -> None:
     """A prediction request with an unknown column is refused, and the error lists the columns of the schema."""

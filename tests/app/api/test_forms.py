@@ -1,4 +1,4 @@
-"""Multipart forms, which the service parses like the framework, but with files spooled elsewhere."""
+"""Multipart forms, which the service parses like the framework except that it spools files differently."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -125,7 +125,7 @@ def test_a_malformed_form_is_refused(
 
 
 def sent(gateway: TestClient, disposition: str) -> httpx.Response:
-    """POST an npz file as a dataset, with this end of its header Content-Disposition."""
+    """POST an npz file as a dataset, with the given end of its Content-Disposition header."""
     fields = "".join(
         f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in FORM.items()
     )

@@ -1,4 +1,4 @@
-"""One person with several spellings and several identifiers is found by each of them."""
+"""A person with several spellings and several identifiers is found by each of them."""
 
 import hashlib
 import itertools
@@ -48,7 +48,7 @@ def held_of(installation: Installation) -> dict[str, int]:
 
 
 def by_opendsr(gateway: TestClient, who: str) -> httpx.Response:
-    """Submit a request as a controller whose customer ids are the subject ids."""
+    """Submit a request as an OpenDSR controller whose customer ids are the subject ids."""
     kind = "controller_customer_id"
     assert gateway.patch("/v1/tenant", json={"policy": {"opendsr_identities": [kind]}}).is_success
     asked = {
@@ -195,7 +195,7 @@ def test_a_request_fixes_the_rule_too(gateway: TestClient, forget: Make, refused
     refused(rule(gateway, "caseless"), 409, "subject_rule_fixed")
 
 
-def test_an_outdated_subject_rule_stores_nothing(
+def test_an_outdated_subject_rule_is_refused(
     gateway: TestClient,
     installation: Installation,
     upload: Upload,
@@ -226,7 +226,7 @@ def test_an_outdated_subject_rule_stores_nothing(
 
 @pytest.fixture
 def crowd(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """Create a dataset of p0 ... p19, two rows each, and a live model."""
+    """Create a dataset of p0 ... p19 with two rows each, and a live model."""
     dataset = new_dataset(rows=40, rows_each=2)
     new_model(dataset["id"])
     assert work() == 1
@@ -285,7 +285,7 @@ def test_requests_that_share_a_person_are_claimed_in_turn(
 
 
 def _die_after_claiming(installation: Installation) -> None:
-    """Claim the due work as a worker that is then found dead."""
+    """Claim the due work as a worker that is then found to be dead."""
     with installation.database.writing() as session:
         assert queue.claim(session, worker="w", lease_seconds=60, max_requests=100)
     with installation.database.writing() as session:

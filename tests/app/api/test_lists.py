@@ -1,4 +1,4 @@
-"""All lists return the newest entries first, in pages that stay the same while rows are added."""
+"""Every list returns its newest entries first, in pages that stay the same while rows are added."""
 
 import base64
 import itertools
@@ -45,7 +45,7 @@ def test_a_malformed_page_is_refused(
 
 
 class Lists:
-    """Stateful test of every list of the API: rows are added, and changed so that they may leave the list."""
+    """Stateful test of every list of the API, in which rows are added, and changed so that they may leave a list."""
 
     def __init__(
         self, gateway: TestClient, installation: Installation, work: Callable[[], int], npz_of: Callable[..., bytes]
@@ -129,7 +129,8 @@ class Lists:
             checkpoints.checkpoint(session, self.at.keys, checkpoints.due(session, every_seconds=0))
 
     def listed(self, name: str) -> tuple[str, Callable[[], Any], Callable[[dict[str, Any]], Any] | None]:
-        """Return the path of a list, a function that adds an object, and one that changes an existing object."""
+        """Return the path of a list, a function that adds an object to it, and a function that changes an
+        existing object."""
 
         def delete(path: str) -> Callable[[dict[str, Any]], Any]:
             return lambda one: self.gateway.delete(f"/v1{path}/{one['id']}")

@@ -144,7 +144,7 @@ def test_large_bodies_need_a_key(gateway: TestClient, key: str | None, path: str
 
 @each("coding", ["gzip", "br", "gzip, identity", "aws-chunked"])
 @each("path", ["/v1/deletion-requests", "/v1/deletion-requests.csv", "/v1/datasets"])
-def test_a_compressed_body_is_refused_by_name(gateway: TestClient, path: str, coding: str) -> None:
+def test_a_compressed_body_is_refused_with_advice(gateway: TestClient, path: str, coding: str) -> None:
     """A body with a content encoding returns 415 with advice on how to send the body."""
     answer = gateway.post(path, content=b'{"subject_id": "p1"}', headers={"Content-Encoding": coding})
     assert (answer.status_code, answer.json()["code"]) == (415, "content_encoding_unsupported")

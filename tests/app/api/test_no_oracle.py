@@ -1,5 +1,5 @@
-"""Timing side channels: the work of the service for a held person and for a stranger, as a discreet caller can measure
-it."""
+"""Timing side channels: how long the service works for a held and for an unknown person, as measured by a
+discreet caller."""
 
 import random
 import threading
@@ -39,7 +39,7 @@ none."""
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """Collect the SQL statements of the calls in the block, from the first write on."""
+    """Collect the SQL statements of the calls in the block, starting with the first write."""
     found: list[str] = []
 
     def note(_c: Any, _cursor: Any, statement: str, _parameters: Any, _context: Any, _many: bool) -> None:

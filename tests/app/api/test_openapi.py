@@ -138,7 +138,7 @@ class Service:
                 pass
 
     def populate(self) -> None:
-        """Create an object of every kind."""
+        """Create one object of every kind."""
         files = {"file": ("people.csv", "\n".join(["person,age,work,income", *PEOPLE]))}
         form = {"name": "people", "schema": json.dumps({"columns": COLUMNS})}
         dataset = self.call("POST", "/datasets", data=form, files=files)
@@ -212,7 +212,7 @@ class Service:
 
 
 def is_wrong(case: schemathesis.Case, part: ParameterLocation) -> bool:
-    """Return True if this part of the call was generated to violate the document."""
+    """Return True if this part of the call was generated to violate the OpenAPI document."""
     return case.meta is not None and case.meta.is_negative_at(part)
 
 
@@ -231,7 +231,8 @@ def service(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def working(service: Service) -> Iterator[processes.Child]:
-    """Start one worker for all operations: starting one for each takes as long as the calls of some."""
+    """Start one worker for all operations, because starting a worker takes as long as the calls of several
+    operations."""
     with processes.worker(service.settings) as worker:
         yield worker
 

@@ -37,7 +37,7 @@ def now() -> datetime.datetime:
 
 
 def add_runs(installation: Installation, *statuses: str, ago: datetime.timedelta = datetime.timedelta(0)) -> None:
-    """Create runs of one second that ended in these states, one after the other."""
+    """Create runs of one second each that ended in these states, one after another."""
     with installation.database.writing() as session:
         dataset = session.scalars(sa.select(Dataset)).one()
         for number, status in enumerate(statuses):
@@ -69,8 +69,7 @@ def test_health_does_not_depend_on_the_database(gateway: TestClient, installatio
 
 @pytest.fixture
 def comparing_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make each session compare the database with the installation again. The product believes a comparison for a
-    second."""
+    """Make each session compare the database with the installation. The product relies on a comparison for a second."""
     monkeypatch.setattr(key_checks, "_BELIEVED_SECONDS", -1.0)
 
 

@@ -1,4 +1,4 @@
-"""Ordinary calls that make a request bypass FastAPI's resolution, and are answered like others."""
+"""Calls that bypass FastAPI's resolution because they are ordinary get the same responses as other calls."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Keys of several apps of a tenant that see only their own requests."""
+"""Keys for several apps of one tenant that see only their own requests."""
 
 import datetime
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Refused = Callable[..., Any]
 
 @pytest.fixture
 def key(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Create a key over HTTP and return the answer."""
+    """Create a key over HTTP and return the response."""
 
     def make(*scopes: str, **asked: Any) -> dict[str, Any]:
         answer = gateway.post("/v1/api-keys", json={"name": "app", "scopes": scopes} | asked)

@@ -1,4 +1,4 @@
-"""Personal data does not appear in answers, logs or files, nor in what remains after a person is forgotten."""
+"""Personal data does not appear in responses, logs or files, or in what remains after a person is forgotten."""
 
 import io
 import json
@@ -33,19 +33,19 @@ CSV = f"age,income,person,note\n{AGE},low,{SUBJECT},{NOTE}\n{ROWS}"
 
 @pytest.fixture
 def log() -> io.StringIO:
-    """Return the log of the gateway and of its worker."""
+    """Return the logs of the gateway and of its worker."""
     return io.StringIO()
 
 
 @pytest.fixture
 def heard() -> list[str]:
-    """Return all answers so far, headers and bodies."""
+    """Return all responses so far, with headers and bodies."""
     return []
 
 
 @pytest.fixture
 def gateway(settings: Settings, admin_key: str, heard: list[str], log: io.StringIO) -> Iterator[TestClient]:
-    """Start the gateway with its log at debug level, and record every answer."""
+    """Start the gateway with its log at debug level, and record every response."""
 
     def keep(answer: httpx.Response) -> None:
         heard.append(f"{answer.headers} {answer.read()!r}")

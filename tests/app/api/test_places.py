@@ -1,4 +1,4 @@
-"""Places for calls in progress: refusals, reserved places, and calls that take none."""
+"""Places for calls in progress: refusals, reserved places, and calls that need no place."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from tests.threads import apart
 
 
 class Crowd:
-    """Calls to an application that answers none of them before `end` is set."""
+    """Calls to an application that answers none of them until `end` is set."""
 
     def __init__(self) -> None:
         self.end = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Plans state the reason for their kind and number of steps in a sentence."""
+"""Each plan states in a sentence why it has its kind and number of steps."""
 
 from app.api import sentences
 from app.unlearning.planner import PlanReason

@@ -1,4 +1,4 @@
-"""Every answer that is not a success is an RFC 9457 problem with a stable code that repeats no part of the call."""
+"""Every unsuccessful response is an RFC 9457 problem with a stable code that repeats no part of the call."""
 
 import difflib
 import io

@@ -1,4 +1,4 @@
-"""Proofs that a request was served: of several models together, and of a person of whom nothing was held."""
+"""Proofs that a request was served: joint proofs for several models, and proofs that nothing was held."""
 
 import json
 import math
@@ -27,7 +27,7 @@ def mu_of(guarantees: list[dict[str, Any]], notion: str) -> float:
 
 @pytest.fixture
 def two_models(new_dataset: Make, new_model: Make, work: Work) -> tuple[str, str]:
-    """Create two models of one dataset with different noise; the second lets requests wait."""
+    """Create two models of one dataset with different noise, the second of which lets requests wait."""
     dataset, patient = new_dataset()["id"], {"max_wait_seconds": 86400}
     first = new_model(dataset, name="a", noise_scale=0.05)["id"]
     second = new_model(dataset, name="b", noise_scale=0.2, batching=patient)["id"]

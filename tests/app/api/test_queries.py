@@ -1,4 +1,4 @@
-"""Query parameters: a call accepts only those it defines, each once."""
+"""Query parameters: a call accepts only the parameters that it defines, and each only once."""
 
 from collections.abc import Callable
 from typing import Any

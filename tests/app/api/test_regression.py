@@ -1,4 +1,4 @@
-"""Models of a number, of two classes by a hinge, and of several labels: uploaded, learned, used and forgotten."""
+"""Models of a number, of two classes with a hinge loss, and of several labels, from upload to forgetting."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ RANGE = json.dumps({"min": -2, "max": 2, "outside": "clip"})
 
 
 def table(*, people: int = 200, seed: int = 0, first: int = 0) -> bytes:
-    """Return a file of people whose cost depends on their age and visits, with a little noise."""
+    """Return a file of people whose cost depends on their age and visits, with little noise."""
     generator = np.random.default_rng(seed)
     age, visits = generator.integers(0, 101, people), generator.integers(0, 11, people)
     cost = 3 * age + 8 * visits + generator.normal(scale=5, size=people)

@@ -20,7 +20,7 @@ REVIEWED = Policy(auto_accept=False)
 
 @pytest.fixture
 def obey(installation: Installation) -> Callable[[Policy], None]:
-    """Set the tenant's policy, before the first call, because a key's policy is cached for a second."""
+    """Set the tenant's policy. This must precede the first call, because a key's policy is cached for a second."""
 
     def write(policy: Policy) -> None:
         with installation.database.writing() as session:

@@ -32,7 +32,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def table(weights: Any, *, first: int = 0, seed: int = 0) -> bytes:
-    """Return a file of people, the older of whom are ill more often, each with a weight."""
+    """Return a file of people with weights, in which older people are ill more often."""
     random = np.random.default_rng(seed)
     age = random.integers(0, 101, len(weights))
     ill = np.where(random.random(len(weights)) < age / 100, "yes", "no")
@@ -49,7 +49,8 @@ def drawn(people: int = 300) -> Any:
 
 @pytest.fixture
 def send(gateway: TestClient) -> Send:
-    """POST a table, with changes of its column of weights; None for a schema that ignores it."""
+    """POST a table with changes to its column of weights, or with a schema that ignores the column if the
+    change is None."""
 
     def of(content: bytes, weight: dict[str, Any] | None = COLUMNS["times"], **form: str) -> httpx.Response:
         columns = COLUMNS | {"times": {"role": "ignored"} if weight is None else weight}

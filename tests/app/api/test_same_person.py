@@ -1,4 +1,4 @@
-"""Several requests of one person, and what each reports about rows that another one erased."""
+"""Several requests of one person, and how each reports rows that another request erased."""
 
 import datetime
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Models with a second moment, through the gateway."""
+"""Models with a second moment, tested through the gateway."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""CSV as spreadsheets write it: uploads and batches of deletion requests accept it, or name what to change."""
+"""CSV as spreadsheets write it: uploads and batches of deletion requests either accept it or state what to change."""
 
 import gzip
 import json
@@ -65,7 +65,7 @@ def test_byte_order_marks_and_line_ends_are_accepted(
     assert (rows["num_records"], requests["accepted"]) == (3, 2)
 
 
-def test_windows_code_pages_are_refused_by_line(
+def test_windows_code_pages_are_refused_with_the_line(
     gateway: TestClient, upload: Callable[..., httpx.Response], refused: Callable[..., dict[str, Any]]
 ) -> None:
     """If a file is not UTF-8, the error names the line of the first invalid byte and explains how to save the file."""
@@ -77,7 +77,7 @@ def test_windows_code_pages_are_refused_by_line(
     assert (requests["errors"][0]["path"], "save it as CSV in UTF-8" in requests["detail"]) == ("line 3", True)
 
 
-def test_a_decimal_comma_is_refused_by_place(
+def test_a_decimal_comma_is_refused_with_its_place(
     upload: Callable[..., httpx.Response], refused: Callable[..., dict[str, Any]]
 ) -> None:
     """A number with a decimal comma is refused with its location and the advice to use a decimal point."""

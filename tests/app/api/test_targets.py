@@ -1,4 +1,4 @@
-"""Bounds on the target of a model, and the warning of a tenant that permits weaker targets."""
+"""Bounds on the target of a model, and the warning for tenants that permit weaker targets."""
 
 from collections.abc import Callable
 from typing import Any

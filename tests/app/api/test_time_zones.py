@@ -1,4 +1,4 @@
-"""Stored policies whose time zone this host's operating system does not know."""
+"""Stored policies whose time zone is unknown to the operating system of this host."""
 
 import json
 import subprocess
@@ -39,7 +39,7 @@ print("purged")
 
 @pytest.fixture
 def other(gateway: TestClient) -> dict[str, str]:
-    """Return the authorization of the admin of another tenant, which keeps no details of ended requests."""
+    """Return the authorization of the admin of another tenant, which does not keep the details of ended requests."""
     policy = {"report_seconds": 0, "retain_details_days": 0, "retain_requests_days": 0}
     made = gateway.post("/v1/tenants", json={"name": "shop", "policy": policy}).json()
     return {"Authorization": f"Bearer {made['admin_key']}"}

@@ -1,4 +1,4 @@
-"""Uploads in progress: their form on disk, and the check that every endpoint uses it."""
+"""Uploads in progress: how their forms are stored on disk, and a check that every endpoint stores them so."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ BOUNDARY = b"--once\r\n"
 
 
 def form(filename: str, content: bytes, **fields: str) -> Iterator[bytes]:
-    """Return a form in pieces, with its file last."""
+    """Return a form in pieces, with its file at the end."""
     for name, value in fields.items():
         yield BOUNDARY + f'Content-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
     yield BOUNDARY + f'Content-Disposition: form-data; name="file"; filename="{filename}"\r\n\r\n'.encode()

@@ -1,4 +1,4 @@
-"""Counts of waiting people, by SQL whose work is proportional to them."""
+"""Counts of waiting people, computed by SQL whose cost is proportional to their number."""
 
 import sqlalchemy as sa
 

@@ -18,7 +18,7 @@ HOUR = 3600.0
 
 @pytest.fixture
 def sign(installation: Installation) -> Callable[..., list[Head]]:
-    """Return a function that signs what is due, like a worker, and returns it."""
+    """Return a function that signs what is due, like a worker, and returns what it signed."""
 
     def do(every_seconds: float = HOUR) -> list[Head]:
         with installation.database.reading() as session:
@@ -100,7 +100,7 @@ def test_a_checkpoint_verifies_with_the_public_key(
     assert AUDIT.is_signed(row, KeySet([public]))
 
 
-def test_no_other_signature_is_a_checkpoint(
+def test_a_foreign_signature_is_not_a_checkpoint(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """A checkpoint is refused if it was signed with another key, has another type or covers another statement."""

@@ -32,8 +32,8 @@ def deed(by: Actor, action: str = "thing.made", **detail: Any) -> Deed:
 
 
 def chain(database: Database, by: Actor) -> list[AuditEntry]:
-    """Return the tenant's stored log, and check that it has no gaps and that each hash follows from its entry and the
-    one before."""
+    """Return the tenant's stored log after checking that it has no gaps and that each hash follows from its
+    entry and the previous one."""
     with database.reading(by=by) as session:
         entries = list(session.scalars(sa.select(AuditEntry).order_by(AuditEntry.sequence)))
     assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))

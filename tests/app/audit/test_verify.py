@@ -26,7 +26,7 @@ COLUMNS = [column.key for column in sa.inspect(AuditEntry).column_attrs]
 
 @pytest.fixture
 def log(installation: Installation, other: Actor, record: Record) -> tuple[list[AuditEntry], list[Checkpoint]]:
-    """Return ten entries of a tenant, of which four and then eight were signed."""
+    """Return a tenant's log of ten entries, of which the first four and then the first eight were signed."""
     for number in (2, 4):
         record(number, actor=other)
         with installation.database.reading() as session:

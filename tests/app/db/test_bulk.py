@@ -112,7 +112,7 @@ def test_large_batches_are_stored_like_small_ones(installation: Installation) ->
         bulk.store(session, DeletionRequest, requests(150))
 
 
-def test_a_block_that_fails_stores_nothing(installation: Installation) -> None:
+def test_a_failed_block_stores_no_rows(installation: Installation) -> None:
     """A row that violates a constraint raises the usual error at the end of the block; if the block itself raises an
     error, no row is stored."""
 

@@ -1,4 +1,4 @@
-"""Statements that bypass SQLAlchemy on SQLite."""
+"""Statements that bypass SQLAlchemy and go to SQLite directly."""
 
 import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""`usually` marks conditions that nearly all rows meet, so that the planner does not search by them."""
+"""`usually` marks conditions that almost all rows meet, so that the planner does not search by them."""
 
 from typing import Any
 

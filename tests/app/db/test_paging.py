@@ -47,7 +47,7 @@ def add(session: Session, moments: list[datetime.datetime], *, prefix: str) -> N
 def pages(
     session: Session, *, limit: int, in_between: list[datetime.datetime], ascending: bool = False
 ) -> list[list[ApiKey]]:
-    """Return all pages, with rows added after the first one."""
+    """Return all pages of a list to which rows are added after the first page."""
     found: list[list[ApiKey]] = []
     cursor = None
     while cursor is not None or not found:

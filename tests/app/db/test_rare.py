@@ -1,4 +1,4 @@
-"""Conditions that rarely hold, all queried in one statement."""
+"""Rare conditions, all of which are queried in one statement."""
 
 import sqlalchemy as sa
 

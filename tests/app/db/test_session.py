@@ -179,7 +179,7 @@ SELECTIONS: dict[str, tuple[Callable[[], sa.Executable], list[tuple[object, ...]
 
 @pytest.fixture
 def shared(database: Database) -> Database:
-    """Create two tenants with a key, a dataset with one record, and a model each."""
+    """Create two tenants, each with a key, a dataset with one record, and a model."""
     for slot, name in enumerate(("here", "there"), start=1):
         owned = {"tenant_id": f"ten_{name}", "name": name}
         shape = {"classes": [], "num_features": 1, "num_slots": 9, "digest": "", "revision": 0}

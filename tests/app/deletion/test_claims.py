@@ -1,4 +1,4 @@
-"""Claims by workers of several requests of one person."""
+"""Claims by workers when one person has several requests."""
 
 import datetime
 

@@ -205,7 +205,8 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def deadlines_move_by_pauses_and_one_extension(self) -> None:
-        """`due_at` moves by the time of the pauses, and the deadline is the extended one if there is one."""
+        """`due_at` moves by the duration of the pauses, and the deadline is the extended one if there is an
+        extension."""
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 stood, since = datetime.timedelta(0), None
@@ -237,7 +238,8 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def whoever_asked_is_suppressed(self) -> None:
-        """A person is suppressed exactly if they have a standing request that was accepted after their last consent."""
+        """A person is suppressed if and only if they have a standing request that was accepted after their last
+        consent."""
         with self.database.reading() as session:
             expected = set()
             for request in session.scalars(sa.select(DeletionRequest).where(DeletionRequest.status.in_(STANDING))):
@@ -251,7 +253,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def the_audit_log_hangs_together(self) -> None:
-        """Each audit entry follows the one before."""
+        """Each audit entry follows the previous one."""
         with self.database.reading() as session:
             query = sa.select(AuditEntry).where(AuditEntry.tenant_id == DEFAULT_TENANT).order_by(AuditEntry.sequence)
             previous = GENESIS

@@ -1,4 +1,4 @@
-"""Retention of the details of requests."""
+"""Retention of the details of requests and of the requests themselves."""
 
 import datetime
 import hashlib

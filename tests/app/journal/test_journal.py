@@ -1,4 +1,4 @@
-"""The tombstones file, line by line."""
+"""The tombstones file, tested line by line."""
 
 import datetime
 import resource
@@ -16,7 +16,7 @@ LINE = JournalLine(kind="retired", number=0, at=datetime.datetime(2026, 1, 1, tz
 
 @contextmanager
 def room(num_bytes: int) -> Iterator[None]:
-    """Limit the size of files that this process may write."""
+    """Limit the size of files that this process can write."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
     try:

@@ -1,4 +1,4 @@
-"""Tombstones record each request once, and refuse to be used when they cannot be trusted."""
+"""Tombstones record each request once, and are refused when they cannot be trusted."""
 
 import datetime
 from collections.abc import Callable

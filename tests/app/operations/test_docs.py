@@ -1,4 +1,4 @@
-"""Hold the table of periodic jobs in docs/operations.md to the code."""
+"""The table of periodic jobs in docs/operations.md matches the code."""
 
 import re
 from pathlib import Path

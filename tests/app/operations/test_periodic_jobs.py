@@ -1,4 +1,4 @@
-"""Periodic jobs are repeated one at a time, and never make writers wait."""
+"""Periodic jobs are repeated one at a time and never make writers wait."""
 
 import datetime
 import threading

@@ -37,7 +37,7 @@ ROW = b"ann,state,low,"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bomb:
-    """A hostile file: how to write it, how it is read, and the expected error."""
+    """A hostile file, with how to write it, how it is read, and the expected error."""
 
     write: Callable[[Path], None]
     kind: formats.Kind
@@ -61,7 +61,7 @@ def _csv(part: bytes, times: int, *, start: bytes = b"") -> Callable[[Path], Non
 
 
 def _npz(*, method: int = zipfile.ZIP_DEFLATED, **members: tuple[bytes, int]) -> Callable[[Path], None]:
-    """Write members that begin as given and continue with that many zeros."""
+    """Write members that begin with the given bytes and continue with the given number of zeros."""
 
     def write(path: Path) -> None:
         with zipfile.ZipFile(path, "w", method, compresslevel=1) as archive:
@@ -110,7 +110,7 @@ def with_footer(content: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def with_num_rows(content: bytes, num_rows: int) -> bytes:
-    """Return the parquet file, which has two rows and one group, with another number of rows in its footer."""
+    """Return the Parquet file, which has two rows in one group, with a different number of rows in its footer."""
     return with_footer(content, b"\x16" + varint(2) + b"\x19\x1c", b"\x16" + varint(num_rows) + b"\x19\x1c")
 
 

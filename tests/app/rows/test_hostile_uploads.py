@@ -1,5 +1,5 @@
-"""Broken and hostile uploads through the real endpoint: each is refused with a specific error, and leaves nothing
-behind."""
+"""Broken and hostile uploads through the real endpoint: each is refused with a specific error and leaves
+nothing behind."""
 
 import json
 import os

@@ -118,7 +118,7 @@ def test_twenty_faults_are_collected(tmp_path: Path) -> None:
         ("person,years,work,note,income", ["line 1, column age", "line 1, column 2"]),
     ],
 )
-def test_csv_columns_must_be_those_of_the_schema(tmp_path: Path, header: str, places: list[str]) -> None:
+def test_csv_columns_must_match_the_schema(tmp_path: Path, header: str, places: list[str]) -> None:
     """A missing column is reported by its name, and an undeclared or repeated column by its position."""
     assert refused(csv_file(tmp_path, header + "\n"), "csv", SchemaInvalid) == places
 
@@ -143,7 +143,7 @@ def test_a_csv_file_needs_a_schema(tmp_path: Path) -> None:
 
 
 def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
-    """Return random bytes, or a truncated file, or one with some bytes overwritten."""
+    """Return random bytes, a truncated file, or a file with some bytes overwritten."""
     cut = st.integers(0, len(whole)).map(lambda end: whole[:end])
     place = st.integers(0, len(whole) - 1)
     hit = st.tuples(place, st.binary(min_size=1, max_size=4)).map(

@@ -1,4 +1,4 @@
-"""Trees over blocks: reading returns what was written and edited, and edits write few nodes."""
+"""Trees over blocks: reading returns what was written and edited, and edits write only a few nodes."""
 
 import secrets
 from pathlib import Path

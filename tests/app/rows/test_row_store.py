@@ -1,4 +1,4 @@
-"""Rows at rest, in a folder and in a bucket."""
+"""Rows at rest in a folder and in a bucket."""
 
 import datetime
 import errno

@@ -1,4 +1,4 @@
-"""Damage to rows at rest, in a folder and in a bucket, is found and named; an unavailable store is not damage."""
+"""Damage to rows at rest, in a folder and in a bucket, is detected and named; an unavailable store is not damage."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def test_reordered_blocks_are_damage(store: RowStore, root: str, objects: Object
 
 
 def _only(tmp_path: Path, objects: ObjectStore, what: str) -> str:
-    """Return the name of an object, or of a key file, of the second block or of the manifest."""
+    """Return the name of an object, or of a key file, that belongs to the second block or to the manifest."""
     wanted = ".node" if what == "manifest" else ".00000001-"
     return next(name for name in objects.names() if wanted in name)
 

@@ -1,4 +1,4 @@
-"""Edits of rows at rest, in a folder and in a bucket: what they write, and what is destroyed after them."""
+"""Edits of rows at rest, in a folder and in a bucket: what an edit writes, and what is destroyed after it."""
 
 from collections.abc import Callable
 from pathlib import Path

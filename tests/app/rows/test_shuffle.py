@@ -1,4 +1,4 @@
-"""Rows get their slots by a uniformly random permutation, in memory or by way of a file."""
+"""Rows get their slots by a uniformly random permutation, in memory or through a file."""
 
 from collections import Counter
 from itertools import permutations
@@ -17,7 +17,7 @@ PLACE = np.dtype([("place", "<i8")])
 
 
 def order_of(folder: Path, pieces: list[int], *, parts: int, held_bytes: int = uploads.HELD_BYTES) -> list[int]:
-    """Return the order in which rows 0, 1, ... leave a shuffle that they enter in pieces of the given sizes."""
+    """Return the order in which rows 0, 1, ... leave a shuffle if they enter it in pieces of the given sizes."""
     with Shuffle(folder, most_bytes=parts, part_bytes=1, held_bytes=held_bytes) as rows:
         first = 0
         for size in pieces:

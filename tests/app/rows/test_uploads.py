@@ -27,8 +27,8 @@ ROWS = 10_000
 
 @pytest.fixture
 def sorted_by_label(gateway: TestClient) -> dict[str, Any]:
-    """Upload a file whose first half is of one class and second half of the other; each row is identified by its first
-    feature."""
+    """Upload a file whose first half belongs to one class and whose second half belongs to the other; the first
+    feature identifies each row."""
     x = np.column_stack((np.linspace(1, 2, ROWS), np.ones(ROWS)))
     arrays = {"x": x, "y": np.arange(ROWS) * 2 // ROWS, "subject": np.array([f"p{row}" for row in range(ROWS)])}
     file = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Small accepted uploads of every kind, for tests that break them, and the rows they produce."""
+"""Small uploads of every kind that are accepted, for tests that break them, and the rows that they produce."""
 
 import io
 from typing import Any

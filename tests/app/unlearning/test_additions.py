@@ -1,4 +1,5 @@
-"""Rows added to a dataset end every chain on it: nothing is unlearned across them, and the people in them are found."""
+"""Rows added to a dataset end every chain on it: no run unlearns across an addition, and the added people can
+be found."""
 
 import datetime
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The cost of a run does not grow with the age of its model or the number of rows."""
+"""The cost of a run does not grow with the age of its model or with the number of rows."""
 
 import threading
 from collections.abc import Callable
@@ -17,7 +17,7 @@ AGE = 2000
 
 
 def grow_old(installation: Installation, model_id: str) -> None:
-    """Turn the model's only version into the last of many, each made by its own run."""
+    """Turn the model's only version into the last of many versions, each published by a separate run."""
     with installation.database.writing() as session:
         version = session.scalars(sa.select(Version).where(Version.model_id == model_id)).one()
         run, model = session.get_one(Run, version.run_id), session.get_one(Model, model_id)
@@ -52,8 +52,8 @@ def grow_old(installation: Installation, model_id: str) -> None:
 def forgotten(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> Callable[..., tuple[int, str]]:
-    """Return a function that forgets a person of a dataset of so many rows, and returns the number of statements and
-    the signed certificate."""
+    """Return a function that forgets a person of a dataset with the given number of rows, and returns the number of
+    statements and the signed certificate."""
 
     def measured(*, rows: int, is_old: bool = False) -> tuple[int, str]:
         dataset = new_dataset(rows=rows)

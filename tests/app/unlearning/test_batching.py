@@ -1,4 +1,4 @@
-"""Models may batch requests up to a number and a time, but never into the week before a deadline."""
+"""Models may batch requests up to a number and a waiting time, but never into the week before a deadline."""
 
 import datetime
 from collections.abc import Callable
@@ -20,7 +20,7 @@ HOUR = 3600
 
 @pytest.fixture
 def older(installation: Installation) -> Callable[..., None]:
-    """Move all requests back in time so that they were made, or are due, at another moment."""
+    """Move all requests back in time, so that they were made or are due earlier."""
 
     def move(**by: datetime.timedelta) -> None:
         with installation.database.writing() as session:

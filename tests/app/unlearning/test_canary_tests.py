@@ -1,4 +1,4 @@
-"""Canary tests of runs: plans, and runs that are not published."""
+"""Canary tests of runs: their plans, and runs that are not published because of them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,7 +47,7 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
 
 
 def publish(installation: Installation, claimed: ClaimedRun, observed: Observed | None) -> None:
-    """Publish a version like a worker after the chain has run; the rows are already erased."""
+    """Publish a version as a worker does after the chain has run; the rows are already erased."""
     assert claimed.mechanism
     with installation.database.writing() as session:
         unlearning.publish(

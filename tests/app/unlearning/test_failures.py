@@ -1,4 +1,4 @@
-"""Runs that fail or whose worker dies are handed back, repeated and reported to the waiting requests."""
+"""Runs that fail or whose worker dies are handed back, repeated, and reported to the requests that wait for them."""
 
 import datetime
 from collections.abc import Callable

@@ -1,5 +1,4 @@
-"""Fairness: no request waits forever, neither behind busier models, nor behind broken ones, nor for a batch that never
-fills."""
+"""Fairness: no request waits forever behind busier models, behind broken models, or for a batch that never fills."""
 
 from collections.abc import Callable
 from typing import Any

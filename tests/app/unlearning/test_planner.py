@@ -1,4 +1,4 @@
-"""The plan: the cheapest way to the target, with its reason."""
+"""A plan is the cheapest way to the target, with its reason."""
 
 import pytest
 from hypothesis import given

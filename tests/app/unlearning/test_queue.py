@@ -25,7 +25,7 @@ Wait = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def wait(installation: Installation) -> Wait:
-    """Store a dataset of a tenant, if it is new, and a request that waits on it; return the ids of both."""
+    """Store a request that waits for a tenant's dataset, which is created if it is new; return the ids of both."""
 
     def store(
         dataset_id: str = "ds_a",
@@ -79,7 +79,7 @@ def due(installation: Installation) -> list[str]:
 
 
 def change(installation: Installation, request_id: str, **columns: object) -> None:
-    """Change only a request."""
+    """Change fields of a request and nothing else."""
     with installation.database.writing() as session:
         request = session.get_one(DeletionRequest, request_id)
         for name, value in columns.items():

@@ -1,4 +1,4 @@
-"""Cancelled learning, and retired models and datasets: what ends, what is destroyed, and what stays."""
+"""Cancelled learning, and retired models and datasets: what ends, what is destroyed and what stays."""
 
 from collections.abc import Callable
 from typing import Any

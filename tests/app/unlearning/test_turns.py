@@ -1,4 +1,4 @@
-"""Order among tenants: near deadlines go first, then tenants alternate, and no request waits forever."""
+"""The order among tenants: near deadlines go first, then tenants alternate, and no request waits forever."""
 
 import datetime
 
@@ -14,7 +14,7 @@ HOUR = datetime.timedelta(hours=1)
 
 
 def due(dataset_id: str, tenant_id: str, days: float | None, *, learning: float | None = None) -> DueDataset:
-    """Return a dataset that is due in so many days."""
+    """Return a dataset that is due in the given number of days."""
     return DueDataset(
         dataset_id=dataset_id,
         tenant_id=tenant_id,

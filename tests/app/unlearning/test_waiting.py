@@ -1,4 +1,4 @@
-"""People whose requests wait are not covered by any guarantee, which every reader of the model is shown."""
+"""People whose requests wait are not covered by any guarantee, and every reader of the model is shown their number."""
 
 import datetime
 from collections.abc import Callable
@@ -21,7 +21,7 @@ DAY = 86_400
 
 @pytest.fixture
 def patient(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """Return a live model that waits for two hundred requests, or a day."""
+    """Return a live model that waits for two hundred requests or one day."""
     model = new_model(new_dataset(rows=60, rows_each=2)["id"], batching={"max_requests": 200, "max_wait_seconds": DAY})
     assert work() == 1
     return model

@@ -1,4 +1,4 @@
-"""The vault: sealed content can be opened until its key is destroyed, and never after."""
+"""The vault: sealed content can be opened until its key is destroyed, and never afterwards."""
 
 import resource
 import threading

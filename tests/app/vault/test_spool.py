@@ -1,4 +1,4 @@
-"""A file that is readable to the process that holds it and noise to any other reader."""
+"""A file that only the process that created it can read; to any other reader it is noise."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Every operation of the contract, as a method of both clients and as a command."""
+"""Every operation of the contract exists as a method of both clients and as a command."""
 
 import datetime
 import inspect

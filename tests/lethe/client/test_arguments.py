@@ -1,4 +1,4 @@
-"""Arguments must be ones that the gateway accepts, or nothing is sent; and `help` documents them."""
+"""Arguments must be accepted by the gateway, or no call is sent; `help` documents them."""
 
 import datetime
 import inspect

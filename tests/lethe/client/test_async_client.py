@@ -29,7 +29,7 @@ Told = Callable[[AsyncClient], Awaitable[object]]
 
 
 def told(url: str, key: str, story: Told, *, retry_seconds: float = 60.0) -> None:
-    """Run a story with an async client from its creation to its closing."""
+    """Run a story with an asynchronous client from its creation until it is closed."""
 
     async def all_of_it() -> None:
         async with AsyncClient(url, key, retry_seconds=retry_seconds) as client:

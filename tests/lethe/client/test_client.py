@@ -23,7 +23,7 @@ from tests.faults.processes import wait_until
 
 @pytest.fixture
 def strangers(tmp_path: Path) -> Path:
-    """Return a file of people whom no model learns from."""
+    """Return a file of people from whom no model learns."""
     file = tmp_path / "strangers.npz"
     file.write_bytes(npz(seed=1, first=1000))
     return file

@@ -1,4 +1,4 @@
-"""Rules about calls, tested with a server that misbehaves on purpose."""
+"""Rules for calls, tested with a server that misbehaves on purpose."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""Files whose rows lose information when each is scaled to norm 1 cause a warning, and others do not."""
+"""A file causes a warning if its rows lose information when each is scaled to norm 1; other files do not."""
 
 import numpy as np
 import pytest

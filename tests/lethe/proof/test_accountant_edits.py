@@ -1,4 +1,4 @@
-"""Edits of every kind, models that were not learned here, and histories that start over."""
+"""Edits of every kind, models that were learned elsewhere, and histories that start over."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Bounds from samples compared with other computations, and the law of lanes compared with its recursion."""
+"""Bounds from samples, compared with other computations, and the law of lanes, compared with its recursion."""
 
 import json
 import math
@@ -236,8 +236,8 @@ def test_the_lower_bound_is_valid_and_tight(plan: CanaryPlan) -> None:
 
 
 def outcomes(settled: Mechanism, plan: CanaryPlan) -> tuple[np.ndarray, list[Observed]]:
-    """Return every count of right guesses that a correct run's lanes can end with: its exact probability, and the
-    observation."""
+    """Return every number of right guesses that the lanes of a correct run can have, with its exact probability
+    and the observation."""
     law, half = canary_test.law(settled, plan), plan.lanes // 2
     right = special.ndtr(abs(law.mean[0]) / math.sqrt(law.variance) / 2)
     counts = np.arange(plan.lanes + 1)

@@ -1,4 +1,4 @@
-"""Joint guarantees of several models, compared with Gaussians that attain them."""
+"""Joint guarantees for several models, compared with Gaussians that attain them."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""The public network in a mechanism: stated if there is one, and in every certificate that depends on it."""
+"""The public network in a mechanism, which is stated if it exists and appears in every certificate that depends
+on it."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Ambiguous JSON, and statements of absence: refusals, by name."""
+"""Ambiguous JSON and malformed statements that nothing was held are refused by name."""
 
 import copy
 import json

@@ -1,5 +1,5 @@
-"""Faults planted in the chain and in the worker: the canary test finds them, nothing is published, and no request
-completes."""
+"""Faults planted in the chain and in the worker: the canary test detects them, nothing is published, and no
+request completes."""
 
 import contextlib
 import threading
@@ -91,7 +91,7 @@ def test_a_run_that_forgets_nothing_is_refuted(mechanism: Mechanism, ran: Run, m
 
 
 class _Here:
-    """Executes runs in a thread of this process instead of a separate process, so that planted faults apply."""
+    """Execution of runs in a thread of this process instead of a separate process, so that planted faults apply."""
 
     @contextlib.contextmanager
     def start(self, *descriptors: int, warm: bool) -> Iterator[Any]:
@@ -147,7 +147,7 @@ class Stale:
 
 
 def _assert_open(installation: Installation, get: Get, model_id: str, request_id: str, code: str) -> None:
-    """Check that the last run failed with this code, and left nothing behind."""
+    """Check that the last run failed with this code and left nothing behind."""
     [last] = get("/runs?limit=1")["items"]
     assert (last["status"], last["error_code"]) == ("failed", code)
     model = get(f"/models/{model_id}")

@@ -1,4 +1,4 @@
-"""The second gradient detects other rows than those used, and tolerates rounding."""
+"""The second gradient detects rows other than those that were used, and tolerates rounding."""
 
 import math
 from collections.abc import Callable

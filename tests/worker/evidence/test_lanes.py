@@ -1,4 +1,4 @@
-"""Lanes in the running chain: they follow their law, and do not affect anything else."""
+"""Lanes in the running chain: they follow their law and affect nothing else."""
 
 import math
 from collections.abc import Callable
@@ -83,7 +83,7 @@ def test_lanes_of_batches_follow_their_law(plan: CanaryPlan, computing: str, bat
 
 
 class TwoSources:
-    """Noise of the five parameters from one seed, and of everything after them from another."""
+    """Noise that draws the five parameters from one seed and everything after them from another."""
 
     def __init__(self, seed: int) -> None:
         self._parameters, self._others = np.random.default_rng(seed), np.random.default_rng(seed + 1)

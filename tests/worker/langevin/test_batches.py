@@ -17,7 +17,7 @@ SETTINGS = {"l2": 0.05, "step_size": 1.5, "noise_scale": 0.2, "radius": 20.0}
 
 
 class Replayed:
-    """The numbers of a seed, for either engine."""
+    """Noise that gives the numbers of a seed to either engine."""
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.default_rng(seed)
@@ -36,7 +36,7 @@ class Replayed:
 def written_out(
     features: Any, labels: Any, *, steps: int, batches: int, cool_down: int, first_step: int, seed: int, initial: Any
 ) -> Any:
-    """Run the chain in double precision, as docs/mathematics states it."""
+    """Run the chain in double precision as docs/mathematics defines it."""
     x, noise = initial.copy(), Replayed(seed)
     for done in range(steps):
         eta = 1.5 * min(1.0, (steps - done) / cool_down)

@@ -129,7 +129,7 @@ def test_progress_is_reported_after_every_step(random_rows: Rows, settings: dict
 
 @pytest.fixture
 def iterates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Collect every buffer in which a run holds an iterate."""
+    """Collect every buffer in which a run keeps an iterate."""
     held: list[Any] = []
 
     def probed(*args: Any, **settings: Any) -> State:

@@ -16,7 +16,7 @@ FALSE_ALARM = 1e-9  # of each statistical test below: the chance that it fails a
 
 
 class Words:
-    """Given words, followed by random ones."""
+    """Given random words, followed by fresh ones."""
 
     def __init__(self, *known: int) -> None:
         self._known = list(known)

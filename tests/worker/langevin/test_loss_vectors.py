@@ -1,4 +1,4 @@
-"""The published vectors of the losses: recomputed by mpmath, and compared with the slopes of both passes."""
+"""The published vectors of the losses, recomputed with mpmath and compared with the slopes of both passes."""
 
 import json
 from collections.abc import Callable

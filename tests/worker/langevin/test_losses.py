@@ -1,4 +1,4 @@
-"""Losses of one score other than the logistic: gradients by each pass, and learned minimisers."""
+"""Losses of one score other than the logistic loss: the gradients of each pass, and the learned minimisers."""
 
 import math
 from collections.abc import Callable
@@ -36,7 +36,7 @@ ROUNDING = 1e-5
 
 
 def classes_of(loss: Loss) -> int:
-    """Return the number of classes of a loss: three for labels, an odd number, which the kernel pads."""
+    """Return the number of classes of a loss. For labels it is three, an odd number, which the kernel pads."""
     return {HINGE: 2, LABELS: 3}.get(loss, 1)
 
 
@@ -156,7 +156,7 @@ def test_gradient_bounds_are_attained(loss: Loss, bound: float) -> None:
     assert pull.numpy() == pytest.approx(np.array([[bound, 0.0]]), rel=ROUNDING)
 
 
-def test_wrong_labels_attain_the_root_of_their_number() -> None:
+def test_three_wrong_labels_attain_the_gradient_bound() -> None:
     """A row that has none of three labels but is predicted to have all of them has a gradient of norm sqrt(3)."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0], np.int32)
     pull = gradient_of(LABELS, torch.tensor([[90.0, 0.0]] * 3, dtype=torch.float64), row, label)

@@ -213,7 +213,7 @@ def test_a_weight_beyond_its_bound_ends_the_run(weight: int) -> None:
         run(features, np.stack([labels, weights], axis=1), SilentNoise(), weight_bound=1.0)
 
 
-def test_weights_and_mechanism_go_together() -> None:
+def test_weights_must_match_the_mechanism() -> None:
     """Rows with weights are refused if the mechanism states no bound on weights, and rows without weights are
     refused if it states one."""
     features, labels, weights = drawn(Loss(), 2, 40, width=5)
