@@ -27,9 +27,8 @@ every_service = pytest.mark.parametrize("name", SERVICES)
 
 @every_service
 def test_containers_are_hardened(name: str) -> None:
-    """Containers run as a fixed user other than root, without new privileges, and write only to volumes and
-    memory. All capabilities are dropped, except one that the edge's container needs to execute its program; no
-    process has that capability."""
+    """Containers run as a fixed user other than root, without new privileges, and write only to volumes and memory. All
+    capabilities are dropped, except one that the edge's container needs to execute its program."""
     service = SERVICES[name]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
     assert service["read_only"] is True

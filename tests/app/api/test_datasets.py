@@ -105,7 +105,8 @@ def test_random_features_are_learned_from(
 
 
 def test_npz_classes_are_taken_from_the_form(upload: Callable[..., httpx.Response]) -> None:
-    """The classes of an npz file are taken from the upload form, even if its schema does not list the labels."""
+    """The classes of an npz file, and of a table whose schema does not list its labels, are taken from the
+    upload form."""
     assert upload(classes='["no", "yes"]').json()["classes"] == ["no", "yes"]
     unlisted = {"columns": SCHEMA["columns"] | {"income": {"role": "label"}}}
     sent = {"content": CSV.encode(), "filename": "rows.csv", "schema": json.dumps(unlisted)}

@@ -260,8 +260,7 @@ def test_one_request_erases_all_aliases(
 def test_requests_that_share_an_identifier_all_complete(
     installation: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int], first: str
 ) -> None:
-    """Requests that share an identifier all complete as forgotten, in whatever order they were made and even while
-    another one is waiting."""
+    """Requests that share an identifier all complete as forgotten, in whatever order they were made."""
     requests = [forget(first), forget("p1", aliases=["p2", "p3"]), forget("p3"), forget("p9", aliases=["p1"])]
     assert work() >= 1
     for made in requests:

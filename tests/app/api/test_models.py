@@ -141,7 +141,7 @@ def test_relearning_creates_a_new_version(
     gateway: TestClient, live: dict[str, Any], get: Get, work: Work, refused: Refused
 ) -> None:
     """Relearning creates a new version, and versions are listed newest first. The weights of the old version are
-    destroyed, and its entry shows this."""
+    destroyed, and the list shows when."""
     place = f"/v1/models/{live['id']}"
     answer = gateway.post(f"{place}/relearn")
     assert (answer.status_code, answer.headers["location"]) == (202, place)

@@ -75,8 +75,8 @@ def comparing_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("comparing_always")
 def test_a_newer_release_migrates_a_running_gateway(gateway: TestClient, installation: Installation) -> None:
-    """A running gateway stays ready while the migrations of a newer release declare its schema usable. If they do not,
-    or if the schema is older or unknown, the gateway is not ready and refuses calls."""
+    """A running gateway stays ready while the migrations of a newer release declare its schema usable. Otherwise, or if
+    the schema is older or unknown, it is not ready and refuses calls."""
 
     def migrated(core: str) -> tuple[int, str, int]:
         with installation.database.engine.begin() as connection:
@@ -102,8 +102,8 @@ def test_readiness_does_not_wait_for_writers(gateway: TestClient, installation: 
 
 
 def test_readiness_checks_take_at_most_a_tenth_of_the_time(gateway: TestClient) -> None:
-    """After a readiness check, the next one does not begin until nine times its duration has passed, however often
-    callers without a key request it."""
+    """After a readiness check, the next one does not begin until nine times its duration, or one second, has passed,
+    however often callers without a key request it."""
     statements: list[float] = []
     installed: Installation = gateway.app.state.installation  # type: ignore[attr-defined]
 
@@ -221,8 +221,8 @@ def test_readiness_reports_a_crash_loop(
     ago: datetime.timedelta,
     workers: str,
 ) -> None:
-    """Readiness reports a crash loop after three runs in a row without a result, even if the worker gave a sign
-    of life a moment ago."""
+    """Readiness reports a crash loop after three recent runs in a row without a result, even if the worker gave
+    a sign of life a moment ago."""
     new_dataset()
     alive(settings)
     add_runs(installation, *statuses, ago=ago)

@@ -133,7 +133,7 @@ def test_a_run_serves_a_bounded_number_of_requests_of_one_person(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run serves a bounded number of requests of one person. The remaining requests complete right afterwards without
-    a run, refer to the last request of the run, and take only one lookup of the person in total."""
+    a run, refer to the last request of the run, and look the person up only once."""
     monkeypatch.setattr(repository, "MAX_ALSO_THEIRS", 1)
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)

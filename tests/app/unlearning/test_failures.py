@@ -167,7 +167,7 @@ def test_runs_of_a_dead_worker_are_taken_back(
 def test_a_run_that_kills_its_workers_backs_off(
     claim: Claim, live: Any, forget: Make, installation: Installation
 ) -> None:
-    """After three worker deaths in a row the model waits before its next run, longer each time."""
+    """After more than three worker deaths in a row, the model waits before its next run."""
     forget("p3")
     waits = []
     for _ in range(5):

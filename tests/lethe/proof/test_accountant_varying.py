@@ -226,8 +226,8 @@ def test_deletion_follows_one_person_through_varying_runs(history, data):
 
 @given(history=histories)
 def test_a_restart_is_the_best_import(history):
-    """With varying mechanisms, the restart bound is that of the best run to restart from, and the strings of
-    several edits add up."""
+    """With varying mechanisms, the restart bound comes from the run at which a restart lowers it most, and the bounds
+    of several edits add up."""
     spelt, made = [], FIRST
     for run in history:
         made = run.mechanism or made

@@ -137,8 +137,8 @@ def test_null_rows_contribute_exactly_nothing(loss: Loss) -> None:
     loss=st.sampled_from([HUBER, SQUARES, HINGE, LABELS, COUNTS]),
 )
 def test_gradient_of_one_record_is_bounded(seed: int, radius: float, loss: Loss) -> None:
-    """In a ball of radius R, the gradient of one row of norm 1 has at most the bound of its objective: h, R + 1, 1, or
-    sqrt(3) for three labels."""
+    """In a ball of radius R, the gradient of a row of norm 1 has a norm of at most h, R + 1, 1 or sqrt(3),
+    depending on the objective."""
     features, labels = labelled(loss, 1, 3, seed)
     parameters = parameters_of(loss, 3, seed=seed)
     parameters *= radius / torch.linalg.vector_norm(parameters)
