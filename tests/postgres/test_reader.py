@@ -156,6 +156,6 @@ def test_granting_to_a_missing_role_is_refused(settings: Settings) -> None:
 
 
 def test_a_reader_role_on_sqlite_is_refused(set_up_once: Any) -> None:
-    """A reader role on SQLite is refused with a hint about how SQLite can be opened read-only."""
+    """A reader role on SQLite is refused, and the error states that the accounting service opens the file read-only."""
     with pytest.raises(InputInvalid, match="read-only"):
         installations.set_up(Settings(data_dir=set_up_once), reader_role="anybody")

@@ -171,7 +171,8 @@ def test_added_rows_must_not_overlap_either(
 def test_waiting_rows_are_compared_too(
     pair: dict[str, str], add: Add, ask: Callable[..., httpx.Response], refused: Refused
 ) -> None:
-    """New evaluation data is also compared with rows that were accepted for a dataset but are not written yet."""
+    """Rows added to evaluation data are also compared with rows that were accepted for the learned dataset but
+    are not written yet."""
     new = some(npz(seed=2, first=300), slice(0, 2))
     assert add(pair["learned"], new).status_code == 202
     refused(add(pair["measured"], new), 409, "evaluation_overlaps")

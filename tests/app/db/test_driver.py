@@ -29,8 +29,8 @@ _KEYS = sa.union_all(
 
 @pytest.mark.parametrize("names", [[], ["a"], ["b", "a", "nobody"], ["a", *map(str, range(500))]], ids=len)
 def test_a_select_gives_the_rows_of_sqlalchemy(installation: Installation, by: Actor, names: list[str]) -> None:
-    """A SELECT with lists of any length, constants and typed columns always returns the same rows as SQLAlchemy, even
-    when it is used again."""
+    """A SELECT with lists of any length, constants and typed columns returns the same rows as SQLAlchemy each
+    time it is executed."""
     with installation.database.writing(by=by) as session:
         began = now(session)
         for name in ("a", "b"):
