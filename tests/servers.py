@@ -65,7 +65,7 @@ def serving(
         threads: list[threading.Thread] = []
 
         def accept() -> None:
-            with contextlib.suppress(OSError):  # the listener is shut down
+            with contextlib.suppress(OSError):  # the listener was shut down
                 while True:
                     connection, _ = listener.accept()
                     threads.append(threading.Thread(target=_serve, args=(connection, answer, server, tls)))
@@ -85,7 +85,7 @@ def serving(
 def _serve(connection: socket.socket, answer: Answer, server: Server, tls: ssl.SSLContext | None) -> None:
     names: list[str | None] = [None]
     with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.suppress(OSError))  # the caller has gone
+        stack.enter_context(contextlib.suppress(OSError))  # the caller has disconnected
         stack.callback(connection.close)
         address = connection.getsockname()[0]
         if tls is not None:

@@ -37,7 +37,7 @@ def test_a_condition_has_a_detail_and_places(condition: type[Problem]) -> None:
     followed by both."""
     faults = [FieldError("a.b", "expected a number")]
     if condition is errors.AuditFailed:
-        # It says what was observed instead.
+        # Its message states what was observed instead.
         return
     error = condition("Do something else.", faults)
     assert (str(error), error.detail, error.errors) == ("Do something else.", "Do something else.", tuple(faults))

@@ -102,7 +102,7 @@ def test_a_failed_creation_leaves_no_key(tmp_path: Path) -> None:
     assert read_or_create(path, lambda: "key") == "key"
 
 
-# --- what wraps other keys -------------------------------------------------------------------------------------------
+# --- the key-encryption key ------------------------------------------------------------------------------------------
 
 DATA_KEY = bytes(range(32))
 

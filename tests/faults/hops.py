@@ -107,7 +107,7 @@ def _mid_chain(act: Hop) -> None:
         return original(steps=steps, on_progress=progressed, **named)
 
     runners[Mechanism.method] = wrapped
-    chain.run = wrapped  # canary tests take their steps without a process of their own
+    chain.run = wrapped  # canary tests take their steps in the worker's process
 
 
 def _inside_destroy(act: Hop) -> None:
@@ -122,7 +122,7 @@ def _before_destroying(act: Hop) -> None:
 
 def _one_writes_at_a_time() -> None:
     global _writing
-    _writing = _turns()  # of this worker, not of all who are forked from the same process
+    _writing = _turns()  # separate for each worker that is forked from the same process
     original = Database.writing
 
     @contextlib.contextmanager

@@ -323,7 +323,7 @@ class RabbitMQ:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "no_plugins"),
             "ERL_EPMD_PORT": self._epmd,
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "ERL_EPMD_RELAXED_COMMAND_CHECK": "true",  # it may be killed before it knows that the server is dead
+            "ERL_EPMD_RELAXED_COMMAND_CHECK": "true",  # it may be killed before it notices that the server is dead
         }
         self._log = folder / "rabbitmq.log"
         self.url = f"amqp://guest:guest@127.0.0.1:{self._port}//"
@@ -365,7 +365,7 @@ _OF_COMMANDS = (
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, *_OF_COMMANDS, "tests.faults.warm"])
-    temporary, tempfile.tempdir = tempfile.tempdir, None  # a gateway's is too deep down for a socket
+    temporary, tempfile.tempdir = tempfile.tempdir, None  # the path of a gateway's folder is too long for a socket
     try:
         forkserver.ensure_running()
     finally:
@@ -394,7 +394,7 @@ def _logged(target: Callable[..., None], log: Path, *arguments: Any) -> None:
     for standard in (1, 2):
         os.dup2(descriptor, standard)
     # `hardening.ensure` would execute the program of the fork server again to set the allocator. With the settings in
-    # the environment it logs memory.freed_not_overwritten and goes on.
+    # the environment, it logs memory.freed_not_overwritten and continues.
     os.environ.update(hardening.OVERWRITING)
     target(*arguments)
 

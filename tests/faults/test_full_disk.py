@@ -136,7 +136,7 @@ def _failed(installation: Installation) -> list[str | None]:
         return list(session.scalars(sa.select(Run.error_code).where(Run.status == "failed")))
 
 
-# --- a disk that is full where the gateway stores what comes ----------------------------------------------------------
+# --- a full disk under the gateway -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_calls_on_a_full_disk_return_503(full: tuple[Settings, Path]) -> None:
                 "json": {"subject_id": f"q{number}", "metadata": {"note": "x" * 2000}},
                 "headers": {"Idempotency-Key": f"k{number}"},
             }
-            for number in range(300)  # more than one page of keys that were made ahead
+            for number in range(300)  # more than one page of prepared keys
         ]
         answers = [gateway.post("/v1/deletion-requests", **one) for one in asked]
         refused = [one for one in answers if one.status_code != 202]

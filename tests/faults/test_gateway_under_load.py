@@ -113,7 +113,7 @@ def test_excess_calls_are_refused_at_once(settings: Settings, installation: Inst
             return client.post("/v1/deletion-requests", json={"subject_id": f"p{number}"})
 
         with ThreadPoolExecutor(CALLS + 40) as callers:
-            with installation.database.writing() as session:  # nobody else writes
+            with installation.database.writing() as session:  # no other process writes
                 session.execute(sa.text("SELECT 1"))
                 asking = [callers.submit(ask, number) for number in range(CALLS + 40)]
                 processes.wait_until(lambda: sum(call.done() for call in asking) == 40)

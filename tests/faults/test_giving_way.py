@@ -36,7 +36,7 @@ def test_a_death_during_suspended_learning_loses_neither_run(
     new_model(asked["id"], noise_scale=0.02)
     assert work() == 1
     learning = new_model(new_dataset("to learn")["id"], learn_steps=2000)
-    request = forget("p3", dataset_ids=[asked["id"]], regulation="ccpa")  # due after the model: that is claimed first
+    request = forget("p3", dataset_ids=[asked["id"]], regulation="ccpa")  # due later than the model
     with processes.worker(settings, name="first", hop=hop) as first:
         first.died()
     with installation.database.reading() as session:

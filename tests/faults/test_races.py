@@ -91,7 +91,7 @@ def test_threads_share_the_work(
             forget(f"p{person}")
         submitted.set()
         done = [future.result() for future in running]
-    while runner.run_next(installation, worker="last"):  # what the last run of a thread left when the others had gone
+    while runner.run_next(installation, worker="last"):  # work that a thread's last run left when all others had ended
         pass
     with installation.database.reading() as session:
         assert session.scalar(sa.select(sa.func.count()).where(Run.status == "published")) >= sum(done) + 4
@@ -203,7 +203,7 @@ def test_heartbeat_keeps_a_long_run(
     work: Callable[[], int],
 ) -> None:
     """A run that takes several leases is not taken over, although another worker constantly looks for work."""
-    settings = settings.model_copy(update={"lease_seconds": 4.0})  # no machine is silent for so long
+    settings = settings.model_copy(update={"lease_seconds": 4.0})  # no machine stops for that long
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -235,7 +235,7 @@ def test_work_is_found_by_polling(
     with processes.worker(settings) as worker:
         wait_until(lambda: worker.logged("worker.started"))
         notifier = settings.data_dir / "bell"
-        notifier.unlink()  # its reader still has it open; whoever rings finds nothing
+        notifier.unlink()  # the reader still has it open, but notifications no longer find it
         model = new_model(new_dataset()["id"])
         wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live", seconds=60)
         assert not notifier.exists()
@@ -253,7 +253,7 @@ def test_spurious_notifications_change_nothing(
     patient = settings.model_copy(update={"poll_seconds": 600.0})
     with processes.worker(patient) as worker:
         wait_until(lambda: worker.logged("worker.started"))
-        for _ in range(70_000):  # more than a pipe holds
+        for _ in range(70_000):  # more than fit in a pipe
             notifier.wake()
         model = new_model(new_dataset()["id"], noise_scale=0.02)
         wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live", seconds=60)

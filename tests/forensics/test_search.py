@@ -170,7 +170,7 @@ def test_upload_is_found(tmp_path: Path, kind: str) -> None:
     table = person.among_others(SOMEBODY)
     content = UPLOADS[kind](table)
     patterns = forms.of_text("id", SOMEBODY.subject_id) | SOMEBODY.patterns_of_rows()
-    patterns = {name: one for name, one in patterns.items() if not name.startswith("labels")}  # which all share
+    patterns = {name: one for name, one in patterns.items() if not name.startswith("labels")}  # all people share these
     found = _found(tmp_path, b"--boundary\r\n\r\n" + content + b"\r\n--boundary--\r\n", patterns)
     assert any(name.startswith("id") for name in found)
     assert any(name.startswith("row") for name in found)

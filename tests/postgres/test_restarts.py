@@ -71,7 +71,7 @@ def test_a_gateway_survives_an_outage_of_its_database(gateway: TestClient, morta
         started = time.monotonic()
         assert gateway.post("/v1/deletion-requests", json={"subject_id": "p"}).status_code == 503
         waited.append(time.monotonic() - started)
-    assert statistics.median(waited) < 1.9  # an outage is waited for once, for two seconds
+    assert statistics.median(waited) < 1.9  # the gateway waits for an outage once, for two seconds
     mortal.start()
     assert gateway.get("/v1/models").status_code == 200
     assert gateway.get("/readyz").status_code == 200
@@ -168,7 +168,7 @@ def test_a_crash_under_load_loses_no_request(
     with installation.database.reading() as session:
         stored = list(session.scalars(sa.select(DeletionRequest)))
         assert set(accepted.values()) <= {request.id for request in stored}
-        assert len(stored) == len({request.subject_ref for request in stored})  # none was stored twice
+        assert len(stored) == len({request.subject_ref for request in stored})  # no request was stored twice
     assert_all_done_once(installation)
 
 

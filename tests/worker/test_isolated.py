@@ -73,7 +73,7 @@ def test_a_run_returns_iterate_counts_and_mechanism(rows: OpenedRows) -> None:
     ]
     assert {(ran.steps, ran.records, ran.mechanism) for ran in found} == {(5, NUM_ROWS, mechanism)}
     assert found[0].parameters.shape == initial.shape
-    assert not np.array_equal(found[0].parameters, found[1].parameters)  # noise of their own
+    assert not np.array_equal(found[0].parameters, found[1].parameters)  # the runs draw different noise
     assert not initial.any()
     assert _processes_of_runs() == []
 
@@ -128,10 +128,10 @@ def _processes_of_runs() -> list[psutil.Process]:
     """Return the processes of this process's runs that still exist."""
     found = []
     for server in psutil.Process().children():
-        with contextlib.suppress(psutil.Error):  # it has ended since
+        with contextlib.suppress(psutil.Error):  # the process has ended in the meantime
             if "worker.chain_process" in " ".join(server.cmdline()):
                 children = [child for child in server.children() if child.status() != psutil.STATUS_ZOMBIE]
-                # Until its first fork it has the threads that libraries start when they are imported.
+                # Until its first fork it has the threads that libraries start on import.
                 assert not children or server.num_threads() == 1
                 found += children
     return found

@@ -72,7 +72,7 @@ def test_a_damaged_evaluation_dataset_does_not_delay_a_version(
     [block] = (settings.data_dir / "blocks").glob(f"{other['id']}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 99))
     for _ in range(2):
-        request = forget("p50")  # only in the one
+        request = forget("p50")  # a person in only one of the datasets
         work()
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert get(f"/models/{model['id']}")["metrics"] == {}

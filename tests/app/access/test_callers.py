@@ -53,7 +53,7 @@ def test_revoked_keys_work_for_at_most_a_second(
     assert callers.recall(key) is None
     caller = callers.authenticate(key)
     assert callers.recall(key) == caller
-    with installation.database.writing() as session:  # as another process would: nobody here is told
+    with installation.database.writing() as session:  # simulates another process: this one is not notified
         session.execute(sa.update(ApiKey).where(ApiKey.id == key_id).values(revoked_at=now(session)))
     assert callers.recall(key) == caller
     clock = time.monotonic
@@ -148,7 +148,7 @@ def test_uses_noted_by_another_gateway_are_not_written_again(
         past = first - datetime.timedelta(seconds=61)
         session.execute(sa.update(ApiKey).where(ApiKey.id == key_id).values(last_used_at=past))
     Callers(installation.database, used=other.note).authenticate(key)
-    other.close()  # writes the rest
+    other.close()  # closing writes the remaining uses
     uses.close()
     again = _last_used(installation, key_id)
     assert again is not None

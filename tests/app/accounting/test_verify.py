@@ -102,7 +102,7 @@ def test_an_empty_ledger_is_valid() -> None:
     assert ledgers.verify([], []) == ledgers.Report(models=0, entries=0, heads={})
 
 
-# --- what breaks the chain of hashes ---------------------------------------------------------------------------------
+# --- alterations that break the chain of hashes ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_an_entry_of_another_model_is_refused(story: Story) -> None:
     assert "ledger entry 1: its body belongs to another place in the ledger" in refusal(story)
 
 
-# --- what does not follow, though it is hashed -----------------------------------------------------------------------
+# --- alterations that are rehashed -----------------------------------------------------------------------------------
 
 
 def test_rehashing_changes_nothing(story: Story) -> None:

@@ -123,7 +123,7 @@ def test_wrong_keys_block_an_address(
 ) -> None:
     """After a few wrong keys an address cannot try another key in that minute. A valid key that is already known still
     works, and calls without a key do not count."""
-    monkeypatch.setattr(callers, "_BELIEVED_SECONDS", -1.0)  # each call asks about its key again
+    monkeypatch.setattr(callers, "_BELIEVED_SECONDS", -1.0)  # each call looks its key up again
     assert at_the_door.get("/v1/models", headers=_as(admin_key)).status_code == 200
     for _ in range(5):
         refused(at_the_door.get("/v1/models"), 401, "unauthenticated")
@@ -163,7 +163,7 @@ def test_gateways_share_a_limit(settings: Settings, admin_key: str, tmp_path: Pa
             assert calls(other, first, 1) == [200]
             wait_until(lambda: is_told(first, 8))
             assert calls(other, third, 1) == [200]
-            wait_until(lambda: is_told(third, 1))  # by an exchange after that in which it heard of the seven
+            wait_until(lambda: is_told(third, 1))  # by an exchange after the one that reported the seven
             assert calls(other, first, 3) == [200] * 2 + [429]
             server.kill()
             for gateway in (one, other):

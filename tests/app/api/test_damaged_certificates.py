@@ -61,5 +61,5 @@ def test_a_damaged_certificate_is_named(
     with pytest.raises(CertificateInvalid, match="damaged"):
         verification.verify_file(left.text, gateway.get("/.well-known/jwks.json").json())
     assert get(f"/deletion-requests/{request_id}")["status"] == "completed"
-    damage(installation, first["id"], place)  # puts it back
+    damage(installation, first["id"], place)  # restores it
     assert get(f"/deletion-requests/{request_id}/certificate") == proof

@@ -204,7 +204,7 @@ def test_a_comparison_is_repeated_after_a_change(
         one, other = datasets.get(session, learned), datasets.get(session, measured)
         before = evaluation.of_model(session, dataset=one, evaluated_on=other, may_know=True)
         assert before == evaluation.of_model(session, dataset=one, evaluated_on=other, may_know=True)
-        with session.no_autoflush:  # it only reads
+        with session.no_autoflush:  # of_model only reads
             other.digest = "0" * 64
             assert before != evaluation.of_model(session, dataset=one, evaluated_on=other, may_know=True)
 

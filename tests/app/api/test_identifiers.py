@@ -204,7 +204,7 @@ def test_an_outdated_subject_rule_is_refused(
 ) -> None:
     """A gateway with an outdated subject rule refuses to store rows and requests."""
     assert gateway.get("/v1/tenant").json()["policy"]["subject_rule"] == "text"
-    with installation.database.writing() as session:  # as another gateway does it
+    with installation.database.writing() as session:  # as another gateway would
         tenant = session.get_one(Tenant, DEFAULT_TENANT)
         tenant.policy = tenant.policy | {"subject_rule": "email"}
     asked = "P1@Example.org", "P2@Example.org"
@@ -213,7 +213,7 @@ def test_an_outdated_subject_rule_is_refused(
     for answer in answers:
         if not answer.is_success:
             refused(answer, 409, "subject_rule_fixed")
-    if answers[0].is_success:  # it has heard of it by now
+    if answers[0].is_success:  # this gateway has read the change by now
         assert held_of(installation).keys() == by_the_new
     if answers[1].is_success:
         assert answers[1].json()["subject_ref"] in by_the_new

@@ -85,7 +85,7 @@ def test_a_page_takes_as_many_statements_as_one_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Listing a page of requests takes as few statements for its models as reading a single request."""
-    monkeypatch.setattr(intake, "_FRESH_SECONDS", 3600.0)  # nothing is estimated beside it
+    monkeypatch.setattr(intake, "_FRESH_SECONDS", 3600.0)  # no estimate is computed in between
     engine = gateway.app.state.installation.database.engine  # type: ignore[attr-defined]
     for number in range(5):
         forget(f"p{number}")

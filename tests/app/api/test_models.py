@@ -123,7 +123,7 @@ def test_a_model_without_a_guarantee_is_refused(
     error, and no model is created."""
     changed, status, code = REFUSED[case]
     fields = json.dumps({"name": "m", "dataset_id": new_dataset(rows=20)["id"], "l2": 0.05})
-    body = f"{fields[:-1]}, {changed}}}"  # of two equal names in JSON the last one counts
+    body = f"{fields[:-1]}, {changed}}}"  # of two equal names in JSON, the last one counts
     refused(gateway.post("/v1/models", content=body, headers={"Content-Type": "application/json"}), status, code)
     assert stored()["models"] == 0
 

@@ -68,7 +68,7 @@ def test_held_and_unknown_people_get_the_same_answers(
         assert answer.status_code == 202, answer.text
         return answer
 
-    call("p0")  # whatever is done once
+    call("p0")  # work that is done only once
     seen = []
     for who in ("p1", "q1"):
         with statements() as asked:

@@ -72,8 +72,8 @@ def document() -> BaseSchema:
     """Return the schema of this process's gateway. The first test builds it, not collection: the cases that
     schemathesis generates for each operation take seconds in every process."""
     found = schemathesis.openapi.from_dict(create_app(Settings()).openapi())
-    found.config.generation.with_security_parameters = False  # every call has a key; `ignored_auth` takes it away
-    found.config.request_timeout = 120  # ten seconds are few while other tests work
+    found.config.generation.with_security_parameters = False  # every call has a key, which `ignored_auth` removes
+    found.config.request_timeout = 120  # ten seconds are too few while other tests run
     return found
 
 
@@ -175,7 +175,7 @@ class Service:
             case "request_id" if number % 2:
                 asked = {"subject_id": f"p{number % 40}", "identity_verified": False}
                 answer = requests.post(f"{self.url}/v1/deletion-requests", headers=self.admin, json=asked, timeout=120)
-                if not answer.ok:  # the tenant's policy has been changed
+                if not answer.ok:  # a call has changed the tenant's policy
                     return self.ids[parameter]
                 made = answer.json()
             case "key_id":
@@ -198,7 +198,7 @@ class Service:
     def make_real(self, case: schemathesis.Case) -> None:
         """Put existing ids in place of half of the invented ones in the path and of all in the body, and numbered keys,
         each used twice, in place of invented idempotency keys."""
-        keeps = case.method == "DELETE" and case.path.endswith(KEPT)  # what is retired would be missing in other calls
+        keeps = case.method == "DELETE" and case.path.endswith(KEPT)  # other calls need what this would retire
         if not is_wrong(case, ParameterLocation.PATH) and not keeps:
             for name, found in (case.path_parameters or {}).items():
                 if name in CHANGING | self.ids.keys() and not REAL.fullmatch(str(found)) and len(str(found)) % 2:
@@ -247,7 +247,7 @@ def served(service: Service, working: processes.Child) -> Iterator[Service]:
 def follow_links(service: Service, *, rounds: int, steps: int) -> None:
     """Stateful test that follows the links of answers and checks each answer against those before it."""
     failures: list[Exception] = []
-    rotated: set[str | None] = set()  # keys that expire, though nothing deletes them
+    rotated: set[str | None] = set()  # keys that expire although no call deletes them
 
     class Story(document().as_state_machine()):  # type: ignore[misc]
         def get_call_kwargs(self, case: schemathesis.Case) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def follow_links(service: Service, *, rounds: int, steps: int) -> None:
 
     told = hypothesis_settings(at_length, max_examples=3, phases=[Phase.generate], stateful_step_count=steps)
     for number in range(rounds):
-        with contextlib.suppress(Flaky):  # what calls find depends on all before them: no story can be told again
+        with contextlib.suppress(Flaky):  # results depend on all earlier calls, so no story can be replayed
             run_state_machine_as_test(seed(number)(Story), settings=told)
     assert not failures, failures
 

@@ -109,7 +109,7 @@ def test_readiness_checks_take_at_most_a_tenth_of_the_time(gateway: TestClient) 
 
     @sa.event.listens_for(installed.database.engine, "before_cursor_execute")
     def note(*_: object) -> None:
-        # Periodic jobs have threads of their own.
+        # Periodic jobs have separate threads.
         if threading.current_thread().name.startswith("AnyIO"):
             statements.append(time.monotonic())
 

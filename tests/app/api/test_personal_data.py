@@ -17,7 +17,7 @@ from tests.stored import rows_of, slots_of
 from tests.tables import each
 
 SUBJECT = "jane.doe@example.org"
-AGE = "61.53125"  # exact in float32, and like nothing else in the file
+AGE = "61.53125"  # exact in float32, and unlike anything else in the file
 SCHEMA = {
     "columns": {
         "age": {"kind": "numeric", "min": 0, "max": 100},
@@ -72,7 +72,7 @@ def model(gateway: TestClient, new_model: Callable[..., Any], work: Callable[[],
 def files_with(folder: Path, text: str) -> list[str]:
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert any(path.name == "lethe.db" for path in files)
-    assert any(path.name.endswith("-wal") for path in files)  # the log of the open database is searched too
+    assert any(path.name.endswith("-wal") for path in files)  # the log of the open database is searched as well
     return [str(path) for path in files if text.encode() in path.read_bytes()]
 
 

@@ -28,7 +28,7 @@ def test_an_unknown_parameter_is_refused(gateway: TestClient, refused: Refused, 
     problem = refused(gateway.request(method, f"{path}?limitt=secret&cursor=x"), 422, "input_invalid")
     faults = {fault["path"]: fault["message"] for fault in problem["errors"]}
     known = queries(route)
-    # A call that cannot be made without a parameter asks for it as well.
+    # A call reports its missing required parameters as well.
     asked = {name for name, message in faults.items() if message == "Field required"}
     assert asked <= known.keys()
     assert faults.keys() - asked == ({"limitt"} if "cursor" in known else {"limitt", "cursor"})

@@ -85,7 +85,7 @@ def test_the_clock_can_be_paused_resumed_and_extended(gateway: TestClient, forge
     assert gateway.post(f"{place}/pause", json={"reason": "identity"}).json()["clock"]["state"] == "paused"
     refused(gateway.post(f"{place}/pause", json={"reason": "a holiday"}), 422, "input_invalid")
     approved = gateway.post(f"{place}/approve").json()
-    assert approved["clock"]["state"] == "ended"  # nothing is held of the person
+    assert approved["clock"]["state"] == "ended"  # no rows are held about the person
     refused(gateway.post(f"{place}/extend", json={"reason": "so many"}), 409, "transition_forbidden")
 
     other = f"{PLACE}/{forget('p2', regulation='ccpa', identity_verified=False)['id']}"

@@ -37,7 +37,7 @@ def test_a_model_may_state_a_second_moment(
     free = gateway.post(
         f"/v1/datasets/{dataset}/records", files={"file": ("p.npz", npz(rows=2, features=6, first=900))}
     )
-    assert free.json()["code"] == "dataset_full"  # one place, two rows: not the bound any more
+    assert free.json()["code"] == "dataset_full"  # one free slot for two rows; the bound no longer prevents it
 
 
 def test_a_run_that_exceeds_the_second_moment_is_not_published(

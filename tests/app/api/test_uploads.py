@@ -40,7 +40,7 @@ def open_files(folder: Path) -> list[bytes]:
         try:
             if os.readlink(link).startswith(str(folder)):
                 found.append(link.read_bytes())
-        except FileNotFoundError:  # what listed them
+        except FileNotFoundError:  # the descriptor that listed the folder
             continue
     return found
 

@@ -36,7 +36,7 @@ def test_no_file_contains_deleted_or_updated_values(installation: Installation, 
     with installation.database.writing() as session:
         session.execute(sa.delete(ApiKey).where(ApiKey.name == "deleted-by-name"))
         session.execute(sa.update(ApiKey).where(ApiKey.name == "updated-by-name").values(name="somebody"))
-    assert b"deleted-by-name" in files(installation.settings.data_dir)  # in the log: the search finds what is there
+    assert b"deleted-by-name" in files(installation.settings.data_dir)  # in the log, so the search works
     with installations.opened(installation.settings, read_only=True) as another:
         with another.database.reading() as session:
             assert session.scalars(sa.select(ApiKey.name).where(ApiKey.name == "somebody")).one()
@@ -132,7 +132,7 @@ def test_vacuuming_clears_unused_space(closed: Database, tmp_path: Path) -> None
         return {match.decode() for match in re.findall(rb"PLANT(p[0-9a-f]{12})", files(tmp_path))}
 
     assert sqlite.scrub(closed.engine)
-    assert found() > live  # what secure_delete leaves
+    assert found() > live  # secure_delete leaves these bytes
     closed.scrub()
     assert found() == live
     assert (tmp_path / "new.db-wal").stat().st_size == 0

@@ -23,7 +23,7 @@ def moment(text: str, zone: str = "UTC", *, fold: int = 0) -> datetime.datetime:
     ("regulation", "submitted", "due"),
     [
         (Regulation.GDPR, "2026-01-15", "2026-02-15"),
-        (Regulation.GDPR, "2026-01-31", "2026-02-28"),  # no such day: the last of the month
+        (Regulation.GDPR, "2026-01-31", "2026-02-28"),  # there is no such day, so the last day of the month
         (Regulation.GDPR, "2028-01-31", "2028-02-29"),
         (Regulation.GDPR, "2026-12-31", "2027-01-31"),
         (Regulation.GDPR, "2026-02-28", "2026-03-28"),
@@ -58,13 +58,13 @@ def test_each_regulation_has_its_extension(regulation: Regulation, due: str, lat
     [
         # clocks go forward on 29 March 2026 and back on 25 October
         ("Europe/Berlin", moment("2026-03-10T09:00", "Europe/Berlin"), moment("2026-04-10T09:00", "Europe/Berlin")),
-        # half past two does not exist on that day: it is read as before the change, 01:30 UTC
+        # half past two does not exist on that day: it is read with the earlier offset, as 01:30 UTC
         ("Europe/Berlin", moment("2026-02-28T02:30", "Europe/Berlin"), moment("2026-03-28T02:30", "Europe/Berlin")),
         ("Europe/Berlin", moment("2026-02-28T23:30"), moment("2026-04-01T00:30", "Europe/Berlin")),  # 1 March there
         ("Europe/Berlin", moment("2028-02-26T01:30"), moment("2028-03-26T01:30")),  # 02:30 is skipped that day
-        ("Europe/Berlin", moment("2026-09-25T00:30"), moment("2026-10-25T00:30")),  # 02:30, shown twice: the first
+        ("Europe/Berlin", moment("2026-09-25T00:30"), moment("2026-10-25T00:30")),  # 02:30 occurs twice: the first one
         ("Pacific/Apia", moment("2011-11-30T12:00", "Pacific/Apia"), moment("2011-12-31T12:00", "Pacific/Apia")),
-        ("Asia/Kolkata", moment("2026-01-30T20:00"), moment("2026-02-27T20:00")),  # 31 January there, so 28 February
+        ("Asia/Kolkata", moment("2026-01-30T20:00"), moment("2026-02-27T20:00")),  # there 31 January, so 28 February
     ],
 )
 def test_deadlines_follow_the_calendar_of_the_zone(
@@ -86,7 +86,7 @@ AN_HOUR = datetime.timedelta(hours=1)
 def test_a_deadline_is_28_to_45_days_away(regulation: Regulation, at: datetime.datetime, zone: str) -> None:
     """A deadline is between 28 and 45 days away in every time zone, apart from clock changes."""
     away = due_at(LIMITS[regulation], at, zone=zone) - at
-    day = datetime.timedelta(days=1 if zone == "Pacific/Apia" else 0)  # which left out one day in 2011
+    day = datetime.timedelta(days=1 if zone == "Pacific/Apia" else 0)  # Samoa left out a day in 2011
     assert datetime.timedelta(days=28) - AN_HOUR - day <= away <= datetime.timedelta(days=45) + AN_HOUR + day
 
 

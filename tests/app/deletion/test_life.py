@@ -60,9 +60,9 @@ class Life(RuleBasedStateMachine):
         self.vault = Vault(Path(self.folder.name) / "vault", keys, reference=bytes.hex, record_key=str.encode)
         self.database = Database(f"sqlite:///{path}", vault=self.vault)
         self.requests: list[str] = []
-        self.given: dict[str, datetime.timedelta] = {}  # the time that each was given
+        self.given: dict[str, datetime.timedelta] = {}  # time limit of each request
         self.runs: list[str] = []
-        self.lifted_after: dict[str, int] = {}  # the last event before consent was given again
+        self.lifted_after: dict[str, int] = {}  # last event before consent was given again
         self.policy = Policy()
 
     def teardown(self) -> None:
@@ -132,7 +132,7 @@ class Life(RuleBasedStateMachine):
         with self.database.writing() as session:
             completion.settle(session)
             deletion.alert(session, datetime.timedelta(days=7))
-            assert deletion.alert(session, datetime.timedelta(days=7)) == 0  # each once
+            assert deletion.alert(session, datetime.timedelta(days=7)) == 0  # each one once
 
     @rule()
     def purge(self) -> None:
@@ -186,7 +186,7 @@ class Life(RuleBasedStateMachine):
                     assert before == after or after in TRANSITIONS[before], (before, after)
                 assert (request.completed_at is not None) == (request.status == RequestStatus.COMPLETED)
                 assert (request.reported_at is not None) == (RequestStatus.ACCEPTED in statuses)
-                if request.reported_at is not None:  # whatever a worker did or did not do
+                if request.reported_at is not None:  # whatever a worker has done so far
                     began = request.held_until or request.created_at
                     assert request.reported_at - began == datetime.timedelta(seconds=Policy().report_seconds)
                 seen = View(discreet=True, at=now(session)).events(request, events)
@@ -230,7 +230,7 @@ class Life(RuleBasedStateMachine):
                     assert not erasures
                 if request.status in (RequestStatus.REJECTED, RequestStatus.CANCELLED):
                     assert not any(erasure.num_claimed for erasure in erasures)
-                if deadlines.is_held(request, at=now(session)):  # nobody may see by it what is held
+                if deadlines.is_held(request, at=now(session)):  # the answer must not reveal what is held
                     assert request.status not in (RequestStatus.RUNNING, RequestStatus.COMPLETED)
                 if request.status == RequestStatus.COMPLETED:
                     assert all(erasure.nulled_at for erasure in erasures)

@@ -44,7 +44,7 @@ def test_a_request_in_review_claims_nothing(installation: Installation) -> None:
         people.hold(session, ["sub_a"], dataset_id="ds_2")
         assert repository.by_request(session, Erasure, [request_id]) == {}
         assert repository.pending_erasures(session, dataset_id="ds_1", limit=9) == []
-    for _ in range(2):  # the second time changes nothing
+    for _ in range(2):  # repeating it changes nothing
         with installation.database.writing(by=OFFICER) as session:
             deletion.approve(session, deletion.get(session, request_id), policy=REVIEWED)
     with installation.database.reading() as session:
@@ -90,7 +90,7 @@ def test_a_deadline_is_extended_once(installation: Installation, regulation: str
             session, people.ask(session, "sub_a", REVIEWED, regulation=regulation, submitted_at=asked_at).request.id
         )
         due_at = request.due_at
-        people.later(session, -400 * A_DAY)  # not late yet
+        people.later(session, -400 * A_DAY)  # so that the request is not late yet
         deletion.extend(session, request, policy=REVIEWED, reason="so many")
         assert (request.due_at, request.particulars.extension_reason) == (due_at + 400 * A_DAY, "so many")
         assert request.extended_due_at == request.deadline
@@ -130,7 +130,7 @@ def test_the_clock_is_paused_while_the_sender_is_unverified(installation: Instal
         given = one.due_at - one.created_at, one.deadline - one.created_at
         people.later(session, 50 * A_DAY)  # paused: no deadline has passed
         assert deletion.alert(session, 7 * A_DAY) == 0
-        for _ in range(2):  # the second time changes nothing
+        for _ in range(2):  # repeating it changes nothing
             deletion.resume(session, one)
         deletion.approve(session, other, policy=Policy())
         deletion.reject(session, third, ground=RejectionGround.IDENTITY_NOT_ESTABLISHED, explanation="no answer")

@@ -54,7 +54,7 @@ def test_a_request_does_not_wait_for_a_failed_model(
     request = forget("p1")
     for _ in range(3):
         with installation.database.writing() as session:
-            session.get_one(Model, model["id"]).not_before = None  # without waiting for the pause between attempts
+            session.get_one(Model, model["id"]).not_before = None  # skips the pause between attempts
             run = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
         assert run
         edits.edited(installation, run)

@@ -173,7 +173,7 @@ def test_damage_is_refused(
         "swapped": [first, third, second, fourth],
         "doubled": [first, second, second, third, fourth],
     }
-    with locked(file.parent):  # the gateway would begin a new file where it sees an empty one
+    with locked(file.parent):  # the gateway would start a new file if it found an empty one
         file.write_bytes(b"".join(changed[damage]))
     with pytest.raises(TombstonesDamaged):
         list(tombstones.journal(installation).lines())
@@ -188,7 +188,7 @@ def test_a_damaged_last_line_stops_the_writer(
     tombstones.record(installation)
     with locked(file.parent):  # the gateway records too
         whole = file.read_bytes()
-        # Which line is last depends on whether a head was signed meanwhile.
+        # Which line is last depends on whether a head was signed in the meantime.
         earlier, end, last = whole[:-1].rpartition(b"\n")
         file.write_bytes(earlier + end + last.replace(b'"number":', b'"numbed":') + b"\n")
         assert file.read_bytes() != whole

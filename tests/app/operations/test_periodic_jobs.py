@@ -92,7 +92,7 @@ def test_sweeping_rows_does_not_block_writers(installation: Installation, new_da
         assert set(installation.rows.stored()) == {
             kept,
             lost,
-        }  # an upload that is about to be registered looks the same
+        }  # looks like an upload that is about to be registered
         periodic_jobs.sweep_rows(installation, unclaimed_for=datetime.timedelta(0))
     assert set(installation.rows.stored()) == {kept}
     np.testing.assert_array_equal(rows_of(installation, kept).features, rows.features)

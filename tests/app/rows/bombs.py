@@ -42,7 +42,7 @@ class Bomb:
     write: Callable[[Path], None]
     kind: formats.Kind
     code: str
-    values: int = 2  # in the schema's list of work
+    values: int = 2  # number of values that the schema lists for `work`
     max_bytes: int = formats.MAX_BYTES
 
     def schema(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ BOMBS: dict[str, Bomb] = {
             subject=(_header("<U1", (160_000,)), 160_000 * 4),
         ),
         kind="npz",
-        code="row_invalid",  # once it is unpacked: the subjects are empty
+        code="row_invalid",  # after unpacking, because the subjects are empty
     ),
     "zeros that are compressed better": Bomb(
         write=_npz(method=zipfile.ZIP_BZIP2, x=(b"", 1_300_000_000), y=(b"", 1), subject=(b"", 1)),

@@ -69,7 +69,7 @@ def test_arbitrary_bytes_are_accepted_or_refused(
     assert answer.status_code in {201, 413, 422}, answer.text
     if answer.status_code != 201:
         assert held() == before
-        named = sent.partition(b"\n")[0].decode(errors="replace")  # in a header, columns that nobody declared are named
+        named = sent.partition(b"\n")[0].decode(errors="replace")  # the refusal of a header names undeclared columns
         assert not any(value in answer.text for value in PRIVATE if value not in named)
 
 
@@ -167,7 +167,7 @@ def test_a_decompression_bomb_takes_little_memory(tmp_path: Path, bomb: str) -> 
     bombs.BOMBS[bomb].write(path)
     result = subprocess.run(
         [sys.executable, "-m", "tests.app.rows.bombs", bomb, path],
-        env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"},  # the other pools reserve gigabytes ahead
+        env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"},  # the other pools reserve gigabytes in advance
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,

@@ -20,7 +20,7 @@ CSV = HEADER + "ann,25,some,,low\nbob,,none,a note,high\n"
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-# --- what is read ----------------------------------------------------------------------------------------------------
+# --- accepted files --------------------------------------------------------------------------------------------------
 
 
 def test_the_file_name_determines_the_kind() -> None:
@@ -60,7 +60,7 @@ def test_the_adult_example_is_read() -> None:
         ingest.check_learnable(counts, schema.classes)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refused files ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.Da
             assert np.isfinite(batch.features).all()
 
 
-# --- what can be learned ---------------------------------------------------------------------------------------------
+# --- learnable rows --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_a_lost_record_is_damage(installation: Installation, new_dataset: Make) 
     with installation.database.writing() as session:
         session.execute(sa.delete(Record).where(Record.slot == 29))
         session.execute(sa.update(Dataset).values(records_verified_at=None, records_verified_to=None))
-        [found] = records.verify_portion(session)  # before the gateway's own round can
+        [found] = records.verify_portion(session)  # before the gateway's own check can find it
     assert _damage(installation, dataset_id) == "record"
     assert found.damage is not None
     assert (found.damage.kind, found.damage.block) == (DamageKind.RECORD, None)

@@ -28,7 +28,7 @@ def test_written_rows_are_read_back(store: RowStore, root: str, new_store: Calla
         np.testing.assert_array_equal(rows.labels, np.hstack([part[1] for part in expected]))
         assert not rows.features.flags.writeable
         assert not rows.labels.flags.writeable
-    assert not rows.features.any()  # what is left of the memory
+    assert not rows.features.any()  # the memory was overwritten
     assert store.stored().keys() == {"ds_1"}
     assert store.stored()["ds_1"] <= datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=1)
 
@@ -48,7 +48,7 @@ def test_weights_are_stored_beside_labels(store: RowStore, new_store: Callable[.
             here = slice(number * BLOCK_ROWS, number * BLOCK_ROWS + rows.shape.rows_in(number))
             np.testing.assert_array_equal(rows.labels[here], both[here])
             np.testing.assert_array_equal(rows.features[here], features[here])
-            assert np.count_nonzero(rows.labels[:, 1]) == here.stop - here.start  # what was there before is gone
+            assert np.count_nonzero(rows.labels[:, 1]) == here.stop - here.start  # the earlier block was overwritten
     with store.writing("more") as waiting:
         waiting.write(features[:1], both[:1])
     with store.writing("plain") as without:

@@ -20,7 +20,7 @@ def test_reordered_blocks_are_damage(store: RowStore, root: str, objects: Object
     the rows."""
     node = next(name for name in objects.names() if root in name)
     was = objects.get(node)
-    size = BLOCK_ID + 8  # with how many of its rows are not null
+    size = BLOCK_ID + 8  # followed by its number of non-null rows
     first, second, last = (was[start:][:size] for start in range(len(was) - 3 * size, len(was), size))
     objects.put(node, was[: -3 * size] + second + first + last)
     with pytest.raises(DatasetDamaged):

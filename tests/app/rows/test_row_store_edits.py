@@ -26,7 +26,7 @@ def test_roots_are_not_functions_of_rows(store: RowStore, root: str) -> None:
     with store.writing("back") as back:
         back.write(*batch_of(NUM_SLOTS - 5, seed=1))
     refilled = store.edit("ds_2", writer.root, fill=[_of("back", back.root, range(5, NUM_SLOTS))])
-    assert refilled == writer.root  # nothing had changed
+    assert refilled == writer.root  # no change
 
 
 def test_slots_become_null(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:

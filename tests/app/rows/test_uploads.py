@@ -132,7 +132,7 @@ def test_tenants_take_turns_at_reading_uploads(
     def take(tenant_id: str) -> None:
         def check(_batch: Batch, _num_taken: int) -> None:
             order.append(tenant_id)
-            # All others have asked for their next turn, as they do where a batch takes longer than asking.
+            # All others have requested their next turn, as they do if a batch takes longer than a request.
             wait_until(lambda: num_waiting(turns) >= len(left) - 1)
 
         upload = RowUpload(
@@ -154,6 +154,6 @@ def test_tenants_take_turns_at_reading_uploads(
             wait_until(lambda: num_waiting(turns) == len(tenants))
         for upload in uploading:
             upload.result()
-    # Either may have asked first.
+    # Either tenant may have been the first.
     assert order[:16] in (["hard", "quiet"] * 8, ["quiet", "hard"] * 8)
     assert order[16:] == ["hard"] * 24

@@ -22,7 +22,7 @@ SCHEMA = {
 }
 HEADER = "person,age,work,income,note\n"
 CSV = HEADER + "ann-7319,31,state,low,secret-4242\nbob-7319,42,private,high,secret-4242\n"
-PRIVATE = ("7319", "4242")  # in every record, and never in an answer
+PRIVATE = ("7319", "4242")  # part of every record, and never of a response
 PEOPLE = ["ann-7319", "bob-7319"]
 
 

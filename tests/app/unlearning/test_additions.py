@@ -104,7 +104,7 @@ def test_no_chain_continues_past_an_addition(
     assert claimed.kind == "unlearn"
     assert claimed.mechanism
     addition = add(live["dataset_id"], "new1")
-    with installation.database.writing() as session:  # what no claim does while a run is under way
+    with installation.database.writing() as session:  # no claim would do this while a run is in progress
         session.get_one(Addition, addition).revision = session.get_one(Dataset, live["dataset_id"]).revision
 
     def publish() -> None:
@@ -170,7 +170,7 @@ def test_a_certificate_of_an_added_person_counts_steps_since(
     evidence = verification.verify(jws, certificates.public_keys(installation.keys)).statement["evidence"]
     assert evidence["steps_present"] == learn_steps
     [exposure] = evidence["exposures"].values()
-    assert sum(count for _, count in exposure["releases"]) == 3  # two from before: too many, never too few
+    assert sum(count for _, count in exposure["releases"]) == 3  # two are from before: never too few
 
 
 def test_added_rows_end_the_waiting_period(

@@ -65,7 +65,7 @@ def forgotten(
         statements: list[str] = []
 
         def heard(*said: Any) -> None:
-            if threading.current_thread() is threading.main_thread():  # not the heartbeats, which go by time
+            if threading.current_thread() is threading.main_thread():  # without the periodic heartbeats
                 statements.append(said[2])
 
         sa.event.listen(installation.database.engine, "before_cursor_execute", heard)
@@ -85,7 +85,7 @@ def test_statements_of_a_run_do_not_grow_with_history(forgotten: Callable[..., t
     of_many, _ = forgotten(rows=300)
     of_old, old = forgotten(rows=30, is_old=True)
     assert asked <= 170
-    assert max(of_many, of_old) <= asked + 20  # the gateway's chores may have written down a few things before it
+    assert max(of_many, of_old) <= asked + 20  # the gateway's periodic jobs may have recorded a few events before it
     assert len(old) < len(young) + 2000
     evidence = certificates.statement_in(old)["evidence"]
     [seen] = evidence["exposures"].values()

@@ -83,7 +83,7 @@ def test_a_learning_run_gives_way_and_continues(
     new_model(asked["id"])
     assert runner.run_next(installation, worker="w")
     learning = new_model(new_dataset("to learn")["id"], learn_steps=5000)
-    request = forget("p1", dataset_ids=[asked["id"]], regulation="ccpa")  # due after the model: that is claimed first
+    request = forget("p1", dataset_ids=[asked["id"]], regulation="ccpa")  # due later than the model
     assert runner.run_next(installation, worker="w")
     forgot, learned, _ = get("/runs")["items"]
     assert (learned["model_id"], learned["status"], learned["steps_done"]) == (learning["id"], "published", 5000)

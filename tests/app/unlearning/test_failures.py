@@ -37,7 +37,7 @@ def test_a_failed_run_backs_off_and_is_tried_again(
             assert model.not_before
             pauses.append((model.not_before - before).total_seconds())
             assert (model.status, model.error_code) == ("live", "OSError")
-            model.not_before += datetime.timedelta(hours=1)  # however slow this machine is
+            model.not_before += datetime.timedelta(hours=1)  # regardless of the speed of this machine
         assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
         _confirm_by_an_erase_run(claim, installation)
         assert claim() is None

@@ -63,7 +63,7 @@ def status(get: Get, model: dict[str, Any]) -> tuple[str, int | None]:
     return found["status"], found["live_version"]
 
 
-# --- runs that are cancelled -----------------------------------------------------------------------------------------
+# --- cancelled runs --------------------------------------------------------------------------------------------------
 
 
 def test_a_cancelled_first_run_can_be_restarted(
@@ -283,10 +283,10 @@ def test_an_interrupted_retirement_is_completed(installation: Installation, by: 
     folder = installation.settings.resolved_tombstones().parent
     folder.chmod(0o500)
     try:
-        periodic_jobs.destroy_now(installation)  # what cannot be written down is not destroyed
+        periodic_jobs.destroy_now(installation)  # rows are not destroyed if this cannot be recorded
     finally:
         folder.chmod(0o700)
-    installation.rows.delete(live["dataset_id"])  # and died
+    installation.rows.delete(live["dataset_id"])  # and then died
     periodic_jobs.sweep_rows(installation)
     for _ in range(2):
         periodic_jobs.destroy_of_retired(installation)

@@ -189,7 +189,7 @@ def test_a_heartbeat_does_not_block_readers(
     claimed = claim()
     assert claimed
     with installation.database.reading() as session:
-        session.execute(sa.select(Run.id)).all()  # from here on it sees one snapshot
+        session.execute(sa.select(Run.id)).all()  # from here on, the session reads one snapshot
         with installation.database.writing(exclusive=False) as beating:
             unlearning.renew(beating, run_id=claimed.run_id, steps_done=1, lease_seconds=30)
         unlearning.check_held(session, run_id=claimed.run_id)

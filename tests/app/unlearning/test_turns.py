@@ -92,9 +92,9 @@ def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data:
     """While a tenant without a running worker waits, every other tenant starts at most one run, however many
     workers there are."""
     waiting: list[DueDataset] = []
-    running: list[tuple[int, str]] = []  # until when, and whose
+    running: list[tuple[int, str]] = []  # end and tenant of each run
     began: dict[str, datetime.datetime] = {}
-    since: dict[str, list[str]] = {}  # tenants that wait with nothing under way, and who began a run meanwhile
+    since: dict[str, list[str]] = {}  # waiting tenants without a run, and tenants that began one since
     for step, (tenant_id, length) in enumerate(arrivals):
         at = NOW + step * datetime.timedelta(seconds=1)
         running = [(until, whose) for until, whose in running if until > step]

@@ -58,7 +58,7 @@ def test_a_queued_request_no_longer_waits_after_its_run(
 ) -> None:
     """A request is queued until a worker takes it; after the run, the reported epsilon covers its person."""
     model = new_model(new_dataset()["id"])
-    assert get(f"/models/{model['id']}")["waiting"] is None  # nothing carries anybody
+    assert get(f"/models/{model['id']}")["waiting"] is None  # no model carries any person
     work()
     forget("p1")
     assert reasons(get(f"/models/{model['id']}")["waiting"]) == {"queued": 1}

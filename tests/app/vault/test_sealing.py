@@ -178,7 +178,7 @@ def test_a_rotation_keeps_every_object(sealed: SealedStore, keys: Path, key_encr
     """Every object opens before, during and after a change of the key-encryption key, and every key is wrapped
     again."""
     sealed.put("ds_1.b", b"other")
-    (keys / "ds_1.c.key").write_bytes(b"")  # a crash cut it short
+    (keys / "ds_1.c.key").write_bytes(b"")  # truncated by a crash
     before = {path.name: path.read_bytes() for path in keys.glob("*.key")}
     key_encryption.begin_rotation()
     assert sealed.get("ds_1.a") == CONTENT

@@ -8,7 +8,7 @@ import pytest
 
 from app.vault.store import FolderStore, ObjectStore
 
-# --- every store -----------------------------------------------------------------------------------------------------
+# --- stores of every kind --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [b"", b"x", bytes(range(256)) * 40_000])
@@ -106,7 +106,7 @@ def test_names_outside_the_portable_characters_are_refused(objects: ObjectStore,
             call(name)
 
 
-# --- a folder --------------------------------------------------------------------------------------------------------
+# --- folder stores ---------------------------------------------------------------------------------------------------
 
 
 def test_files_are_private(tmp_path: Path) -> None:

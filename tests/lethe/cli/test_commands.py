@@ -266,7 +266,7 @@ def test_models_and_datasets_are_retired(live: Lethe, people: Path) -> None:
     reported in one line."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     model = live("model", "create", dataset["id"], "--l2", "0.05").json
-    assert live("model", "retire", model["id"]).code == 1  # nobody answers
+    assert live("model", "retire", model["id"]).code == 1  # the confirmation gets no answer
     refused(live("dataset", "retire", dataset["id"], "--yes"), "dataset_in_use")
     run = live("run", "list", "--model", model["id"]).out.split()[0]
     refused(live("run", "cancel", run), "run_not_cancellable")

@@ -40,8 +40,8 @@ def test_a_terminal_shows_progress(settings: Settings, admin_key: str, people: P
                 seen += piece
                 if not is_watched and b"learning" in seen:
                     is_watched = True
-                    working.enter_context(processes.worker(settings))  # not before
-        except OSError:  # Linux says so that nobody writes to a terminal any more
+                    working.enter_context(processes.worker(settings))  # the worker starts only now
+        except OSError:  # Linux reports in this way that the terminal has no writer
             pass
         out, _ = waiting.communicate(timeout=240)
     assert waiting.returncode == 0

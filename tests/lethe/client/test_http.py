@@ -184,7 +184,7 @@ def test_retries_end(script: Script, failure: Reply) -> None:
 
 def test_a_silent_server_times_out(script: Script) -> None:
     """An attempt takes no longer than its timeout."""
-    script.says(Reply(body={}, headers={"Transfer-Encoding": "chunked"}))  # and then no chunk
+    script.says(Reply(body={}, headers={"Transfer-Encoding": "chunked"}))  # but no chunk follows
     client = Client(script.url, "k", timeout_seconds=0.2, retry_seconds=0.0)
     with client, pytest.raises(Unreachable) as silent:
         client.models.get("mdl_1")
@@ -262,7 +262,7 @@ def test_problems_do_not_quote_calls_or_answers(script: Script, reply: Reply) ->
             with pytest.raises(Problem) as refused:
                 call(client)
             said, error = "", refused.value.__cause__ or refused.value.__context__
-            while error is not None:  # also what a trace would not show
+            while error is not None:  # including causes that a traceback would not show
                 said += error.line if isinstance(error, Problem) else str(error)
                 error = error.__cause__ or error.__context__
             assert "anna" not in (said + "".join(traceback.format_exception_only(refused.value))).lower()

@@ -75,7 +75,7 @@ def test_waiting_survives_a_restart(script: Script, scripted_client: Client) -> 
 
 def test_waiting_times_out(script: Script, scripted_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """After `timeout_seconds`, waiting raises a problem that is also a TimeoutError and contains the current state."""
-    # A busy machine may take longer for one answer than a gateway is given for it.
+    # A busy machine may take longer for one response than the timeout for a gateway.
     monkeypatch.setattr("lethe.client.waiting._MIN_POLL_SECONDS", 60.0)
     script.says(RUNNING)
     began = time.monotonic()
@@ -113,4 +113,4 @@ def test_the_first_pause_is_short() -> None:
         watch = Watch(subject="it", timeout_seconds=None)
         pauses.append(watch.pause(status="learning"))
         assert watch.left is None
-    assert 0.05 <= min(pauses) <= statistics.median(pauses) < 0.5  # the machine itself may be late now and then
+    assert 0.05 <= min(pauses) <= statistics.median(pauses) < 0.5  # the machine itself may sometimes be late

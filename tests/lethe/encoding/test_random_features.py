@@ -85,7 +85,7 @@ def test_schemas_with_random_features_round_trip() -> None:
     records = [{"a": a, "b": b} for a in (-1, 1) for b in (-1, 1)]
     rows = encode_records(schema, records)
     assert rows.shape == (4, 65)
-    crossed = np.array([-1.0, 1.0, 1.0, -1.0])  # what no linear model of a and b can tell
+    crossed = np.array([-1.0, 1.0, 1.0, -1.0])  # which no linear model of a and b can represent
     assert np.linalg.matrix_rank(rows) == 4
     assert rows @ np.linalg.lstsq(rows, crossed, rcond=None)[0] == pytest.approx(crossed, abs=1e-4)
 

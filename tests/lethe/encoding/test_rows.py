@@ -227,7 +227,7 @@ def test_a_column_that_is_mostly_unknown_is_refused() -> None:
         assert "expected one of none, some" in fault.message
     everywhere = parse_schema({"columns": {"income": INCOME, "work": null}, "max_unknown": 1})
     everywhere.check_known(np.array([4]), 4)
-    schema_of(work=WORK).check_known(np.array([4]), 4)  # each was refused by itself
+    schema_of(work=WORK).check_known(np.array([4]), 4)  # each is refused by itself
 
 
 def test_numbers_outside_the_range_are_clipped() -> None:

@@ -28,7 +28,7 @@ def faults_of(document: Any, **beside: Any) -> dict[str, str]:
     return {fault.path: fault.message for fault in refusal.value.errors}
 
 
-# --- as numbers ------------------------------------------------------------------------------------------------------
+# --- numbers ---------------------------------------------------------------------------------------------------------
 
 
 @given(low=st.floats(-1e9, 1e9), width=st.floats(1e-3, 1e9), share=st.floats(0, 1))
@@ -88,7 +88,7 @@ def test_schemas_of_counts_round_trip() -> None:
     assert shares == pytest.approx([1.0, math.exp(-1), 1.0])
 
 
-# --- as they are declared --------------------------------------------------------------------------------------------
+# --- declarations ----------------------------------------------------------------------------------------------------
 
 
 def test_schemas_with_a_target_round_trip() -> None:
@@ -182,7 +182,7 @@ def test_unusable_labels_are_refused(changed: dict[str, Any], path: str) -> None
     assert f"columns.tags.{path}" in faults_of({"columns": {"age": COLUMNS["age"], "tags": LABELS | changed}})
 
 
-# --- as files have them ----------------------------------------------------------------------------------------------
+# --- values in files -------------------------------------------------------------------------------------------------
 
 
 def labels_of(path: Path, **given: Any) -> list[int]:

@@ -194,7 +194,7 @@ def test_relearning_has_no_influence_of_deleted_records(made, history):
     assert accountant.deletion_mu(accountant.replay(made, history), records=3, steps_present=0) == 0
 
 
-# --- one release, and many -------------------------------------------------------------------------------------------
+# --- one release and many releases -----------------------------------------------------------------------------------
 
 
 @given(made=mechanisms(), steps=st.integers(1, 10**6))
@@ -282,7 +282,7 @@ def test_a_growing_history_is_cut_at_the_same_place():
     assert len(set(began)) == 3
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 NOT_COUNTS = [-1, 0.5, 3.0, math.nan, math.inf, True, None, "3", 2**53 + 1]
 

@@ -142,7 +142,7 @@ def test_events_of_another_kind_are_refused():
         accountant.advance(accountant.started(mechanism()), stranger)
 
 
-# --- records that came late ------------------------------------------------------------------------------------------
+# --- records that were inserted later --------------------------------------------------------------------------------
 
 
 @given(made=made_with, absent=st.integers(1, 60), present=st.integers(1, 60), since=st.integers(1, 60))
@@ -206,7 +206,7 @@ def test_relearning_does_not_undo_published_versions():
     assert read[2] == pytest.approx(math.hypot(read[0], read[1]), rel=1e-14)
 
 
-# --- models that were not learned here -------------------------------------------------------------------------------
+# --- imported models -------------------------------------------------------------------------------------------------
 
 
 @given(made=made_with, history=histories)
@@ -296,7 +296,7 @@ def test_a_restart_does_not_help_after_few_edits():
     assert accountant.unlearning_mu(accountant.replay(made, history)) < restart_mu(made, history)
 
 
-# --- in other words --------------------------------------------------------------------------------------------------
+# --- compact histories -----------------------------------------------------------------------------------------------
 
 
 @given(made=made_with, history=st.lists(runs, min_size=1, max_size=40))

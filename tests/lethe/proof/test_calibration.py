@@ -100,7 +100,7 @@ def test_impossible_settings_are_refused(asked: dict[str, Any], error):
         calibration.mechanism_for(settings, **data)
 
 
-# --- least steps -----------------------------------------------------------------------------------------------------
+# --- minimum steps ---------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -240,7 +240,7 @@ def test_an_empty_schedule_is_free_and_a_long_one_is_refused():
         schedules.schedule(chain, batches=[1, 100], **TARGET, at_most=5)
 
 
-# --- least noise -----------------------------------------------------------------------------------------------------
+# --- minimum noise ---------------------------------------------------------------------------------------------------
 
 
 @given(records=st.integers(1, 500), steps=st.integers(1, 300), epsilon=st.floats(0.01, 10), log_noise=st.floats(-3, 3))

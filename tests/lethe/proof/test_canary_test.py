@@ -56,7 +56,7 @@ MECHANISMS = st.builds(
 ) | st.builds(
     mechanism,
     l2=st.floats(1.0, 30.0),
-    step_size=st.floats(0.02, 0.064),  # up to 2/L: steps that jump over the minimiser
+    step_size=st.floats(0.02, 0.064),  # up to 2/L, where steps overshoot the minimiser
 )
 PLANS = st.builds(
     CanaryPlan, lanes=st.sampled_from([2, 64]), steps_before=st.integers(0, 300), steps=st.integers(1, 300)
@@ -248,8 +248,8 @@ def outcomes(settled: Mechanism, plan: CanaryPlan) -> tuple[np.ndarray, list[Obs
     return stats.binom.pmf(counts, plan.lanes, right), made
 
 
-LOUD = mechanism(num_slots=1, noise_scale=0.02)  # one record alone is farther away than lanes are put apart
-LONG_STEPS = mechanism(l2=2.0, step_size=0.88)  # beyond 2/(L + m): lanes are milder than what is certified
+LOUD = mechanism(num_slots=1, noise_scale=0.02)  # a single record moves a lane farther than lanes need to be apart
+LONG_STEPS = mechanism(l2=2.0, step_size=0.88)  # beyond 2/(L + m), where lanes show less than is certified
 SUMMED = [
     pytest.param(settled, CanaryPlan(lanes=lanes, steps_before=before, steps=steps), id=f"{name}-{lanes}-{before}")
     for name, settled in {"default": MECHANISM, "plain": mechanism(), "loud": LOUD, "long": LONG_STEPS}.items()

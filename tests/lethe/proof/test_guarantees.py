@@ -147,7 +147,7 @@ def test_evidence_with_invalid_counts_is_refused(changed):
         evidence(**changed)
 
 
-# --- comparing what is stated with what is recomputed ----------------------------------------------------------------
+# --- comparison of stated and recomputed numbers ---------------------------------------------------------------------
 
 RECOMPUTED: dict[str, Any] = {"mu": 0.25, "steps": 9, "notion": Notion.DELETION, "zero": 0.0}
 

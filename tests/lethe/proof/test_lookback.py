@@ -66,7 +66,7 @@ def deleted(made: Mechanism, present: list[int], after: list[int]) -> float:
     return accountant.deletion_mu(chain, records=1, steps_present=sum(present))
 
 
-# --- against every place, one by one ---------------------------------------------------------------------------------
+# --- compared with every position ------------------------------------------------------------------------------------
 
 
 @settings(max_examples=250, deadline=None)
@@ -111,7 +111,7 @@ def test_whole_passes_have_the_published_closed_form(batches, passes, l2, noise)
     assert lookback.worst_mu(made, batches * passes) == pytest.approx(expected, rel=1e-10)
 
 
-# --- against chains --------------------------------------------------------------------------------------------------
+# --- compared with chains --------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=100, deadline=None)
@@ -138,7 +138,7 @@ def test_the_worst_quadratic_attains_the_bound():
     assert max(attained) == pytest.approx(found, rel=1e-6)
 
 
-# --- what adds up ----------------------------------------------------------------------------------------------------
+# --- sums ------------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=100, deadline=None)
@@ -172,7 +172,7 @@ def test_release_grows_with_passes_and_not_with_versions():
 
 
 @settings(deadline=None)
-@example(  # a long run lies between the two that visit the first place
+@example(  # a long run lies between the two runs that read the first position
     made=mechanism(num_slots=7, batch_size=1, l2=1.0, step_size=1.5, cool_down=1, learn_steps=20), runs=[1, 1, 9, 4]
 )
 @given(made=mechanisms(), runs=st.lists(st.integers(1, 9), min_size=1, max_size=12))
@@ -196,7 +196,7 @@ def test_invalid_stretches_are_refused(stretches):
         Exposure(mechanism=mechanism(), records=1, releases=((1, 1),), stretches=stretches)
 
 
-# --- what it costs ---------------------------------------------------------------------------------------------------
+# --- costs -----------------------------------------------------------------------------------------------------------
 
 
 def test_old_steps_cost_nothing():

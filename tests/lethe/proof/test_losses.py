@@ -185,7 +185,7 @@ def test_counts_attain_their_constants():
         mechanism(COUNTS, loss_width=None)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_settings_of_another_loss_are_refused(objective, changed, said):
         mechanism(objective, **changed)
 
 
-# --- as a document ---------------------------------------------------------------------------------------------------
+# --- documents -------------------------------------------------------------------------------------------------------
 
 
 TODAY = {
@@ -322,7 +322,7 @@ def test_default_balls_match_the_proof():
     assert [found(HUBER), found(SQUARES), found(HINGE)] == pytest.approx([10.0, 10.0, 100.0])
     assert default(HUBER, l2=0.01, loss_width=0.05).radius == pytest.approx(5.0)
     assert default(SQUARES, l2=4.0).radius == pytest.approx(0.25)
-    rate = math.exp(-2)  # of a score of 0: counts are as far off as 0 and their bound
+    rate = math.exp(-2)  # at a score of 0; the counts farthest from it are 0 and the bound
     assert default(COUNTS, l2=0.01).radius == pytest.approx(math.sqrt(2 * (rate + 1) / 0.01))
     assert default(COUNTS, l2=4.0).radius == pytest.approx((1 - rate) / 4)
     assert default(COUNTS, l2=4.0, loss_width=0.1).radius == pytest.approx(math.exp(-0.1) / 4)

@@ -73,7 +73,7 @@ def test_contraction_is_rounded_up(log_l2, share, classes):
     exact = max(abs(1 - exact_step * exact_l2), abs(1 - exact_step * (curvature + exact_l2)))
     rounding = Fraction(2) ** -49
     if exact > 1 - rounding:
-        return  # refused, or rightly not: see below
+        return  # may be refused: see below
     stated = mechanism(num_classes=classes, l2=l2, step_size=step_size, noise_scale=1.0).contraction
     assert exact <= Fraction(stated) <= exact + rounding
 
@@ -90,7 +90,7 @@ def test_noise_has_the_stated_variance():
     assert mechanism().step_variance == pytest.approx(2 * 2.0 * 0.1**2, rel=1e-15)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 @each("name", ["l2", "step_size", "noise_scale", "radius"])
@@ -141,7 +141,7 @@ def test_a_mechanism_is_frozen():
         mechanism().noise_scale = 1.0
 
 
-# --- as a document ---------------------------------------------------------------------------------------------------
+# --- documents -------------------------------------------------------------------------------------------------------
 
 
 def test_mechanisms_round_trip():

@@ -67,7 +67,7 @@ def test_one_different_row_is_detected(made: Made, spoil: str) -> None:
     features, labels, parameters, bound = made
     here: Callable[[], Any] = lambda: gradient(features, labels, parameters)  # noqa: E731
     ours = here()
-    # the record that the parameters know least about, whose gradient is not small
+    # the record that is predicted worst, whose gradient is not small
     scores = features @ parameters.T.astype(np.float32)
     wrong = int(np.argmax(scores[:, 0] * (1 - 2 * labels)) if len(parameters) == 1 else np.argmin(scores.max(1)))
     if spoil == "nan":

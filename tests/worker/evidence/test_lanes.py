@@ -89,7 +89,7 @@ class TwoSources:
         self._parameters, self._others = np.random.default_rng(seed), np.random.default_rng(seed + 1)
 
     def normal(self, size: int) -> torch.Tensor:
-        if size == LEARNING.lanes:  # where the lanes are at first
+        if size == LEARNING.lanes:  # initial positions of the lanes
             return torch.from_numpy(self._others.standard_normal(size))
         drawn = [self._parameters.standard_normal(5), self._others.standard_normal(size - 5)]
         return torch.from_numpy(np.concatenate(drawn))

@@ -94,7 +94,7 @@ def test_tied_rows_count_half() -> None:
     features, labels = np.ones((10, 2), np.float32), np.arange(10, dtype=np.int32) % 2
     found = of_classes(np.zeros((1, 2)), [(features, labels)], 2)
     assert (found["auc"], found["auc_error"], found["log_loss"]) == (0.5, 0.5, pytest.approx(np.log(2)))
-    assert "auc" not in of_classes(np.zeros((1, 2)), [(features[:1], labels[:1])], 2)  # there is one class alone
+    assert "auc" not in of_classes(np.zeros((1, 2)), [(features[:1], labels[:1])], 2)  # there is only one class
 
 
 def test_calibration_error_is_the_mean_deviation() -> None:
@@ -185,7 +185,7 @@ def test_metrics_of_labels_count_labels_and_rows() -> None:
     """If five of six labels are right, so that two of three rows are right, the metrics state both shares. A
     null row is not counted."""
     features, labels = np.array([[1, 0], [0, 1], [-1, 0], [0, 0]], np.float32), np.array([1, 2, 2, 3], np.int32)
-    parameters = np.array([[2.0, -1.0], [-1.0, -1.0]])  # says: 01, 00, 10, and nothing of the null row
+    parameters = np.array([[2.0, -1.0], [-1.0, -1.0]])  # predicts 01, 00, 10, and no label for the null row
     found = of_labels(parameters, [(features, labels)])
     assert (found["label_accuracy"], found["exact_match"], found["evaluated_on"]) == (5 / 6, 2 / 3, 3)
     has = np.array([[1, 0], [0, 1], [0, 1]])

@@ -12,7 +12,7 @@ from worker.langevin.exact import _below, _half_normal, _nearest, _true_at_fract
 from worker.langevin.exact import rounded_normals as sampled
 from worker.langevin.noise import SystemNoise
 
-FALSE_ALARM = 1e-9  # of each statistical test below: the chance that it fails although the sampler is right
+FALSE_ALARM = 1e-9  # probability that a statistical test below fails for a correct sampler
 
 
 class Words:

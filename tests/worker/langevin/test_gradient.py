@@ -16,7 +16,7 @@ from worker.langevin.gradient import HostRows
 from worker.langevin.window import BLOCK_ROWS, blocks
 
 RandomRows = Callable[..., tuple[Any, Any]]
-ROUNDING = 1e-5  # relative, of sums in single precision
+ROUNDING = 1e-5  # relative rounding error of sums in single precision
 
 seeds = st.integers(0, 2**32 - 1)
 scales = st.floats(0.01, 100)

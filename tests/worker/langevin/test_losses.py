@@ -198,7 +198,7 @@ def test_a_target_beyond_one_is_refused(label: int) -> None:
         gradient_of(HUBER, torch.zeros(1, 2, dtype=torch.float64), row, np.array([label], np.int32))
 
 
-# --- what is learned -------------------------------------------------------------------------------------------------
+# --- minimisers ------------------------------------------------------------------------------------------------------
 
 
 def learned(loss: Loss, features: Any, labels: Any, *, l2: float, device: str = "cpu") -> Any:

@@ -11,7 +11,7 @@ from scipy import stats
 from worker.langevin.noise import SystemNoise
 
 SIZE = 1_000_000
-FALSE_ALARM = 1e-9  # of each statistical test below: the chance that it fails although the source is right
+FALSE_ALARM = 1e-9  # probability that a statistical test below fails for a correct source
 
 
 class ConstantKeystream:
@@ -87,7 +87,7 @@ def test_each_number_is_returned_once() -> None:
         seen.append(drawn.numpy().copy())
         drawn.zero_()
     numbers = np.concatenate(seen)
-    assert len(np.unique(numbers)) == len(numbers)  # of 2^52 values: two alike by chance once in 2 * 10^7 runs
+    assert len(np.unique(numbers)) == len(numbers)  # of 2^52 values: two are equal by chance once in 2 * 10^7 runs
 
 
 @pytest.mark.parametrize(("byte", "sign"), [(b"\x00", -1), (b"\xff", 1)])
