@@ -1,4 +1,4 @@
-"""The command `lethe` for tests, alone and with a live gateway: its arguments and its result."""
+"""The command `lethe` for tests, by itself and with a running gateway: its arguments and its result."""
 
 import json
 import os

@@ -244,8 +244,8 @@ FORM = {"name": "people", "classes": CLASSES}
 def npz(
     *, rows: int = 60, features: int = 3, classes: int = 2, rows_each: int = 1, seed: int = 0, first: int = 0
 ) -> bytes:
-    """Return an upload of made-up people `p0`, `p1`, ... (or from the `first` on) with `rows_each` rows each; their
-    label depends on their features."""
+    """Return an upload of made-up people, `p0`, `p1` and so on or starting with number `first`, with `rows_each` rows
+    each; their label depends on their features."""
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(rows, features))
     scores = x @ np.random.default_rng(7).normal(size=(features, classes))

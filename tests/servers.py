@@ -1,4 +1,4 @@
-"""Receivers as they occur: servers on a port of this machine that answer a delivery in any given way."""
+"""Servers on a port of this machine that answer a delivery in the ways in which real receivers do."""
 
 import contextlib
 import socket
@@ -12,7 +12,7 @@ Answer = Callable[[socket.socket], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call that a receiver got."""
+    """A call that a receiver received."""
 
     line: str
     headers: dict[str, str]
@@ -28,18 +28,18 @@ class Server:
 
 
 def status(code: int, *headers: str, body: bytes = b"") -> Answer:
-    """Return an answer with this status."""
+    """Return a response with this status."""
     lines = [f"HTTP/1.1 {code} X", f"Content-Length: {len(body)}", *headers]
     return saying("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
 
 def saying(data: bytes) -> Answer:
-    """Return an answer of these bytes."""
+    """Return a response of these bytes."""
     return lambda connection: connection.sendall(data)
 
 
 def dripping(start: bytes, *, stop: threading.Event) -> Answer:
-    """Answer with `start`, and then with a byte at a time, until `stop`."""
+    """Send `start` and then one byte at a time until `stop`."""
 
     def answer(connection: socket.socket) -> None:
         connection.sendall(start)
@@ -50,7 +50,7 @@ def dripping(start: bytes, *, stop: threading.Event) -> Answer:
 
 
 def silent(stop: threading.Event) -> Answer:
-    """Accept the call, and answer nothing until `stop`, or for a limited time if a test fails before."""
+    """Accept the call and do not answer until `stop`, or for a limited time if a test fails before that."""
     return lambda connection: (stop.wait(240), None)[1]
 
 
@@ -58,14 +58,14 @@ def silent(stop: threading.Event) -> Answer:
 def serving(
     answer: Answer, *, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
 ) -> Iterator[Server]:
-    """Start a server that gives every call the same answer, until the block ends."""
+    """Start a server that gives the same response to every call until the block ends."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family) as listener:
         server = Server(port=listener.getsockname()[1])
         threads: list[threading.Thread] = []
 
         def accept() -> None:
-            with contextlib.suppress(OSError):  # the listener is shut down
+            with contextlib.suppress(OSError):  # the listener was shut down
                 while True:
                     connection, _ = listener.accept()
                     threads.append(threading.Thread(target=_serve, args=(connection, answer, server, tls)))
@@ -85,7 +85,7 @@ def serving(
 def _serve(connection: socket.socket, answer: Answer, server: Server, tls: ssl.SSLContext | None) -> None:
     names: list[str | None] = [None]
     with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.suppress(OSError))  # the caller has gone
+        stack.enter_context(contextlib.suppress(OSError))  # the caller has disconnected
         stack.callback(connection.close)
         address = connection.getsockname()[0]
         if tls is not None:

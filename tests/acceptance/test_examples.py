@@ -47,8 +47,9 @@ def tenant(started: Service, tmp_path: Path) -> Tenant:
 
 
 def test_regression_example_prints_its_page(tenant: Tenant) -> None:
-    """The diabetes example prints what its page does, apart from the noise in what is learned: R^2 is 0.35 with a
-    standard deviation of 0.03, so that chance puts it seven deviations lower once in 10^11 runs."""
+    """The diabetes example prints what its page shows, apart from the noise in what is learned. R^2 is 0.35
+    with a standard deviation of 0.03, so it falls below the lower limit of this test, seven deviations away,
+    once in 10^11 runs."""
     printed = run(tenant, "diabetes", "regression.py")
     found = REGRESSED.findall(printed)
     assert len(found) == 2
@@ -57,9 +58,9 @@ def test_regression_example_prints_its_page(tenant: Tenant) -> None:
 
 
 def test_embeddings_text_and_label_examples_learn_and_forget(tenant: Tenant) -> None:
-    """Digits by embeddings, languages by free text, and people with several labels, are learned without a warning, to
-    within twenty points of scikit-learn (with so few people epsilon 1 costs ten), and each forgets a person with a
-    certificate that verifies."""
+    """The examples with embedded digits, languages and people with several labels learn without a warning and come
+    within twenty points of scikit-learn. With so few people, epsilon 1 costs about ten of these points. Each example
+    forgets a person with a certificate that verifies."""
     environment = tenant.environment()
     for script in ("embeddings/digits.py", "multilabel/conditions.py", "text/languages.py"):
         command = [sys.executable, str(EXAMPLES / script)]
@@ -72,8 +73,8 @@ def test_embeddings_text_and_label_examples_learn_and_forget(tenant: Tenant) -> 
 
 
 def test_count_examples_learn_and_forget(tenant: Tenant) -> None:
-    """Visits to a doctor are learned to within two fifths of what scikit-learn gains over the mean (a tenth of it, by
-    most runs), a person is forgotten with a certificate that verifies, and ill people have the higher rate."""
+    """The example of doctor visits learns within two fifths of scikit-learn's gain over the mean, and in most runs
+    within a tenth. It forgets a person with a certificate that verifies, and predicts a higher rate for ill people."""
     environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "counts" / "visits.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -86,8 +87,8 @@ def test_count_examples_learn_and_forget(tenant: Tenant) -> None:
 
 
 def test_opacus_network_stays_within_its_ledger(tenant: Tenant) -> None:
-    """Opacus trains the digits; epsilon of one row agrees with Opacus's own to a twentieth, requests are bounded until
-    one has to wait, and a retraining completes it, with a bundle that verifies."""
+    """Opacus trains a network on digits, and the epsilon of one row agrees with Opacus to within a twentieth. Requests
+    are bounded until one of them has to wait, and a retraining completes that request with a bundle that verifies."""
     environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "ledgers" / "digits.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -103,9 +104,9 @@ def test_opacus_network_stays_within_its_ledger(tenant: Tenant) -> None:
 
 
 def test_one_email_request_reaches_every_system(tenant: Tenant) -> None:
-    """One request by e-mail reaches a linear model that knows the person by e-mail, boosted trees by phone number, a
-    pipeline that lives elsewhere and a recommender by customer number; `lethe certificate verify` finds a grade for
-    each in one bundle, and the weakest is its headline. No other person leaves the pipeline."""
+    """One request by e-mail reaches a linear model that knows the person by e-mail, boosted trees by phone number, an
+    external pipeline, and a recommender by customer number. `lethe certificate verify` finds a grade for each of them
+    in one bundle, whose headline is the weakest grade. No other person is removed from the pipeline."""
     environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "everything" / "forget.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -126,8 +127,8 @@ def test_one_email_request_reaches_every_system(tenant: Tenant) -> None:
 
 
 def test_frozen_encoder_example_prints_its_page(tenant: Tenant) -> None:
-    """The example of images prints what its page does, apart from the noise in what is learned and the last bits of the
-    encoder's cosines: 93 % of 449 images are recognised, with a standard deviation of a point."""
+    """The image example prints what its page shows, apart from the noise in what is learned and the last bits of the
+    encoder's cosines. It recognises 93 % of 449 images, with a standard deviation of one percentage point."""
     printed = run(tenant, "images", "forget.py")
     found = [float(accuracy) for _, accuracy, _ in CLASSIFIED.findall(printed)]
     assert len(found) == 2

@@ -1,4 +1,4 @@
-"""The comparison accepts values that differ between runs and reports every other difference."""
+"""The comparison accepts values that differ between runs, and reports every other difference."""
 
 import pytest
 
@@ -29,8 +29,8 @@ STATED = """{"id": "ds_00000000000000000000", "digest": "0123456789ab...", "due_
 
 
 def test_values_that_differ_between_runs_are_ignored() -> None:
-    """Other ids, hashes, times, seconds, decimals of accuracies, signers and results of canary tests count as the same
-    output."""
+    """Outputs count as the same if they differ only in ids, hashes, times, seconds, decimals of accuracies, signers or
+    results of canary tests."""
     later = PRINTED
     for old, new in {
         "dr_7ca497657147699f768c": "dr_00000000000000000000",
@@ -61,12 +61,12 @@ def test_values_that_differ_between_runs_are_ignored() -> None:
     ],
 )
 def test_other_numbers_are_noticed(old: str, new: str) -> None:
-    """Other steps, versions, epsilons, counts or words count as a different output."""
+    """Outputs count as different if they differ in steps, versions, epsilons, counts or words."""
     assert lines(PRINTED.replace(old, new)) != lines(PRINTED)
 
 
 def test_only_elided_fields_may_be_missing() -> None:
-    """An answer may have unprinted fields only if the page prints three dots."""
+    """A response may have additional fields only if the page prints three dots."""
     [stated] = documents(STATED)
     assert steady(stated) == steady(shortened(ANSWER, like=stated))
     del stated["..."]
@@ -84,6 +84,6 @@ def test_only_elided_fields_may_be_missing() -> None:
     ],
 )
 def test_other_answers_are_noticed(old: str, new: str) -> None:
-    """An answer with another number or word, or without a printed field, counts as different."""
+    """A response counts as different if it has another number or word, or lacks a printed field."""
     [stated] = documents(STATED.replace(old, new))
     assert steady(stated) != steady(shortened(ANSWER, like=stated))

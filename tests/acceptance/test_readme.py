@@ -1,4 +1,4 @@
-"""The README and the demo do what they state."""
+"""The README and the demo work as stated."""
 
 import os
 import re
@@ -58,7 +58,8 @@ def test_every_command_of_the_tour_runs(service: Service) -> None:
 
 @pytest.mark.soak
 def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
-    """`./dev demo --exit` runs to its end as printed and exits with code 0, also the second time."""
+    """`./dev demo --exit` runs to its end as the README shows and exits with code 0, even when it is run a
+    second time."""
     [story] = [lines(block) for kind, block in BLOCK.findall(section("Two commands")) if kind == "text"]
     environment = os.environ | {"LETHE_DATA_DIR": str(tmp_path / "lethe"), "LETHE_PORT": "0"}
     demo = [sys.executable, str(ROOT / "examples" / "adult" / "demo.py"), "--exit"]

@@ -28,7 +28,8 @@ def test_a_person_is_forgotten(
     work: Callable[[], int],
     classes: int,
 ) -> None:
-    """A request nulls the person's rows, publishes a certified version, completes, and leaves no old weights."""
+    """A request nulls the person's rows, publishes a certified version and completes, and the old weights are
+    destroyed."""
     dataset = new_dataset(rows=90, classes=classes, rows_each=2)
     slots = slots_of(installation, dataset["id"], "p3")
     model = new_model(dataset["id"], noise_scale=0.02)

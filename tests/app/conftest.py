@@ -12,7 +12,8 @@ __all__ = ["certified", "lethe", "live", "people"]
 
 @pytest.fixture
 def minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Fix the clock at the tenth second of the present minute; a call sets it to the minute of the given number."""
+    """Fix the clock at the tenth second of the current minute; calling the fixture sets it to the minute with
+    the given number."""
 
     def at(number: int) -> None:
         monkeypatch.setattr(time, "time", lambda: number * 60 + 10.0)

@@ -1,4 +1,4 @@
-"""The accounting service alone: it answers, and cannot change anything."""
+"""The accounting service by itself answers calls and cannot change anything."""
 
 import dataclasses
 import shutil
@@ -33,7 +33,7 @@ def alone(settings: Settings, admin_key: str) -> Iterator[TestClient]:
 def test_answers_equal_those_of_the_gateway(
     alone: TestClient, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Every accounting endpoint gives the same answer from the service alone as from the gateway."""
+    """Every accounting endpoint gives the same response from the standalone service as from the gateway."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     request = forget("p3")
@@ -64,8 +64,8 @@ def test_the_service_needs_only_the_public_key(
     admin_key: str,
     tmp_path: Path,
 ) -> None:
-    """The accounting service verifies certificates, heads and ledgers with only the public key, as the gateway does,
-    and publishes that key; it does not start with the public key of another installation."""
+    """With only the public key, the accounting service verifies certificates, heads and ledgers like the gateway and
+    publishes that key. It does not start with the public key of another installation."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     request = forget("p3")
@@ -100,8 +100,8 @@ def test_the_service_needs_only_the_public_key(
 def test_the_account_prices_a_reset(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """The account contains the number of steps after which the start no longer matters; one step fewer would miss the
-    target."""
+    """The account states after how many steps the start of the chain no longer matters, and one step fewer
+    would miss the target."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     reset = gateway.get(f"/v1/accounting/models/{model['id']}").json()["reset"]
@@ -115,14 +115,14 @@ def test_the_account_prices_a_reset(
 
 
 def test_other_endpoints_are_not_served(alone: TestClient) -> None:
-    """Requests, models and datasets are not served, and a call without a key is refused."""
+    """The accounting service does not serve requests, models or datasets, and refuses a call without a key."""
     assert alone.post("/v1/deletion-requests", json={"subject_id": "p"}).status_code == 404
     assert alone.get("/v1/models").status_code == 404
     assert alone.get("/v1/accounting/bounds", headers={"Authorization": "none"}).status_code == 401
 
 
 def test_the_database_refuses_writes(settings: Settings) -> None:
-    """The database, not the code, refuses writes of the accounting service."""
+    """The database itself refuses any write of the accounting service."""
     with installations.opened(settings, read_only=True) as installation:
         with pytest.raises(sa.exc.DBAPIError, match=r"read-?only"), installation.database.writing() as session:
             session.execute(sa.update(Model).values(name="changed"))

@@ -1,4 +1,4 @@
-"""The server's commands: verification of the ledger with and without a live gateway, and invalid settings."""
+"""The server's commands: verification of the ledger with and without a running gateway, and invalid settings."""
 
 from pathlib import Path
 
@@ -10,8 +10,9 @@ from tests.command_line import Lethe, refused
 def test_a_ledger_verifies_beside_and_without_the_service(
     certified: Path, live: Lethe, lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ledger of a learned model and a completed request verifies with the hash of its head, beside the service and,
-    exported, without it against a head that was saved before; a refused export keeps the existing file."""
+    """The ledger of a learned model and a completed request verifies with the hash of its head, both on the
+    host of the service and, after an export, elsewhere against a head that was saved earlier. A refused export
+    keeps the existing file."""
     verified = live("ledger", "verify")
     assert (verified.code, verified.err) == (0, "")
     first, last, signed = verified.out.splitlines()
@@ -35,7 +36,7 @@ def test_a_ledger_verifies_beside_and_without_the_service(
 def test_a_ledger_without_an_installation_is_refused(
     lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
 ) -> None:
-    """Verifying the ledger without a data folder, or with an empty one, fails with a one-line error."""
+    """Verifying a ledger without a data folder, or with an empty data folder, fails with a one-line error."""
     if there:
         (tmp_path / "data").mkdir()
     monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "data"))
@@ -47,7 +48,7 @@ def test_a_ledger_without_an_installation_is_refused(
 def test_bad_settings_are_refused_in_one_line(
     lethe: Lethe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...], name: str, value: str
 ) -> None:
-    """A bad setting is named in one line by every command, and nothing is started or created."""
+    """Every command reports a bad setting by name in one line, and nothing is started or created."""
     monkeypatch.setenv(f"LETHE_{name}", value)
     ended = lethe(*command)
     refused(ended, "settings_invalid")
@@ -56,7 +57,8 @@ def test_bad_settings_are_refused_in_one_line(
 
 
 def test_the_server_adds_its_commands(lethe: Lethe) -> None:
-    """If the server is installed, its commands are listed with those of the client, even in groups of the same name."""
+    """If the server is installed, its commands are listed together with the client's commands, even in groups
+    with the same name."""
     said = lethe("--help").out
     assert all(f"\n  {name} " in said for name in ("up", "migrate", "health", "request", "ledger"))
     assert "\n  verify " in lethe("ledger", "--help").out

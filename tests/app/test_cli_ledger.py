@@ -25,7 +25,7 @@ Make = Callable[..., dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """Two models of one dataset, from which two people were forgotten, and the ledger as it was exported then."""
+    """Two models of one dataset that have forgotten two people, and the ledger as it was exported at that time."""
 
     installation: Installation
     models: list[str]
@@ -98,7 +98,8 @@ def story(
 
 
 def corrupt(lethe: Lethe, *arguments: str | Path, code: str = "ledger_corrupt") -> str:
-    """Check that `ledger verify` is refused with `code`, and return its message without lines of the gateway's log."""
+    """Check that `ledger verify` is refused with `code`, and return its message without the lines of the
+    gateway's log."""
     ended = lethe("ledger", "verify", *arguments)
     said = "".join(line for line in ended.err.splitlines(keepends=True) if not line.startswith("{"))
     refused(dataclasses.replace(ended, err=said), code)
@@ -106,7 +107,8 @@ def corrupt(lethe: Lethe, *arguments: str | Path, code: str = "ledger_corrupt") 
 
 
 def test_a_true_ledger_verifies(story: Story, lethe: Lethe) -> None:
-    """Entries, links, certificates and heads verify, in the database and in an export, with and without a head."""
+    """The entries, links, certificates and heads of an unaltered ledger verify, in the database and in an
+    export, with and without a head."""
     ended = lethe("ledger", "verify")
     assert (ended.code, ended.err) == (0, "")
     assert "valid  6 entries of 2 models" in ended.out
@@ -157,8 +159,9 @@ def removed(story: Story, *, everything: bool) -> None:
 def test_a_rewritten_database_is_detected(
     story: Story, lethe: Lethe, attack: Callable[..., None], everything: bool
 ) -> None:
-    """A rewritten count, a removed last version and a removed model are each found, even if every hash was recomputed
-    and the signatures were removed from the database, because the tombstones and a saved head have them."""
+    """A rewritten count, a removed last version and a removed model are each detected, even if every hash was
+    recomputed and the signatures were removed from the database, because the tombstones and a saved head still
+    contain them."""
     attack(story, everything=everything)
     said = corrupt(lethe)
     if everything:
@@ -171,7 +174,8 @@ def test_a_rewritten_database_is_detected(
 
 
 def test_a_tampered_ledger_is_not_exported(story: Story, gateway: TestClient) -> None:
-    """The head and the export are refused if the last link is not the signed one; the verdict names the fault."""
+    """If the last link is not the signed one, both the head and the export are refused, and the verdict names
+    the fault."""
     cut(story, everything=False)
     rewritten(story, everything=False)
     for path in ("head", "export"):
@@ -183,14 +187,15 @@ def test_a_tampered_ledger_is_not_exported(story: Story, gateway: TestClient) ->
 
 
 def test_changed_certificates_are_reported(story: Story, lethe: Lethe) -> None:
-    """A certificate that was changed, or that names another entry than the stored one, is reported by name."""
+    """A certificate that was changed, or that names a different entry from the stored certificate, is reported
+    by its name."""
     story.tamper("UPDATE certificates SET jws = substr(jws, 1, length(jws) - 4) || 'AAAA'")
     assert "Certificate crt_" in corrupt(lethe)
 
 
 def test_invalid_export_lines_are_refused(story: Story, lethe: Lethe) -> None:
-    """An export with truncated, repeated, changed, contradictory or added lines is refused, and the error names the
-    line if it can."""
+    """An export with truncated, repeated, changed, contradictory or added lines is refused, and the error names
+    the line if possible."""
     lines = story.export.read_text().splitlines(keepends=True)
     entry = next(number for number, line in enumerate(lines) if line.startswith('{"entry"'))
     for changed in (
@@ -216,8 +221,8 @@ def test_invalid_export_lines_are_refused(story: Story, lethe: Lethe) -> None:
 
 
 def test_mismatched_heads_are_refused(story: Story, lethe: Lethe, gateway: TestClient, tmp_path: Path) -> None:
-    """A key of another issuer, an export of another tenant, a newer head and a file without a head cause different
-    errors."""
+    """Another issuer's key, another tenant's export, a newer head and a file without a head each cause a
+    different error."""
     jwks = tmp_path / "stranger.json"
     jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}))
     assert "not signed with any of the given keys" in corrupt(lethe, story.export, "--jwks", jwks)
@@ -260,13 +265,13 @@ def test_mismatched_heads_are_refused(story: Story, lethe: Lethe, gateway: TestC
 
 
 def test_a_missing_tenant_is_named(story: Story, lethe: Lethe) -> None:
-    """An unknown tenant is reported by name, and a known one is verified alone."""
+    """An unknown tenant is reported by name, and a known tenant is verified without the others."""
     assert lethe("ledger", "verify", "--tenant", DEFAULT_TENANT).code == 0
     corrupt(lethe, "--tenant", "ten_0", code="tenant_unknown")
 
 
 def test_entries_are_linked_in_the_order_of_publishing(story: Story) -> None:
-    """The chain over all models links each entry once, in the order of publication."""
+    """The chain over all models contains one link for each entry, in the order of publication."""
     with story.installation.database.reading() as session:
         links = list(session.scalars(sa.select(LedgerLink).order_by(LedgerLink.sequence)))
         entries = session.scalar(sa.select(sa.func.count()).select_from(LedgerEntry))

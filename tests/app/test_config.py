@@ -1,4 +1,4 @@
-"""Settings and secrets as editors, shells and mounted files write them."""
+"""Settings and secrets in the forms in which editors, shells and mounted files write them."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ SURROUNDINGS = ["{}\n", "{}\r\n", "\ufeff{}", '"{}"\n', "'{}'", '\ufeff"{}"\r\n'
 
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
 def test_settings_are_trimmed(monkeypatch: pytest.MonkeyPatch, surroundings: str) -> None:
-    """A line break, byte order mark or pair of quotes around a setting is stripped."""
+    """A line break, byte order mark or pair of quotes around a setting is removed."""
     values = {"DATABASE_URL": URL, "BROKER_URL": "redis://:a b@redis/0", "HOST": "10.0.0.1", "PORT": "8001"}
     for name, value in values.items():
         monkeypatch.setenv(f"LETHE_{name}", surroundings.format(value))
@@ -31,8 +31,8 @@ def test_settings_are_trimmed(monkeypatch: pytest.MonkeyPatch, surroundings: str
 
 @pytest.mark.parametrize("broken", [f"{URL}\nredis://", f"{URL[:20]}\ufeff{URL[20:]}", f"{URL}\n{URL}\n"])
 def test_a_url_of_two_lines_is_refused(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    """A URL with a line break or an invisible character is refused with a specific error, and its password is not
-    repeated."""
+    """A URL with a line break or an invisible character is refused with a specific error that does not repeat
+    its password."""
     monkeypatch.setenv("LETHE_DATABASE_URL", broken)
     with pytest.raises(ValidationError, match="expected a URL of one line") as refused:
         Settings()
@@ -42,7 +42,7 @@ def test_a_url_of_two_lines_is_refused(monkeypatch: pytest.MonkeyPatch, broken: 
 
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
 def test_secret_files_are_trimmed(installation: Installation, tmp_path: Path, surroundings: str) -> None:
-    """A line break, byte order mark or pair of quotes around a key or secret in a file is stripped."""
+    """A line break, byte order mark or pair of quotes around a key or secret in a file is removed."""
     settings, admin_key = installation.settings, access.new_key()
     files = [settings.resolved_key_encryption_key_file(), settings.data_dir / "keys" / "subject.key"]
     before = KeyEncryptionFile(files[0]).check_values("ins_1"), installation.keys.subject_ref("ten_1", "jane")
@@ -60,7 +60,8 @@ def test_secret_files_are_trimmed(installation: Installation, tmp_path: Path, su
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"two\nkeys", "\ufefflethe_abc".encode("utf-16"), b"caf\xe9"])
 def test_an_admin_key_that_no_call_can_carry_is_refused(installation: Installation, content: bytes) -> None:
-    """An admin key file that is empty, has two lines or is not ASCII stops the start with its path, not its content."""
+    """If the admin key file is empty, has two lines or is not ASCII, the start fails with an error that names
+    the path but not the content."""
     path = installation.settings.resolved_admin_key_file()
     path.write_bytes(content)
     sentence = f"Expected one API key of visible ASCII characters in {path}; write it again."

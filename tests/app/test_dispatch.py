@@ -1,4 +1,4 @@
-"""Notifiers: a worker with a reader is woken, and a missed notification does not lose work."""
+"""Notifiers: a worker that listens is woken, and a missed notification does not lose work."""
 
 import os
 import threading
@@ -27,7 +27,7 @@ def _waited(descriptor: int, *, seconds: float) -> float:
 
 
 def test_the_notifier_is_a_pipe_without_a_broker(tmp_path: Path) -> None:
-    """The notifier is a pipe in the data folder if no broker is set."""
+    """Without a broker, the notifier is a pipe in the data folder."""
     assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path)).notifier, PipeNotifier)
 
 
@@ -40,13 +40,13 @@ def test_a_notification_wakes_a_waiting_listener(tmp_path: Path, listener: int) 
 
 
 def test_a_notification_before_the_wait_is_not_lost(tmp_path: Path, listener: int) -> None:
-    """A notification while the listener is busy ends its next wait at once."""
+    """If a notification arrives while the listener is busy, the listener's next wait ends at once."""
     PipeNotifier(tmp_path).wake()
     assert _waited(listener, seconds=30) < 10
 
 
 def test_many_notifications_end_one_wait(tmp_path: Path, listener: int) -> None:
-    """Any number of notifications, even more than the pipe holds, end only one wait."""
+    """Any number of notifications, even more than the pipe can buffer, ends only one wait."""
     notifier = PipeNotifier(tmp_path)
     for _ in range(1000):
         notifier.wake()
@@ -62,7 +62,8 @@ def test_a_wait_times_out(listener: int) -> None:
 
 
 def test_notifying_without_a_listener_succeeds(tmp_path: Path) -> None:
-    """A notification does not fail before there is a listener, after it has exited, or without a data folder."""
+    """Sending a notification succeeds even if no listener has started, the listener has exited, or there is no
+    data folder."""
     notifier = PipeNotifier(tmp_path)
     notifier.wake()
     os.close(notifier.listen())
@@ -71,7 +72,7 @@ def test_notifying_without_a_listener_succeeds(tmp_path: Path) -> None:
 
 
 def test_notifications_are_delayed_to_ticks(tmp_path: Path, listener: int) -> None:
-    """Notifications at any time wake the listener once, and only after the next multiple of the interval on the
+    """Notifications at any time wake the listener once, and not before the next multiple of the interval on the
     clock."""
     notifier = AtTicks(PipeNotifier(tmp_path), seconds=0.5)
     for pause in (0.0, 0.13, 0.29):
@@ -85,7 +86,7 @@ def test_notifications_are_delayed_to_ticks(tmp_path: Path, listener: int) -> No
 
 
 def test_settings_set_the_ticks(tmp_path: Path, listener: int) -> None:
-    """A notification about requests is delayed to a multiple of LETHE_POLL_SECONDS."""
+    """Notifications about requests are delayed to the next multiple of LETHE_POLL_SECONDS."""
     began = time.time()
     dispatch.notifier(Settings(data_dir=tmp_path, poll_seconds=0.7)).wake()
     dispatch.wait(listener, seconds=30)

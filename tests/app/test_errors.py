@@ -17,7 +17,7 @@ def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:
 
 
 def test_codes_are_unique() -> None:
-    """No two conditions share a code or a title, and codes have a form that programs can compare."""
+    """No two conditions share a code or a title, and each code has a form that programs can compare."""
     found = conditions()
     assert len({condition.code for condition in found}) == len(found)
     assert len({condition.title for condition in found}) == len(found)
@@ -25,7 +25,7 @@ def test_codes_are_unique() -> None:
 
 
 def test_codes_are_the_names_of_their_conditions() -> None:
-    """A code is the name of its class in snake case, so that each can be found by the other."""
+    """The code of a condition is the name of its class in snake case, so that each can be derived from the other."""
     for condition in conditions()[1:]:
         name = condition.__name__
         assert condition.code == "_".join(re.findall("[A-Z][a-z]+", name)).lower(), name
@@ -33,10 +33,11 @@ def test_codes_are_the_names_of_their_conditions() -> None:
 
 @each("condition", conditions())
 def test_a_condition_has_a_detail_and_places(condition: type[Problem]) -> None:
-    """A condition has a detail for people and the places of the faults; its line is the code followed by both."""
+    """A condition has a detail for people and the locations of the faults; its one-line form is the code
+    followed by both."""
     faults = [FieldError("a.b", "expected a number")]
     if condition is errors.AuditFailed:
-        # It says what was observed instead.
+        # Its message states what was observed instead.
         return
     error = condition("Do something else.", faults)
     assert (str(error), error.detail, error.errors) == ("Do something else.", "Do something else.", tuple(faults))
@@ -44,7 +45,7 @@ def test_a_condition_has_a_detail_and_places(condition: type[Problem]) -> None:
 
 
 def test_conditions_are_declared_in_contracts() -> None:
-    """Conditions that callers see are declared in the contract, or in that of the one feature that answers with them;
-    those inside the server in `app.errors`; and none elsewhere."""
+    """Conditions that callers see are declared in the contract, or in the contract of the one feature that raises them.
+    Conditions inside the server are declared in `app.errors`, and there are no others."""
     declared = {condition.__module__ for condition in conditions()}
     assert declared - CONTRACTS - {"lethe.errors"} == {errors.__name__, problems.__name__}

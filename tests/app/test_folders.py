@@ -1,4 +1,4 @@
-"""Folders and keys that a group, but no other user, may access, as under Kubernetes' fsGroup."""
+"""Folders and keys that the users of a group, but no other users, may access, as with fsGroup in Kubernetes."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 @contextmanager
 def user(uid: int, *groups: int) -> Iterator[None]:
-    """Act as a user without privileges that is in these groups and in its own."""
+    """Act as an unprivileged user that belongs to these groups and to its own."""
     before = os.getgroups()
     os.setgroups(groups)
     os.setegid(uid)
@@ -57,8 +57,8 @@ def volume() -> Iterator[Path]:
 
 
 def test_another_user_of_the_group_can_continue(volume: Path) -> None:
-    """An installation on a volume of the group is set up by one user and opened by another, and the group keeps its
-    access."""
+    """One user can set up an installation on a volume that belongs to a group, another user of the group can open it,
+    and the group keeps its access."""
     settings = Settings(data_dir=volume)
     mount(volume)
     with user(10001, GROUP):
@@ -76,8 +76,8 @@ def test_another_user_of_the_group_can_continue(volume: Path) -> None:
     [(GROUP, 0o440, True), (GROUP, 0o444, False), (GROUP, 0o442, False), (3000, 0o440, False), (3000, 0o400, True)],
 )
 def test_a_key_of_root_is_readable_by_the_group(volume: Path, group: int, mode: int, is_taken: bool) -> None:
-    """A mounted key file of root may be readable by a group of the service; if it is readable by others or by another
-    group, it is refused with the mode that it should have."""
+    """A mounted key file that belongs to root may be readable by a group of the service. If it is readable by others or
+    by another group, it is refused with the mode that it should have."""
     key = volume / "kek"
     key.touch()
     os.chown(key, 0, group)
@@ -93,8 +93,8 @@ def test_a_key_of_root_is_readable_by_the_group(volume: Path, group: int, mode: 
 
 
 def test_only_a_setgid_folder_keeps_its_group(volume: Path) -> None:
-    """The owner's folder and its files keep the group's access if the folder has setgid, and lose it otherwise; others
-    lose theirs in any case, and setgid stays."""
+    """A folder with setgid and the files in it keep the group's access, and a folder without setgid loses it. Others
+    lose their access in either case, and setgid stays set."""
     file = volume / "lethe.db"
     file.touch()
     for path in (volume, file):
@@ -108,7 +108,7 @@ def test_only_a_setgid_folder_keeps_its_group(volume: Path) -> None:
 
 
 def test_a_mounted_key_encryption_key_is_closed_to_other_users(volume: Path, settings: Settings) -> None:
-    """The key-encryption key of another folder is closed to others like those of the data folder."""
+    """A key-encryption key in another folder is closed to other users like the keys in the data folder."""
     key = volume / "kek"
     shutil.copy(settings.resolved_key_encryption_key_file(), key)
     key.chmod(0o644)

@@ -1,4 +1,4 @@
-"""Hardening of a process, tested in separate processes."""
+"""Hardening of a process, tested on separate processes."""
 
 import os
 import resource
@@ -70,8 +70,8 @@ def _run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_program_re_executes_itself_once() -> None:
-    """The process re-executes itself once, with the same arguments, to overwrite freed memory, write no core file and
-    not be dumpable."""
+    """The process re-executes itself once, with the same arguments, so that it overwrites freed memory, writes no core
+    file and is not dumpable."""
     first, second, last = _run("-c", BEGIN, "one", "two words").stdout.splitlines()
     pid = first.split()[0]
     assert (first, second) == (f"{pid} False", f"{pid} True")
@@ -80,7 +80,8 @@ def test_a_program_re_executes_itself_once() -> None:
 
 @pytest.mark.slow
 def test_other_allocator_settings_are_kept() -> None:
-    """The user's own glibc tunables are kept in addition to ours; another allocator of Python is not."""
+    """Glibc tunables set by the user are kept in addition to the program's, but a Python allocator set by the
+    user is replaced."""
     program = BEGIN + "print(os.environ['GLIBC_TUNABLES'])"
     given = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=2:glibc.malloc.perturb=0", "PYTHONMALLOC": "pymalloc"}
     *_, overwrites, _, tunables = _run("-c", program, **given).stdout.splitlines()
@@ -89,21 +90,24 @@ def test_other_allocator_settings_are_kept() -> None:
 
 
 def test_an_allocator_that_leaves_the_last_bytes_is_replaced() -> None:
-    """A program whose allocator overwrites all but the end of freed memory, as glibc alone does, re-executes itself."""
+    """If the allocator overwrites all but the end of freed memory, as glibc does on its own, the program
+    re-executes itself."""
     given = hardening.OVERWRITING | {"PYTHONMALLOC": "malloc"}
     first, second, _ = _run("-c", BEGIN, **given).stdout.splitlines()
     assert (first.split()[1], second.split()[1]) == ("False", "True")
 
 
 def test_an_unusable_allocator_is_reported() -> None:
-    """A program that still does not overwrite freed memory after re-executing itself reports this and continues."""
+    """A program that still does not overwrite freed memory after it has re-executed itself reports this and
+    continues."""
     done = _run("-E", "-c", f"import sys; sys.path.insert(0, {str(Path(hardening.__file__).parents[1])!r})\n" + BEGIN)
     assert [line.split()[-1] for line in done.stdout.splitlines()] == ["False", "False", "0"]
     assert done.stderr.count("memory.freed_not_overwritten") == 1
 
 
 def test_memory_is_locked_where_permitted() -> None:
-    """A process that may lock memory locks all of it; the memory of rows is excluded from core dumps too."""
+    """A process that may lock memory locks all of its memory; memory that contains rows is also excluded from
+    core dumps."""
     if resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY and os.getuid() != 0:
         pytest.skip("this process may not lock its memory")
     done, of_rows, kilobytes = _run("-c", LOCK + LOCKED).stdout.split()
@@ -112,18 +116,19 @@ def test_memory_is_locked_where_permitted() -> None:
 
 
 def test_memory_is_not_locked_with_a_limit() -> None:
-    """A process with a low limit for locked memory locks nothing, so that it cannot reach the limit while it works."""
+    """A process with a low limit for locked memory does not lock any memory, so that it cannot hit the limit
+    while it works."""
     assert _run("-c", LOCK_UP_TO_A_LIMIT + LOCKED).stdout == "False\n0\n"
 
 
 def test_small_arrays_are_overwritten() -> None:
-    """Small arrays are overwritten when numpy frees and caches their memory."""
+    """The memory of small arrays is overwritten when numpy frees it into its cache."""
     assert _run("-c", SMALL_ARRAYS).stdout == "7\n0\n"
 
 
 def test_moved_memory_is_overwritten() -> None:
-    """The old memory of an object that grew and moved is overwritten; `pymalloc_debug` would overwrite only its two
-    ends."""
+    """When an object grows and moves, its old memory is overwritten; with `pymalloc_debug` only the two ends
+    would be."""
     assert _run("-c", GROWN, **hardening.OVERWRITING).stdout == "True 0\n"
     faster = hardening.OVERWRITING | {"PYTHONMALLOC": "pymalloc_debug"}
     assert int(_run("-c", GROWN, **faster).stdout.split()[1]) > 200

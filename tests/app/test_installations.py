@@ -1,4 +1,4 @@
-"""Keys, stores and database of one installation: those of another are refused, and no call is answered."""
+"""Keys, stores and database must belong to one installation; otherwise they are refused and no call is answered."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ KEYS = ("subject.key", "webhook.key", "signing.jwk", "kek")
 
 
 class Changed:
-    """Change one character of a key file, until it is put back."""
+    """Change one character of a key file until the block ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,7 +60,7 @@ def keys_in_force(installation: Installation) -> int:
 def test_an_empty_data_folder_with_an_existing_database_is_refused(
     installation: Installation, tmp_path: Path, is_there: bool
 ) -> None:
-    """Starting on an existing database with an empty data folder is refused, and no file is created."""
+    """Starting with an existing database and an empty data folder is refused, and no file is created."""
     before, other = keys_in_force(installation), elsewhere(installation.settings, tmp_path / "other")
     if is_there:
         other.data_dir.mkdir(mode=0o700)
@@ -72,7 +72,7 @@ def test_an_empty_data_folder_with_an_existing_database_is_refused(
 
 
 def test_the_data_folder_of_another_installation_is_refused(installation: Installation, tmp_path: Path) -> None:
-    """The data folder of another installation is refused, and the database is not changed."""
+    """Starting with the data folder of another installation is refused, and the database is not changed."""
     own = Settings(data_dir=tmp_path / "own")
     installations.set_up(own)
     before = keys_in_force(installation)
@@ -84,8 +84,8 @@ def test_the_data_folder_of_another_installation_is_refused(installation: Instal
 
 
 def test_an_empty_database_with_an_existing_data_folder_is_refused(settings: Settings, new_url: str) -> None:
-    """A data folder that belongs to an installation is refused with an empty database, in which no person would be
-    held."""
+    """Starting with an empty database and the data folder of an existing installation is refused, because such a
+    database would hold no person."""
     with pytest.raises(InstallationMismatch, match="empty"):
         installations.set_up(settings.model_copy(update={"database_url": SecretStr(new_url)}))
 
@@ -105,7 +105,7 @@ def test_an_empty_database_with_an_existing_data_folder_is_refused(settings: Set
 def test_commands_fail_with_a_one_line_error(
     installation: Installation, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    """Commands exit with code 1 and name the key that does not match the database, in one line."""
+    """Commands exit with code 1 and a one-line error that names the key that does not match the database."""
     shutil.copytree(installation.settings.data_dir / "keys", tmp_path / "other" / "keys")
     Changed(tmp_path / "other" / "keys" / "subject.key")
     named = {"database_url": installation.settings.resolved_database_url(), "broker_url": "redis://127.0.0.1:1/0"}
@@ -119,7 +119,7 @@ def test_commands_fail_with_a_one_line_error(
 
 @pytest.mark.parametrize("name", KEYS)
 def test_a_changed_key_is_refused_at_start(settings: Settings, name: str) -> None:
-    """No process starts with a key in which a character changed, and the key is named."""
+    """No process starts with a key in which a character was changed, and the error names the key."""
     changed = Changed(settings.data_dir / "keys" / name)
     with pytest.raises(InstallationMismatch, match=name):
         installations.set_up(settings)
@@ -140,7 +140,7 @@ def test_a_changed_key_stops_the_running_service(
     work: Callable[[], int],
     name: str,
 ) -> None:
-    """Calls are refused and no run starts from the moment a key file changes until it is put back."""
+    """From the moment a key file changes until it is restored, calls are refused and no run starts."""
     new_dataset()
     waiting = forget("p1")
     with TestClient(accounting_main.create_app(settings), headers=gateway.headers) as accounting:
@@ -165,7 +165,7 @@ def test_a_changed_key_stops_the_running_service(
 
 
 def test_a_replaced_database_is_noticed(installation: Installation, gateway: TestClient) -> None:
-    """A database that was replaced with another installation's is noticed within a second."""
+    """Replacing the database with that of another installation is detected within a second."""
     with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE installation_identity SET id = 'ins_other'"))
     installation.database.guard(_renewed(installation))
@@ -174,8 +174,8 @@ def test_a_replaced_database_is_noticed(installation: Installation, gateway: Tes
 
 
 def test_references_under_another_key_raise(installation: Installation, gateway: TestClient, new_dataset: Make) -> None:
-    """A dataset whose references were made with another key raises InstallationMismatch, rather than count as not
-    holding a person."""
+    """A dataset whose references were made with another key raises InstallationMismatch instead of reporting
+    that a person is not held."""
     dataset_id = new_dataset()["id"]
     with installation.database.engine.begin() as connection:
         connection.execute(sa.text("UPDATE datasets SET references_check = 'f00'"))
@@ -192,7 +192,8 @@ def _renewed(installation: Installation) -> Callable[[], None]:
 
 
 def test_a_marked_place_is_not_marked_again(settings: Settings) -> None:
-    """A place that is marked is not marked again, so that a kill at that moment leaves no partial file."""
+    """A storage place that is already marked is not marked again, so that a process killed at that moment
+    leaves no partial file."""
     unfinished = settings.data_dir / ".unfinished"
     before = unfinished.stat().st_mtime_ns
     installations.set_up(settings)
@@ -204,7 +205,8 @@ def test_a_marked_place_is_not_marked_again(settings: Settings) -> None:
 def test_a_mismatched_data_folder_refuses_calls(
     settings: Settings, gateway: TestClient, new_dataset: Make, owner: str | None
 ) -> None:
-    """If the data folder is not marked as the database's and must hold rows, all calls are refused."""
+    """If the data folder is not marked as belonging to the database but is required to contain rows, all calls
+    are refused."""
     new_dataset()
     mark = settings.data_dir / "installation.id"
     was = mark.read_text()
@@ -217,7 +219,7 @@ def test_a_mismatched_data_folder_refuses_calls(
 
 
 def test_the_store_of_another_installation_is_refused(settings: Settings, tmp_path: Path) -> None:
-    """A folder of rows and weights that another installation uses is refused."""
+    """A folder for rows and weights that another installation already uses is refused."""
     store = str(tmp_path / "store")
     installations.set_up(settings.model_copy(update={"store_url": store}))
     another = Settings(data_dir=tmp_path / "another", store_url=store)
@@ -267,8 +269,8 @@ _STEPS = (_prepare, _accept, _begin, _rewrap, _rewrap_rest, _end)
 def test_an_interrupted_rotation_can_be_completed(
     settings: Settings, gateway: TestClient, installation: Installation, forget: Make, done: int
 ) -> None:
-    """The service runs and starts wherever a change of the key-encryption key was interrupted; running the change again
-    completes it."""
+    """If a change of the key-encryption key is interrupted at any point, the service still starts and runs, and running
+    the change again completes it."""
     request = forget("p1", external_id="case 7")
     key = installations.key_encryption_of(settings)
     before = key.check_values(_id(installation))
@@ -286,8 +288,8 @@ def test_an_interrupted_rotation_can_be_completed(
 
 
 def test_files_are_private_to_the_owner(tmp_path: Path) -> None:
-    """All files and folders are created with mode 0600 or 0700, even with umask 0 in a data folder that others could
-    enter."""
+    """All files and folders are created with mode 0600 or 0700, even with umask 0 in a data folder that others
+    could enter."""
     settings = Settings(data_dir=tmp_path / "deep" / "data", store_url=str(tmp_path / "far" / "store"))
     before = os.umask(0)
     try:
@@ -310,7 +312,7 @@ def installation_main(settings: Settings) -> Any:
 
 
 def test_opened_files_are_closed_at_start(settings: Settings, capfd: pytest.CaptureFixture[str]) -> None:
-    """A data folder, a database and keys that others could read are closed to them at the next start, with a log
+    """If others could read a data folder, a database or keys, the next start removes their access and logs a
     message."""
     opened = [settings.data_dir, settings.data_dir / "keys", settings.data_dir / "keys" / "subject.key"]
     if settings.database_url is None:
@@ -333,7 +335,7 @@ def test_a_database_with_an_unknown_schema_is_refused(installation: Installation
 
 
 class Killed(BaseException):
-    """Raised to simulate the end of the process that sets up."""
+    """Error that simulates the end of the process during setup."""
 
 
 @pytest.mark.parametrize(("owner", "name"), [(key_checks.StorageLocation, "mark"), (key_checks, "confirm_marked")])
@@ -341,7 +343,8 @@ class Killed(BaseException):
 def test_setting_up_continues_after_a_kill_while_marking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, before: bool
 ) -> None:
-    """The next start finishes marking the places of a new database; from then on the mark must be present."""
+    """If the setup of a new database is killed while it marks the storage places, the next start finishes the marking.
+    From then on the mark must be present."""
     settings, original = Settings(data_dir=tmp_path / "new"), getattr(owner, name)
 
     def dying(*given: Any) -> None:
@@ -366,7 +369,7 @@ def test_setting_up_continues_after_a_kill_while_marking(
 
 
 def test_a_database_without_its_identity_is_refused(installation: Installation) -> None:
-    """A database with data but without an installation's identity is refused, and nothing is changed."""
+    """A database that contains data but no installation identity is refused, and nothing is changed."""
     with installation.database.engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM installation_identity"))
     with pytest.raises(InstallationMismatch, match="does not state which installation"):

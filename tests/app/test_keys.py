@@ -17,7 +17,7 @@ def keys(tmp_path: Path) -> Keys:
 
 
 def test_keys_are_created_once(keys: Keys, tmp_path: Path) -> None:
-    """A folder of keys gives the same keys to every process that opens it, and no two folders share keys."""
+    """Every process that opens a folder of keys gets the same keys, and no two folders share keys."""
 
     def used(opened: Keys) -> tuple[object, ...]:
         return opened.subject_ref("ten_1", "p1"), opened.signing_key.as_dict(private=True)
@@ -27,7 +27,7 @@ def test_keys_are_created_once(keys: Keys, tmp_path: Path) -> None:
 
 
 def test_key_files_are_private(keys: Keys, tmp_path: Path) -> None:
-    """Key files have mode 0600 in a folder of mode 0700 that contains no other file."""
+    """Key files have mode 0600 and are the only files in a folder of mode 0700."""
     _ = keys.subject_ref("ten_1", "p1"), keys.signing_key, keys.webhook_secret("ten_1", 1)
     folder = tmp_path / "keys"
     assert {path.name for path in folder.iterdir()} == {"subject.key", "webhook.key", "signing.jwk"}
@@ -38,7 +38,7 @@ def test_key_files_are_private(keys: Keys, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["subject.key", "webhook.key", "signing.jwk"])
 @pytest.mark.parametrize("content", [None, "", "00", "zz" * 32, "[]", '{"kty": "OKP"}'])
 def test_a_missing_key_is_not_created(keys: Keys, tmp_path: Path, name: str, content: str | None) -> None:
-    """A missing or malformed key is reported by its name, and no new key replaces it."""
+    """A missing or malformed key is reported by name, and no new key is created in its place."""
     path = tmp_path / "keys" / name
     path.unlink() if content is None else path.write_text(content)
     opened = Keys(tmp_path / "keys")
@@ -48,8 +48,8 @@ def test_a_missing_key_is_not_created(keys: Keys, tmp_path: Path, name: str, con
 
 
 def test_check_values_differ_by_key_and_installation(keys: Keys, tmp_path: Path) -> None:
-    """A key has one check value per installation, whichever process opens it; no two keys or installations share
-    one."""
+    """A key has one check value per installation, whichever process opens it; no two keys or installations
+    share a check value."""
     names = list(keys.paths())
     other = Keys(tmp_path / "other").create()
     values = [one.check_value(name, at) for one in (keys, other) for name in names for at in ("ins_1", "ins_2")]
@@ -58,8 +58,8 @@ def test_check_values_differ_by_key_and_installation(keys: Keys, tmp_path: Path)
 
 
 def test_a_reference_is_a_keyed_hash(keys: Keys, tmp_path: Path) -> None:
-    """A person's reference is an HMAC of the tenant and the id's hash, so that ids cannot be guessed without the
-    key."""
+    """The reference of a person is an HMAC of the tenant and the hash of the id, so ids cannot be guessed
+    without the key."""
     reference = keys.subject_ref("ten_1", "jane")
     key = bytes.fromhex((tmp_path / "keys" / "subject.key").read_text())
     sha256 = hashlib.sha256(b"jane").digest()
@@ -74,7 +74,8 @@ def test_a_reference_is_a_keyed_hash(keys: Keys, tmp_path: Path) -> None:
 
 @given(one=st.lists(st.binary(max_size=4), max_size=4), other=st.lists(st.binary(max_size=4), max_size=4))
 def test_fingerprints_separate_parts(set_up_once: Path, one: list[bytes], other: list[bytes]) -> None:
-    """Only equal lists of parts have equal fingerprints: the boundaries between parts count."""
+    """Two lists of parts have the same fingerprint only if they are equal, including the boundaries between the
+    parts."""
     keys = Keys(set_up_once / "keys")
     assert (keys.fingerprint(*one) == keys.fingerprint(*other)) == (one == other)
 
@@ -89,7 +90,7 @@ def test_processes_that_race_get_one_key(tmp_path: Path) -> None:
 
 
 def test_a_failed_creation_leaves_no_key(tmp_path: Path) -> None:
-    """If the creation of a key fails, nothing is left that could be mistaken for a key."""
+    """If the creation of a key fails, no file is left that could be mistaken for a key."""
 
     def fail() -> str:
         raise RuntimeError
@@ -101,7 +102,7 @@ def test_a_failed_creation_leaves_no_key(tmp_path: Path) -> None:
     assert read_or_create(path, lambda: "key") == "key"
 
 
-# --- what wraps other keys -------------------------------------------------------------------------------------------
+# --- the key-encryption key ------------------------------------------------------------------------------------------
 
 DATA_KEY = bytes(range(32))
 
@@ -114,7 +115,7 @@ def key_encryption(tmp_path: Path) -> KeyEncryptionFile:
 
 
 def test_a_wrapped_key_is_unwrapped(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """The holder of the key file unwraps the key; the wrapped form hides it and differs each time."""
+    """The holder of the key file can unwrap a key; the wrapped form hides the key and is different each time."""
     wrapped = [key_encryption.wrap(DATA_KEY, "ver_1") for _ in range(2)]
     assert [KeyEncryptionFile(tmp_path / "keys" / "kek").unwrap(one, "ver_1") for one in wrapped] == [DATA_KEY] * 2
     assert wrapped[0] != wrapped[1]
@@ -123,7 +124,7 @@ def test_a_wrapped_key_is_unwrapped(key_encryption: KeyEncryptionFile, tmp_path:
 
 
 def test_creating_the_key_encryption_key_again_is_a_no_op(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """The key-encryption key is created once, even during a rotation."""
+    """The key-encryption key is created only once, even during a rotation."""
     wrapped = key_encryption.wrap(DATA_KEY, "ver_1")
     key_encryption.create()
     assert key_encryption.unwrap(wrapped, "ver_1") == DATA_KEY
@@ -134,7 +135,7 @@ def test_creating_the_key_encryption_key_again_is_a_no_op(key_encryption: KeyEnc
 
 
 def test_a_foreign_wrapped_key_is_refused(key_encryption: KeyEncryptionFile) -> None:
-    """A key that was wrapped for another purpose, modified, truncated or zeroed is refused."""
+    """A wrapped key that was wrapped for another purpose, modified, truncated or zeroed is refused."""
     wrapped = key_encryption.wrap(DATA_KEY, "ver_1")
     changed = wrapped[:-1] + bytes([wrapped[-1] ^ 1])
     for one, context in ((wrapped, "ver_2"), (changed, "ver_1"), (wrapped[:-1], "ver_1"), (b"", "ver_1")):
@@ -146,15 +147,15 @@ def test_a_foreign_wrapped_key_is_refused(key_encryption: KeyEncryptionFile) -> 
 
 @pytest.mark.parametrize("content", ["", "\0" * 64, "00", "zz" * 32, "no key"])
 def test_a_file_without_a_key_is_refused(key_encryption: KeyEncryptionFile, tmp_path: Path, content: str) -> None:
-    """A file without a key of 64 hex digits is refused with a specific error."""
+    """A key file that does not contain 64 hex digits is refused with a specific error."""
     (tmp_path / "keys" / "kek").write_text(content)
     with pytest.raises(KeyEncryptionKeyLost, match="kek"):
         key_encryption.wrap(DATA_KEY, "ver_1")
 
 
 def test_a_rotation_changes_the_key(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """During a rotation both keys unwrap and the new one wraps; afterwards the old one is zeroed and its wrapped keys
-    are void."""
+    """During a rotation both keys can unwrap and the new key wraps. Afterwards the old key is zeroed, and keys that it
+    wrapped can no longer be unwrapped."""
     file, link = tmp_path / "keys" / "kek", tmp_path / "link"
     os.link(file, link)
     old = key_encryption.wrap(DATA_KEY, "ver_1")
@@ -173,7 +174,7 @@ def test_a_rotation_changes_the_key(key_encryption: KeyEncryptionFile, tmp_path:
 
 
 def test_a_rotation_interrupted_before_the_rename(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """After a crash that left the old key zeroed and the new one under its other name, the new key is used."""
+    """If a crash left the old key zeroed and the new key not yet renamed, the new key is used."""
     key_encryption.begin_rotation()
     new = key_encryption.wrap(DATA_KEY, "ver_1")
     (tmp_path / "keys" / "kek").write_bytes(bytes(64))

@@ -15,7 +15,7 @@ HOURS = 10_000.0
 
 
 class Calls:
-    """A function that counts its calls, and can be made slow or failing."""
+    """A function that counts its calls and can be made to take long or to fail."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -42,7 +42,7 @@ def named(name: str) -> list[threading.Thread]:
 
 
 def test_the_function_is_called_until_the_block_ends(calls: Calls) -> None:
-    """The function is called repeatedly in a thread of the given name, which ends with the block."""
+    """The function is called repeatedly in a thread with the given name, and the thread ends with the block."""
     with Periodic("often", calls, seconds=0.01):
         wait_until(lambda: calls.count > 3)
         assert [thread.daemon for thread in named("often")] == [True]
@@ -53,7 +53,7 @@ def test_the_function_is_called_until_the_block_ends(calls: Calls) -> None:
 
 
 def test_the_first_call_waits(calls: Calls) -> None:
-    """The first call comes after the interval, and a stop does not wait for it."""
+    """The first call comes after one interval, and stopping the thread does not wait for that call."""
     began = time.monotonic()
     with Periodic("rare", calls, seconds=HOURS):
         time.sleep(0.05)
@@ -63,7 +63,7 @@ def test_the_first_call_waits(calls: Calls) -> None:
 
 @pytest.mark.parametrize("seconds", [HOURS, None])
 def test_a_wake_calls_at_once(calls: Calls, seconds: float | None) -> None:
-    """A wake-up makes the thread call the function at once; without an interval nothing else does."""
+    """A wake-up makes the thread call the function at once; without an interval only wake-ups do."""
     with Periodic("woken", calls, seconds=seconds) as periodic:
         for count in (1, 2):
             periodic.wake()
@@ -71,7 +71,7 @@ def test_a_wake_calls_at_once(calls: Calls, seconds: float | None) -> None:
 
 
 def test_a_wake_before_the_start_is_not_lost(calls: Calls) -> None:
-    """A thread that was woken before its start calls the function at once."""
+    """A thread that was woken before its start calls the function as soon as it starts."""
     periodic = Periodic("early", calls, seconds=HOURS)
     periodic.wake()
     with periodic:
@@ -90,7 +90,7 @@ def test_a_wake_during_a_call_is_not_lost(calls: Calls) -> None:
 
 
 def test_a_stop_waits_for_the_call_in_progress(calls: Calls) -> None:
-    """A stop returns after the call in progress, and no other call begins."""
+    """Stopping the thread waits for the call in progress, and no other call begins."""
     calls.may_end.clear()
     periodic = Periodic("busy", calls, seconds=None).start()
     periodic.wake()
@@ -119,8 +119,8 @@ def test_a_function_can_stop_its_own_thread() -> None:
 
 
 def test_a_failure_is_logged_by_its_class(calls: Calls, capsys: Any) -> None:
-    """A failed call is logged once by its class without the message, until a call succeeds; later calls still
-    happen."""
+    """Repeated failures are logged once, by class and without the message, until a call succeeds; later calls
+    still happen."""
     telemetry.configure("info")
     with Periodic("fails", calls, seconds=0.01):
         for fails in (True, False, True):

@@ -1,4 +1,4 @@
-"""A signature of the installation verifies with its published key, or nothing is signed."""
+"""A signature of the installation verifies with its published key; otherwise nothing is signed."""
 
 import datetime
 import json
@@ -23,7 +23,7 @@ def keys(tmp_path: Path) -> Keys:
 
 
 def test_signed_payloads_verify_with_the_published_key(keys: Keys) -> None:
-    """A payload is read back from its JWS with the published key, and the header names its type."""
+    """A payload is read back from its JWS with the published key, and the JWS header names its type."""
     [public] = signing.public_keys(keys)["keys"]
     assert "d" not in public
     read = jws.deserialize_compact(
@@ -34,8 +34,8 @@ def test_signed_payloads_verify_with_the_published_key(keys: Keys) -> None:
 
 
 def test_a_long_statement_is_signed(keys: Keys) -> None:
-    """A statement of a megabyte, such as the bundle of a request to hundreds of systems, is signed, and verifies with
-    the published key."""
+    """A statement of a megabyte, such as the bundle of a request to hundreds of systems, can be signed and verifies
+    with the published key."""
     long = b"said" * 2**18
     signed = signing.sign(keys, long, kind="kind")
     assert signed_payload(signed, signing.published(keys), kind="kind") == long
@@ -43,9 +43,9 @@ def test_a_long_statement_is_signed(keys: Keys) -> None:
 
 
 @pytest.mark.parametrize("place", range(0, 43, 6))
-def test_a_changed_private_part_signs_nothing(keys: Keys, tmp_path: Path, place: int) -> None:
-    """Neither certificates nor checkpoints are signed if a character of the key's private part changed. Both characters
-    are valid ends of base64url."""
+def test_a_changed_private_key_does_not_sign(keys: Keys, tmp_path: Path, place: int) -> None:
+    """If any character of the key's private part was changed, neither certificates nor checkpoints are signed, even if
+    the changed character is valid base64url."""
     file = tmp_path / "keys" / "signing.jwk"
     key = json.loads(file.read_text())
     private = key["d"][:place] + ("A" if key["d"][place] != "A" else "E") + key["d"][place + 1 :]

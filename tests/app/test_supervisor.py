@@ -1,4 +1,4 @@
-"""`lethe up` and `lethe serve` as processes: start, calls, end, and refusals in one line."""
+"""`lethe up` and `lethe serve` as processes: start, calls, exit, and one-line errors."""
 
 import asyncio
 import contextlib
@@ -48,8 +48,8 @@ def taken_port() -> Iterator[int]:
 
 
 def test_up_replaces_a_killed_worker_until_sigterm(tmp_path: Path) -> None:
-    """`lethe up` prints its address, answers there, replaces a worker that was killed, and exits with code 0 on
-    SIGTERM, after its worker. Its data folder is closed to other users."""
+    """`lethe up` prints its address, answers there, replaces a worker that was killed, and on SIGTERM exits with code 0
+    after its worker has exited. Its data folder is closed to other users."""
     data = tmp_path / "data"
     with processes.up(data) as up:
         address = up.address()
@@ -72,9 +72,9 @@ def test_up_replaces_a_killed_worker_until_sigterm(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_up_restarts_on_its_data_folder(tmp_path: Path) -> None:
-    """`lethe up` with two workers, the second for deletions only, is not disturbed by a second `lethe up` and exits
-    with code 0 on Ctrl-C, after both workers. Started again on its data folder it has the same keys, and on SIGTERM
-    during a run it lets the worker publish the run first."""
+    """`lethe up` with two workers, the second for deletions only, is not disturbed by a second `lethe up`, and on
+    Ctrl-C exits with code 0 after both workers. When it is started again on its data folder it has the same keys, and
+    on SIGTERM during a run it first lets the worker publish the run."""
     data = tmp_path / "data"
     with processes.up(data, workers="2") as up:
         address = up.address()
@@ -110,7 +110,7 @@ def test_up_restarts_on_its_data_folder(tmp_path: Path) -> None:
 
 
 def test_one_process_per_data_folder(tmp_path: Path) -> None:
-    """A second process for a data folder prints a one-line error and exits with code 1."""
+    """A second process for the same data folder prints a one-line error and exits with code 1."""
     lock = os.open(tmp_path / "lethe.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     done = _run("up", tmp_path)
@@ -122,7 +122,8 @@ def test_one_process_per_data_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["up", pytest.param("serve", marks=pytest.mark.soak)])
 def test_a_port_in_use_is_reported(command: str, tmp_path: Path, taken_port: int) -> None:
-    """A port in use is reported with the settings to change, in one line and with exit code 1."""
+    """If the port is in use, the start fails with exit code 1 and a one-line error that names the settings to
+    change."""
     done = _run(command, tmp_path / "data", port=str(taken_port))
     refusal = (
         f"error: address_in_use: Cannot listen on 127.0.0.1:{taken_port} (Address already in use);"
@@ -133,8 +134,8 @@ def test_a_port_in_use_is_reported(command: str, tmp_path: Path, taken_port: int
 
 @pytest.mark.soak
 def test_memory_is_cleaned_once_calls_pause() -> None:
-    """Memory is cleaned at the first tick without a call since the last, then at every fifth, and at the eleventh if
-    calls come between all of them."""
+    """Memory is cleaned at the first tick without a call since the previous tick and at every fifth tick after that. If
+    there are calls between all ticks, it is cleaned at the eleventh."""
     server = uvicorn.Server(uvicorn.Config(FastAPI()))
     forgetting, cleaned = supervisor._Forgetting(server), []
 
@@ -150,7 +151,7 @@ def test_memory_is_cleaned_once_calls_pause() -> None:
     finally:
         gc.callbacks.remove(note)
     assert {1, 6, 11, 22, 33, 36} <= set(cleaned)
-    assert len(set(cleaned)) < 15  # the collector may come by itself
+    assert len(set(cleaned)) < 15  # the collector may also run by itself
 
 
 _KEYLESS = (
@@ -178,8 +179,8 @@ def _answers(connection: socket.socket) -> int:
 
 
 def test_pipelined_calls_without_a_key_are_bounded(settings: Settings) -> None:
-    """Sixteen pipelined calls are answered in addition to the current one. A connection with more is closed after at
-    most that many answers, and a call on another connection is answered meanwhile."""
+    """Sixteen pipelined calls are answered in addition to the current one. A connection with more calls is closed after
+    at most that many responses, and a call on another connection is answered in the meantime."""
     with processes.gateway(settings) as (_, url):
         address = httpx.URL(url)
         for path in _KEYLESS:

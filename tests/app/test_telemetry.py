@@ -22,7 +22,7 @@ from tests.faults.processes import wait_until
 Make = Callable[..., dict[str, Any]]
 
 SUBJECT = "ophelia.quixote@example.org"
-VALUE = "61.53125"  # exact in float32, and like nothing else
+VALUE = "61.53125"  # exact in float32, and unlike anything else
 NOTE = "allergic-to-nuts"
 TICKET = "ticket-of-ophelia"
 SECRETS = (SUBJECT, "ophelia", VALUE, NOTE, TICKET)
@@ -40,7 +40,8 @@ CSV = f"age,income,person\n{VALUE},low,{SUBJECT}\n" + "".join(
 
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[dict[str, Any]]]:
-    """Return a function that returns the lines logged since its last call, at debug level, also by libraries."""
+    """Return a function that returns the lines logged since its last call, at debug level and including those
+    of libraries."""
     telemetry.configure("debug")
     capsys.readouterr()
     return lambda: [json.loads(line) for line in capsys.readouterr().err.splitlines()]
@@ -57,7 +58,8 @@ def parsed(log: Path) -> list[dict[str, Any]]:
 
 
 def test_library_messages_are_logged_without_arguments(lines: Callable[[], list[dict[str, Any]]]) -> None:
-    """The log keeps of a library's line its logger, its place and its message template without the arguments."""
+    """For a line logged by a library, the log keeps the logger, the place and the message template without the
+    arguments."""
     library = logging.getLogger("library.part")
     library.info("Connected to %s", SUBJECT)
     library.warning(f"Refused {SUBJECT}")
@@ -73,7 +75,7 @@ def test_library_messages_are_logged_without_arguments(lines: Callable[[], list[
 
 
 def test_exceptions_of_libraries_are_logged_by_class(lines: Callable[[], list[dict[str, Any]]]) -> None:
-    """The log keeps of an exception only its class and its places."""
+    """For an exception in a library, the log keeps only its class and its places."""
     try:
         raise ValueError(SUBJECT)
     except ValueError:
@@ -85,7 +87,8 @@ def test_exceptions_of_libraries_are_logged_by_class(lines: Callable[[], list[di
 
 
 def test_a_log_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log line and its end are one write, so that two processes with one log never interleave within a line."""
+    """A log line is written together with its line end in one write, so that lines of two processes with one
+    log never interleave."""
     writes: list[str] = []
 
     class Log(io.StringIO):
@@ -102,7 +105,7 @@ def test_a_log_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_libraries_log_only_warnings(lines: Callable[[], list[dict[str, Any]]]) -> None:
-    """Libraries log only warnings at the usual level."""
+    """At the usual level, libraries log only warnings and errors."""
     telemetry.configure("info")
     logging.getLogger("library").info("Connected")
     logging.getLogger("library").warning("Slow")
@@ -119,7 +122,7 @@ DEFECTS = {
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_uncaught_errors_are_one_line(defect: str) -> None:
-    """An error that ends a process or thread, or a warning, is logged as one line without its text."""
+    """A warning, or an error that ends a process or thread, is logged as one line without its text."""
     program = f"from app import telemetry\ntelemetry.configure('info')\nsecret = {SUBJECT!r}\n{DEFECTS[defect]}"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     [line] = [json.loads(line) for line in ended.stderr.splitlines()]
@@ -153,8 +156,8 @@ def provoke(client: httpx.Client, dataset_id: str, model_id: str) -> None:
 
 @pytest.mark.service
 def test_logs_contain_no_personal_data(tmp_path: Path) -> None:
-    """The debug logs of gateway and worker are JSON and contain neither a person's id nor a value, note, path or query
-    of theirs, from upload to certificate, including refusals and a broken database."""
+    """The debug logs of the gateway and the worker are JSON. From upload to certificate, including refusals and a
+    broken database, they contain neither a person's id nor any value, note, path or query about the person."""
     data = tmp_path / "data"
     with processes.forked_up(data, log_level="debug", poll_seconds="0.1") as up:
         log, address = up.child.log, up.address()
@@ -191,7 +194,7 @@ def test_logs_contain_no_personal_data(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.redis
 def test_celery_logs_json(settings: Settings, tmp_path: Path) -> None:
-    """A Celery worker and its beat log only JSON, and give signs of life."""
+    """A Celery worker and its beat log only JSON and give signs of life."""
     broker = processes.Redis(tmp_path)
     command = [sys.executable, "-m", "celery", "-A", "worker.celery_app", "worker", "--pool", "solo", "--beat"]
     environment = processes.environment_of(
@@ -202,7 +205,7 @@ def test_celery_logs_json(settings: Settings, tmp_path: Path) -> None:
         with log.open("wb") as output:
             worker = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=output)
         wait_until(lambda: heartbeat.this_host_is_alive(settings.data_dir))
-        wait_until(lambda: b" ready." in log.read_bytes())  # before that Celery does not know the signal
+        wait_until(lambda: b" ready." in log.read_bytes())  # Celery does not handle the signal earlier
         worker.terminate()
         assert worker.wait(120) == 0
     finally:
@@ -216,7 +219,8 @@ def test_celery_logs_json(settings: Settings, tmp_path: Path) -> None:
 
 
 def test_only_recent_signs_of_life_count(tmp_path: Path) -> None:
-    """A worker that gives signs of life is seen; one that has just begun, or has ended long ago, is not."""
+    """A worker counts as alive while it gives signs of life, but not when it has only just started or has ended
+    long ago."""
     assert not heartbeat.this_host_is_alive(tmp_path)
     with heartbeat.Heartbeat(tmp_path, seconds=60):
         time.sleep(0.05)
@@ -230,7 +234,8 @@ def test_only_recent_signs_of_life_count(tmp_path: Path) -> None:
 
 @pytest.mark.service
 def test_health_command_reports_a_live_worker(tmp_path: Path) -> None:
-    """`lethe health worker` exits with 0 while a worker of this host gives signs of life, and with 1 otherwise."""
+    """`lethe health worker` exits with code 0 while a worker on this host gives signs of life, and otherwise
+    with code 1."""
 
     def healthy() -> int:
         environment = processes.environment_of(tmp_path)
@@ -246,7 +251,7 @@ def test_health_command_reports_a_live_worker(tmp_path: Path) -> None:
 
 
 def test_tracing_is_off_by_default(settings: Settings) -> None:
-    """Tracing is off by default, and its packages are not even imported."""
+    """Tracing is off by default, and its packages are not imported."""
     program = (
         "import sys\nfrom app import tracing\nassert tracing.configure(None, service='s')\n"
         "with tracing.span('s') as span:\n    span.set_attribute('a', 1)\n"

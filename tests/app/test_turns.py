@@ -1,4 +1,4 @@
-"""Order in which waiting turns begin, and how tenants share them."""
+"""The order in which waiting turns begin, and how tenants share them."""
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +14,8 @@ def begun(turns: dict[str, Future[None]]) -> list[str]:
 
 
 def test_tenants_are_served_round_robin() -> None:
-    """A tenant with many waiting calls has one served between two of any other tenant, and its own in order."""
+    """If a tenant has many waiting calls, they are served in order, and at most one of them is served between
+    two calls of another tenant."""
     turns = Turns()
     asked = {name: turns.ask(name[0]) for name in ("a1", "a2", "a3", "a4", "b1", "c1", "b2")}
     order = []
@@ -26,7 +27,7 @@ def test_tenants_are_served_round_robin() -> None:
 
 
 def test_a_caller_during_a_turn_is_served_before_the_next() -> None:
-    """A caller who arrives while a tenant is served goes before that tenant's next call."""
+    """A caller that arrives while a tenant is served goes before that tenant's next call."""
     turns = Turns()
     first, second = turns.ask("a"), turns.ask("a")
     other = turns.ask("b")
@@ -35,7 +36,8 @@ def test_a_caller_during_a_turn_is_served_before_the_next() -> None:
 
 
 def test_a_tenant_leaves_places_to_others() -> None:
-    """A tenant at its maximum leaves the remaining places to others, who begin at once."""
+    """When a tenant has reached its maximum, the remaining places are left to other tenants, whose calls begin
+    at once."""
     turns = Turns(3, of_one=2)
     asked = {name: turns.ask(name[0]) for name in ("a1", "a2", "a3", "b1", "b2")}
     assert begun(asked) == ["a1", "a2", "b1"]
@@ -46,7 +48,8 @@ def test_a_tenant_leaves_places_to_others() -> None:
 
 
 def test_a_cancelled_turn_is_skipped() -> None:
-    """A caller that gives up or waits too long leaves the queue without delaying others; a timeout is reported."""
+    """A caller that gives up or waits too long leaves the queue without delaying others, and its timeout is
+    reported."""
     turns = Turns()
     first, second, third = (turns.ask("a") for _ in range(3))
     with pytest.raises(NoTurn), turns.taken("b", seconds=0.0):
@@ -61,7 +64,7 @@ def test_a_cancelled_turn_is_skipped() -> None:
 
 
 def test_cancelled_turns_leave_nothing_behind() -> None:
-    """Tenants that give up at once, while all places are taken, leave nothing behind."""
+    """Tenants that give up at once while all places are taken leave no state behind."""
     turns = Turns()
     with turns.taken("a"):
         for number in range(10):
@@ -71,7 +74,7 @@ def test_cancelled_turns_leave_nothing_behind() -> None:
 
 
 def test_a_thread_cannot_wait_for_its_own_turn() -> None:
-    """A thread that holds a place is refused another one at once, and holds the first until it ends."""
+    """A thread that holds a place and asks for another one is refused at once, and keeps its place until it ends."""
     turns = Turns()
     with turns.taken("a"):
         with pytest.raises(RuntimeError, match="holds a turn"), turns.taken("b", seconds=30.0):
@@ -86,7 +89,8 @@ def test_a_thread_cannot_wait_for_its_own_turn() -> None:
 
 
 def test_limits_on_concurrent_turns_are_kept() -> None:
-    """No more threads than allowed work at a time, no tenant has more than its share, and all threads get to work."""
+    """No more threads than allowed work at the same time, no tenant exceeds its share, and every thread is
+    eventually served."""
     turns, lock = Turns(2, of_one=1), threading.Lock()
     at_work: list[str] = []
     most: list[int] = []

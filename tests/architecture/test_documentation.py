@@ -28,7 +28,7 @@ def linked(page: Path) -> set[Path]:
 
 @pytest.mark.parametrize("folder", sorted({page.parent for page in DOCS.rglob("*.md")}), ids=lambda path: path.name)
 def test_every_page_is_in_the_index_of_its_folder(folder: Path) -> None:
-    """Each folder of docs/ has a README.md with a link to each of its other pages."""
+    """Each folder of docs/ has a README.md that links to every other page of the folder."""
     index = folder / "README.md"
     pages = set(folder.glob("*.md")) - {index}
     assert sorted(page.name for page in pages - linked(index)) == []
@@ -42,7 +42,7 @@ def test_every_index_is_reached_from_the_readme() -> None:
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: str(page.relative_to(DOCS)))
 def test_pages_open_with_prose(page: Path) -> None:
-    """Each page has a title, and under it a sentence that begins with a word."""
+    """Each page has a title followed by a sentence that begins with a word."""
     title, blank, opening, *_ = page.read_text().splitlines()
     assert title.startswith("# ")
     assert blank == ""
@@ -50,7 +50,7 @@ def test_pages_open_with_prose(page: Path) -> None:
 
 
 def test_the_readme_is_short() -> None:
-    """The README has 150 lines at most."""
+    """The README has at most 150 lines."""
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
 
@@ -60,7 +60,7 @@ def test_the_readme_is_short() -> None:
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 def test_prose_is_wrapped(page: Path) -> None:
-    """A line of prose has at most 120 columns, except in code blocks and tables, and for images and bare links."""
+    """A line of prose has at most 120 columns. Code blocks, tables, images and bare links are exempt."""
     lines = BLOCK.sub("", page.read_text()).splitlines()
     prose = [line for line in lines if not line.lstrip().startswith(("|", "![")) and " " in line.strip()]
     assert [line for line in prose if len(line) > MAX_PROSE_COLUMNS] == []
@@ -99,8 +99,8 @@ def house() -> Iterator[str]:
 
 
 def test_the_map_of_packages_is_complete() -> None:
-    """CONTRIBUTING.md names each package of the core, each feature once for all trees, and nothing that does not
-    exist."""
+    """CONTRIBUTING.md names each package of the core and each feature once for all trees, and names no package
+    that does not exist."""
     named = set(house()) - {"features/"}
     of_features = {path for path in named if path.startswith("features/")}
     assert [path for path in sorted(named - of_features) if not (ROOT / path).exists()] == []
@@ -113,7 +113,7 @@ def commands(text: str) -> set[str]:
 
 
 def test_every_dev_command_is_documented() -> None:
-    """CONTRIBUTING.md has a row for each command of ./dev, and pages name no other."""
+    """CONTRIBUTING.md has a row for each command of ./dev, and no page names another command."""
     there = set(re.findall(r"^    ([a-z]+)\)", (ROOT / "dev").read_text(), re.MULTILINE))
     assert set(re.findall(r"^\| `\./dev ([a-z]+)", CONTRIBUTING, re.MULTILINE)) == there
     pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
@@ -124,14 +124,15 @@ def test_every_dev_command_is_documented() -> None:
     "page", sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")]), ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_pages_name_existing_modules(page: Path) -> None:
-    """Each module path that a page names in backticks exists, except the placeholder path."""
+    """Each module path in backticks on a page exists, except for the placeholder path."""
     named = set(PATH.findall(page.read_text())) - {"app/x/y.py", "tests/app/x/test_y.py"}
     missing = [path for path in sorted(named) if not (ROOT / path).exists()]
     assert [path for path in missing if HAS_FEATURES or "/features/" not in path] == []
 
 
 def test_stated_line_counts_are_current() -> None:
-    """docs/architecture.md states the lines of each package of the core and of each feature to within a fifth."""
+    """The line counts that docs/architecture.md states for the packages of the core and for each feature are
+    correct to within a fifth."""
     page = (DOCS / "architecture.md").read_text()
     stated = dict(re.findall(r"^\| `([\w/]+)` \| ([\d,]+) \|", page, re.MULTILINE))
     rooms = {room.rstrip("/"): lines_of(ROOT / room) for room in core_packages() if not room.startswith("worker/")}
@@ -144,6 +145,6 @@ def test_stated_line_counts_are_current() -> None:
 
 
 def test_guarantees_page_quotes_every_limit() -> None:
-    """docs/guarantees.md quotes each sentence of LIMITS, so no certificate has a limit that the page does not name."""
+    """docs/guarantees.md quotes each sentence of LIMITS, so that the page names every limit of a certificate."""
     page = " ".join((DOCS / "guarantees.md").read_text().split())
     assert [limit for limit in LIMITS if limit not in page] == []

@@ -118,7 +118,7 @@ def by_path(path: Path) -> str:
 
 
 def test_retired_words_are_not_used() -> None:
-    """Names, comments and docstrings avoid retired words, and every exception is still needed."""
+    """Names, comments and docstrings do not use retired words, and every exception is still needed."""
     found = [
         (by_path(path), line, one)
         for path in SOURCES
@@ -135,7 +135,7 @@ def test_retired_words_are_not_used() -> None:
 
 
 def test_functions_are_named_after_what_they_return() -> None:
-    """No function is called told, shown or said, but is named after its result."""
+    """No function is called told, shown or said; functions are named after their results."""
     functions = (
         f"{by_path(path)}:{line}: {name}"
         for path in SOURCES
@@ -145,8 +145,8 @@ def test_functions_are_named_after_what_they_return() -> None:
     assert list(functions) == []
 
 
-def test_an_installation_is_not_called_at() -> None:
-    """`at` is always a time: no attribute that only an installation has is read from it."""
+def test_at_names_only_times() -> None:
+    """The name `at` always means a time: no attribute that only an installation has is read from it."""
     found = [
         f"{by_path(path)}:{line}: at.{attribute}"
         for path in SOURCES

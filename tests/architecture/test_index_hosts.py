@@ -31,7 +31,7 @@ HOSTS = [
 
 
 def test_no_file_names_the_host_of_a_package_index() -> None:
-    """No file that git does not ignore contains the host of a package index."""
+    """No file in the repository contains the host of a package index, unless git ignores the file."""
     words = [word for host in HOSTS for word in ("-e", host)]
     matches = subprocess.run(
         [

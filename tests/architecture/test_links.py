@@ -27,7 +27,8 @@ def anchors(page: Path) -> list[str]:
 
 @each("page", PAGES)
 def test_links_resolve(page: Path) -> None:
-    """Each link to a file of ours names an existing file, and an existing heading in it."""
+    """Each link to a file in the repository names an existing file and, if it has an anchor, an existing
+    heading in that file."""
     for link in LINK.findall(re.sub(r"`[^`\n]*`", "", prose(page))):
         if re.match(r"[a-z]+:", link):
             continue
@@ -38,7 +39,7 @@ def test_links_resolve(page: Path) -> None:
 
 
 def test_programs_name_existing_pages() -> None:
-    """A page that a program's text or comment names exists."""
+    """Every documentation page that is named in a text or comment of the code exists."""
     named = {name for source in SOURCES for name in re.findall(r"\bdocs/[\w/-]+\.md\b", source.read_text())}
     assert named
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []

@@ -9,7 +9,7 @@ from tests import prove
 
 
 def test_prove_runs_the_suite_ten_times() -> None:
-    """The suite runs ten times, of which three are under load and two at another time."""
+    """The suite runs ten times, three times under load and twice at another time."""
     runs = list(prove.runs())
     assert len({run.name for run in runs}) == 10
     assert sum(run.is_loaded for run in runs) == 3
@@ -18,14 +18,14 @@ def test_prove_runs_the_suite_ten_times() -> None:
 
 @pytest.mark.parametrize(("day", "last"), [("2026-11-28", "2026-11-30"), ("2028-02-01", "2028-02-29")])
 def test_month_end_is_shortly_before_midnight(day: str, last: str) -> None:
-    """The end of a month is half an hour before midnight of its last day."""
+    """The end of a month is half an hour before midnight on its last day."""
     now = datetime.datetime.fromisoformat(f"{day}T09:00Z")
     assert prove.month_end(now) == datetime.datetime.fromisoformat(f"{last}T23:30Z")
 
 
 @pytest.mark.parametrize(("day", "changed"), [("2026-11-28", "2027-10-31"), ("2026-03-01", "2026-10-25")])
 def test_clocks_go_back_on_the_last_sunday_of_october(day: str, changed: str) -> None:
-    """In Berlin clocks go back at 01:00 UTC on the last Sunday of October."""
+    """In Berlin the clocks go back at 01:00 UTC on the last Sunday of October."""
     now = datetime.datetime.fromisoformat(f"{day}T09:00Z")
     before = prove.change_of_clocks(now, ZoneInfo("Europe/Berlin"))
     assert before == datetime.datetime.fromisoformat(f"{changed}T00:58Z")

@@ -21,7 +21,7 @@ def callers(name: str) -> set[str]:
 
 
 def test_modules_can_be_imported_in_any_order() -> None:
-    """No module needs one that is still being imported, so modules can be imported in any order."""
+    """Modules can be imported in any order, because no module needs another one that is still being imported."""
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in SOURCES
     }
@@ -33,7 +33,7 @@ def test_modules_can_be_imported_in_any_order() -> None:
 
 
 def test_only_sessions_commit() -> None:
-    """Only `db/session.py`, where transactions begin, calls `commit` or `rollback`."""
+    """Only `db/session.py`, where transactions begin, calls `commit` and `rollback`."""
     assert callers("commit") | callers("rollback") <= {"app/db/session.py"}
     assert callers("sessionmaker") == {"app/db/session.py"}
 
@@ -44,39 +44,40 @@ def test_engines_begin_transactions_in_two_places() -> None:
 
 
 def test_statements_are_verified_before_signing() -> None:
-    """Only one place signs with signing.jwk, and it verifies first."""
+    """Only one function signs with signing.jwk, and it verifies each statement first."""
     assert callers("serialize_compact") == {"app/signing.py"}
 
 
 def test_only_the_command_line_prints() -> None:
-    """Only the command line prints; all other code logs."""
+    """Only the command line prints; all other code writes to the log."""
     assert all(path.startswith(("app/cli/", "lethe/cli/")) or path.endswith("cli.py") for path in callers("print"))
 
 
 def test_no_code_compares_sentences() -> None:
-    """Code decides by kinds and codes: no string of several words is compared with anything."""
+    """Code decides by kinds and codes: it compares no value with a string of several words."""
     sentences = {text for path in SOURCES for _, text in facts(path).compared if re.search("[a-z] [a-z]", text)}
     assert sentences == set()
 
 
 def test_statuses_are_named_by_the_contract() -> None:
-    """No status, kind of run, order or decision is a bare string, except MLflow's."""
+    """No status, kind of run, order or decision is compared with a string literal, except for the statuses of
+    MLflow."""
     ours = [path for path in SOURCES if path != ROOT / "lethe/features/handover/mlflow.py"]
     named = (".status", "run.kind", "plan.kind", "segment.kind", ".workers", ".order", ".decision", ".danger")
     assert {one for path in ours for one in facts(path).compared if one[0].endswith(named)} == set()
 
 
 def test_personal_json_bypasses_pydantic_caches() -> None:
-    """JSON about people is neither written nor read by pydantic, which keeps strings in memory that nothing overwrites,
-    except by models that bypass its cache (`protocols.parsing.ProtocolMessage`)."""
+    """JSON about people is neither written nor read by pydantic, because pydantic keeps strings in memory that nothing
+    overwrites. Models that bypass its cache (`protocols.parsing.ProtocolMessage`) are exempt."""
     assert {path for path in callers("model_dump_json") if path.startswith("app/")} == set()
     reads = {"app/features/protocols/parsing.py", "app/features/desk/pages/administration.py"}
     assert {path for path in callers("model_validate_json") if path.startswith("app/")} <= reads
 
 
 def test_only_settings_read_the_environment() -> None:
-    """Only the settings read the environment, except for variables of the memory allocator and the clients' address of
-    the gateway."""
+    """Only the settings read the environment. Variables of the memory allocator and the gateway address of the
+    client are exempt."""
     reads = {str(path.relative_to(ROOT)) for path in SOURCES if "os.environ" in path.read_text()}
     assert callers("getenv") == set()
     process = "lethe/features/networks/encoders/process.py"
@@ -85,7 +86,7 @@ def test_only_settings_read_the_environment() -> None:
 
 @each("name", Settings.model_fields)
 def test_every_setting_is_described_and_optional(name: str) -> None:
-    """Every setting has a description for operators and a default."""
+    """Every setting has a default, and a description for operators."""
     field = Settings.model_fields[name]
     assert (field.description or "").endswith(".")
     assert not field.is_required()
@@ -128,15 +129,15 @@ NEVER_A_CALLERS_FAULT = {
 
 @each("condition", conditions())
 def test_every_condition_has_a_status(condition: type[Problem]) -> None:
-    """Every error that a caller can cause or wait out has its own status; all others are a 500."""
+    """Every error that a caller can cause or wait out has a specific status; every other error returns 500."""
     status = problems.status_of(condition)
     assert (status == 500) == (condition in NEVER_A_CALLERS_FAULT)
     assert 400 <= status <= 503
 
 
 def test_every_route_declares_its_problems(gateway: TestClient) -> None:
-    """Routes below /v1 declare malformed input, a missing key and a missing scope; those with an id also an unknown
-    id."""
+    """Routes below /v1 declare the problems for malformed input, a missing key and a missing scope, and routes with an
+    id also declare the problem for an unknown id."""
     paths = gateway.get("/openapi.json").json()["paths"]
     operations = {
         f"{method} {path}": operation["responses"].keys()
@@ -151,7 +152,7 @@ def test_every_route_declares_its_problems(gateway: TestClient) -> None:
 
 
 def test_every_test_has_a_docstring() -> None:
-    """Each test has a docstring of one sentence about the behaviour."""
+    """Each test has a docstring that ends with a period."""
     for path in (ROOT / "tests").rglob("test_*.py"):
         for node in statements(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
@@ -168,10 +169,10 @@ VENDORED = {
 
 
 def test_no_file_passes_the_ceiling() -> None:
-    """No source, test, page or sheet has more than MAX_FILE_LINES lines; migrations are exempt."""
+    """No source, test, page or style sheet has more than MAX_FILE_LINES lines; migrations are exempt."""
     suffixes = [f"*.{suffix}" for suffix in ("py", "js", "css", "html")]
     tracked = subprocess.run(["git", "ls-files", *suffixes], cwd=ROOT, capture_output=True, text=True, check=False)
-    if tracked.returncode != 0:  # a copy without its history
+    if tracked.returncode != 0:  # a copy without the Git history
         return
     files = {name for name in tracked.stdout.splitlines() if (ROOT / name).exists()} - VENDORED
     written = {name for name in files if not name.startswith("migrations/versions/")}

@@ -31,8 +31,8 @@ def order_of(items: list[Any], processes: int) -> list[Item]:
 
 
 def test_every_process_begins_with_long_tests() -> None:
-    """Each of three processes begins with its part of the tests that take minutes, then runs whole files of other long
-    tests; short tests are at the end of each share, in their original order."""
+    """Each of three processes starts with its part of the tests that take minutes and then runs whole files of other
+    long tests. Short tests come at the end of each share, in their original order."""
     life, stories, kills = (
         made("life", "soak", "timeout", count=4),
         made("a", "soak", count=2),
@@ -48,7 +48,7 @@ def test_every_process_begins_with_long_tests() -> None:
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 8])
 def test_every_test_is_run_once(processes: int) -> None:
-    """Every test is run exactly once for any number of processes and long tests."""
+    """Every test is run exactly once, for any number of processes and long tests."""
     chance = random.Random(processes)
     for _ in range(100):
         kinds = [(), ("soak",), ("soak", "timeout"), ("timeout",)]

@@ -1,4 +1,4 @@
-"""The settings as a table: `python -m tests.deploy.configuration` writes it into docs/configuration.md."""
+"""The settings as a table, which `python -m tests.deploy.configuration` writes into docs/configuration.md."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ def _values(schema: dict[str, Any]) -> str:
 
 
 def written() -> str:
-    """Return the table in the page."""
+    """Return the page with the current table in it."""
     found = _TABLE.search(PAGE.read_text())
     return found[0] if found else ""
 

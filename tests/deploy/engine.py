@@ -47,7 +47,7 @@ def engine() -> Iterator[Engine]:
     if own := _own():
         yield own
         return
-    # Paths of sockets below it must have less than 108 characters.
+    # Paths of sockets below it must have fewer than 108 characters.
     with (
         tempfile.TemporaryDirectory(prefix="lethe-", ignore_cleanup_errors=True) as folder,
         _throwaway(Path(folder)) as made,
@@ -92,7 +92,7 @@ def _throwaway(folder: Path) -> Iterator[Engine]:
         f"nofile={files}",
     ]
     daemon += ["--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"]
-    # In a mount namespace of its own: whatever it mounts is gone when it ends.
+    # It runs in a separate mount namespace, so all of its mounts are gone when it ends.
     with (
         (folder / "dockerd.log").open("wb") as log,
         subprocess.Popen(daemon, env=environment, stdout=log, stderr=log, start_new_session=True) as process,

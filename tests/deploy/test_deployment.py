@@ -21,7 +21,7 @@ from lethe.reading import to_json
 from tests.deploy.engine import ROOT, Engine, NoEngine, engine
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # images are built: minutes, on a machine that does more
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # building the images takes minutes on a busy machine
 
 ADULT = ROOT / "examples" / "adult"
 SERVICES = ("database", "redis", "gateway", "accounting", "edge", "worker", "sweeper")
@@ -103,8 +103,8 @@ def wait(what: str, holds: Callable[[], Any], *, seconds: float, pause: float = 
 
 
 def test_the_deployment_forgets_and_heals(tmp_path: Path) -> None:
-    """One command starts the whole deployment, hardened; it forgets people, survives killed workers, stops gracefully
-    and restarts without loss."""
+    """A single command starts the whole hardened deployment, which forgets people, survives killed workers, stops
+    gracefully and restarts without loss."""
     began = time.monotonic()
 
     def tell(what: str) -> None:

@@ -129,8 +129,9 @@ def test_distributions_have_no_generic_package_names(wheels: dict[str, Path]) ->
 def test_the_sdk_works_beside_a_package_app(
     tmp_path: Path, environment: Callable[..., Path], settings: Settings, admin_key: str
 ) -> None:
-    """The SDK, in an empty environment next to a package `app`, makes a whole request and verifies its certificate and
-    the ledger without any server code; numpy and scipy are loaded only to recompute numbers. So does its command."""
+    """In an empty environment next to a package `app`, the SDK makes a whole request and verifies its
+    certificate and the ledger without any server code, and loads numpy and scipy only to recompute numbers. The
+    command line does the same."""
     python = environment("verify", "cli")
     ours = tmp_path / "project"
     (ours / "app").mkdir(parents=True)
@@ -163,8 +164,8 @@ def test_the_sdk_works_beside_a_package_app(
 
 @pytest.mark.soak
 def test_the_sdk_names_its_missing_extra(environment: Callable[..., Path]) -> None:
-    """The SDK without the extra names the package to install when numbers are recomputed; the command line does so in
-    one line."""
+    """If the extra is not installed and numbers must be recomputed, the SDK names the package to install, and so does
+    the command line, in one line."""
     python = environment()
     done = subprocess.run(
         [python, "-I", "-c", "from lethe.cli import main; main()", "certificate", "verify", "x"],
@@ -177,7 +178,8 @@ def test_the_sdk_names_its_missing_extra(environment: Callable[..., Path]) -> No
 
 
 def test_installed_processes_import_the_server(tmp_path: Path, wheels: dict[str, Path]) -> None:
-    """The commands of an installed server, and the processes they start, import its folders as `app` and `worker`."""
+    """The commands of an installed server, and the processes that they start, import its packages as `app` and
+    `worker`."""
     with zipfile.ZipFile(wheels["lethe_server"]) as archive:
         archive.extractall(tmp_path)
     program = (

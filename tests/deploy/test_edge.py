@@ -119,13 +119,13 @@ def everything(connection: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("name", ["Caddyfile", "Caddyfile.tls"])
 def test_the_files_are_formatted(name: str) -> None:
-    """`caddy fmt` changes nothing but white space that Caddy 2.6 adds after an import."""
+    """`caddy fmt` changes only white space that Caddy 2.6 adds after an import."""
     formatted = subprocess.run([caddy(), "fmt", str(DEPLOY / name)], capture_output=True, text=True, check=False)
     assert [line.rstrip() for line in formatted.stdout.split("\n")] == (DEPLOY / name).read_text().split("\n")
 
 
 def test_no_two_servers_share_a_port() -> None:
-    """Each port has one server, so that no connection reaches a server that does not know its site."""
+    """Each port has only one server, so that no connection reaches a server that does not know its site."""
     adapt = [caddy(), "adapt", "--adapter", "caddyfile", "--config", str(DEPLOY / "Caddyfile.tls")]
     environment = os.environ | {"DOMAIN": "lethe.example.com"}
     adapted = subprocess.run(adapt, env=environment, capture_output=True, text=True, check=True)
@@ -134,7 +134,8 @@ def test_no_two_servers_share_a_port() -> None:
 
 
 def test_half_sent_heads_are_closed_in_time(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """Request heads that trickle or stop are closed after a timeout, and other calls are served meanwhile."""
+    """A connection on which a request head trickles or stops is closed after a timeout, and other calls are
+    served in the meantime."""
     proxy = edge(gateway, {"read_header 10s": "read_header 2s"})
     with contextlib.ExitStack() as stack:
         half = [stack.enter_context(proxy.connect()) for _ in range(300)]
@@ -151,7 +152,7 @@ def test_half_sent_heads_are_closed_in_time(gateway: str, edge: Start, key: dict
 
 
 def test_trickling_bodies_are_closed_in_time(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """An upload that never ends is cut off; it takes none of the places of other calls."""
+    """An upload that never ends is cut off and does not take the place of another call."""
     proxy = edge(gateway, {"read_body 30m": "read_body 3s"})
     head = f"POST /v1/datasets HTTP/1.1\r\nAuthorization: {key['Authorization']}\r\nHost: lethe\r\n".encode()
     head += b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b"
@@ -166,7 +167,8 @@ def test_trickling_bodies_are_closed_in_time(gateway: str, edge: Start, key: dic
 
 
 def test_slow_bodies_without_a_key_take_no_place(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """Clients without a key that stop in the middle of a body are refused at once or at least do not block others."""
+    """A client without a key that stops in the middle of a body is refused at once, or at least does not block
+    other calls."""
     proxy = edge(gateway)
     with contextlib.ExitStack() as stack:
         for path in [b"/v1/deletion-requests"] * 100 + [b"/admin/login"] * 100:
@@ -178,7 +180,7 @@ def test_slow_bodies_without_a_key_take_no_place(gateway: str, edge: Start, key:
 
 
 def test_the_head_is_bounded(gateway: str, edge: Start) -> None:
-    """A request head of 32 KiB is passed on, and a longer one refused with 431."""
+    """A request head of 32 KiB is passed on, and a longer one is refused with 431."""
     proxy = edge(gateway)
     assert proxy.get("/healthz", **{"X-Long": "a" * 30_000}).status_code == 200
     with proxy.connect() as connection:
@@ -187,7 +189,7 @@ def test_the_head_is_bounded(gateway: str, edge: Start) -> None:
 
 
 def test_the_body_is_bounded(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """A body larger than the edge accepts is refused as the gateway refuses it."""
+    """A body larger than the edge accepts is refused with the same problem as at the gateway."""
     proxy = edge(gateway, MAX_BODY="100KB")
     answer = httpx.post(f"{proxy.url}/v1/deletion-requests:batch", headers=key, content=b" " * 200_000, timeout=60)
     assert (answer.status_code, answer.json()["code"]) == (413, "upload_too_large")
@@ -195,8 +197,8 @@ def test_the_body_is_bounded(gateway: str, edge: Start, key: dict[str, str]) -> 
 
 
 def test_json_is_compressed_and_pages_are_not(gateway: str, edge: Start, key: dict[str, str]) -> None:
-    """Answers of the API are compressed, and pages that combine a form's token with text an attacker may choose never
-    are."""
+    """API responses are compressed, but pages that combine a form's token with text that an attacker may choose
+    never are."""
     proxy = edge(gateway)
 
     def raw(path: str, accepted: str = "gzip") -> tuple[str | None, bytes]:
@@ -215,7 +217,7 @@ def test_json_is_compressed_and_pages_are_not(gateway: str, edge: Start, key: di
 
 
 def test_problems_are_compressed(edge: Start) -> None:
-    """Compression depends on the media type JSON, whatever the status, and never applies to pages."""
+    """A response is compressed if its media type is JSON, whatever its status; pages are never compressed."""
     answers = {"application/json": "gzip", "application/problem+json; a=b": "gzip", "text/html": None, "text/csv": None}
     for media_type, coding in answers.items():
         pages = f'respond "{LONG}" 200\n\theader Content-Type "{media_type}"\n'
@@ -225,7 +227,7 @@ def test_problems_are_compressed(edge: Start) -> None:
 
 
 def test_the_address_of_a_client_is_passed_on(gateway: str, edge: Start) -> None:
-    """Wrong keys count against the address that they come from, whatever address the client claims."""
+    """Wrong keys count against the address from which they are sent, whatever address the client claims to have."""
     proxy = edge(gateway)
     codes = [
         proxy.get("/v1/models", source="127.0.0.2", **{"Authorization": "Bearer no", "X-Forwarded-For": f"10.0.0.{n}"})
@@ -236,7 +238,8 @@ def test_the_address_of_a_client_is_passed_on(gateway: str, edge: Start) -> None
 
 
 def test_untrusted_proxies_are_ignored(settings: Settings) -> None:
-    """A gateway without trusted proxies counts by the address of the connection, even on the loopback."""
+    """A gateway without trusted proxies counts wrong keys by the address of the connection, even for
+    connections on the loopback."""
     with processes.gateway(settings.model_copy(update={"failed_calls_per_minute": 5})) as (_, address):
         headers = [{"Authorization": "Bearer no", "X-Forwarded-For": f"10.0.0.{n}"} for n in range(6)]
         codes = [httpx.get(f"{address}/v1/models", headers=one, timeout=60).status_code for one in headers]
@@ -244,8 +247,8 @@ def test_untrusted_proxies_are_ignored(settings: Settings) -> None:
 
 
 def test_an_unreachable_gateway_is_a_problem_response(edge: Start) -> None:
-    """The answer is a problem that asks to repeat the call, and the edge's log contains no subject id even at debug
-    level."""
+    """If the gateway is unreachable, the response is a problem that asks to repeat the call, and the edge's log
+    contains no subject id even at debug level."""
     proxy = edge(f"127.0.0.1:{free_port()}", {"\tlog {\n": "\tdebug\n\tlog {\n"})
     for path in ("/v1/deletion-requests?subject_id=somebody@example.com", "/v1/datasets/ds_1/subjects/somebody-else"):
         answer = proxy.get(path, **{"Idempotency-Key": "somebody-again"})
@@ -258,9 +261,9 @@ def test_an_unreachable_gateway_is_a_problem_response(edge: Start) -> None:
 
 
 def test_https_is_served_if_a_domain_is_set(gateway: str, edge: Start) -> None:
-    """The edge serves HTTPS if DOMAIN is set, which the gateway recognizes; monitoring stays on the loopback."""
+    """If DOMAIN is set, the edge serves HTTPS, which the gateway recognizes; monitoring stays on the loopback."""
     port = free_port()
-    # No certificate of the test gets into the trust store of this machine, and port 80 stays free.
+    # No certificate of this test enters the trust store of this machine, and port 80 stays free.
     options = {"\tadmin off\n": "\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n"}
     proxy = edge(gateway, options, name="Caddyfile.tls", DOMAIN=f"https://localhost:{port}")
     root = proxy.certificates / "pki" / "authorities" / "local" / "root.crt"

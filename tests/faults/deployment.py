@@ -37,7 +37,7 @@ class Service:
         """Sessions of all processes so far: a process that another starts is in the same session."""
 
     def start(self, *, hop: str | None = None, act: hops.Act = hops.die) -> None:
-        """Start the service. A Celery worker does `act` to itself when it first reaches `hop`."""
+        """Start the service. A Celery worker applies `act` to itself when it first reaches `hop`."""
         self._began = len(self.log()) if self._log.exists() else 0
         started = processes.command(self._settings, *self._words, log=self._log, hop=hop, act=act)
         self.child = self._stack.enter_context(started)
@@ -58,7 +58,7 @@ class Service:
         return said
 
     def ready(self) -> None:
-        """Wait until a Celery worker waits for a message of the broker."""
+        """Wait until a Celery worker is waiting for a message from the broker."""
         broker_url = self._settings.broker_url
         assert broker_url
         url = broker_url.get_secret_value()
@@ -71,7 +71,7 @@ class Service:
             wait_until(lambda: self._ports() & {_port(one) for one in client.client_list() if "b" in one["flags"]})
 
     def _ports(self) -> set[int]:
-        """Return the local ports of its connections."""
+        """Return the local ports of the service's connections."""
         return {one.laddr.port for one in self.process().net_connections() if one.raddr}
 
     def process(self) -> psutil.Process:
@@ -92,7 +92,7 @@ class Service:
 
 
 def _port(client: dict[str, str]) -> int:
-    """Return the local port of a client of Redis."""
+    """Return the local port of a Redis client."""
     return int(client["addr"].rpartition(":")[2])
 
 

@@ -41,7 +41,7 @@ def die(worker: int) -> None:
 
 
 def stop(worker: int) -> None:
-    """Stop the worker, but not while a heartbeat or a periodic job writes, which would block all other writers."""
+    """Stop the worker, except while a heartbeat or a periodic job is writing, which would block all other writers."""
     with _writing:
         os.kill(worker, signal.SIGSTOP)
 
@@ -52,7 +52,7 @@ def halt(worker: int) -> None:
 
 
 def linger(worker: int) -> None:
-    """Log a line, and wait longer than any other process does."""
+    """Log a line and wait longer than any other process."""
     os.write(1, b'"hops.lingers"\n')
     time.sleep(600)
 
@@ -107,7 +107,7 @@ def _mid_chain(act: Hop) -> None:
         return original(steps=steps, on_progress=progressed, **named)
 
     runners[Mechanism.method] = wrapped
-    chain.run = wrapped  # canary tests take their steps without a process of their own
+    chain.run = wrapped  # canary tests take their steps in the worker's process
 
 
 def _inside_destroy(act: Hop) -> None:
@@ -115,14 +115,14 @@ def _inside_destroy(act: Hop) -> None:
 
 
 def _before_destroying(act: Hop) -> None:
-    """Let the first call pass, which is made when the worker starts."""
+    """Let the first call pass, because the worker makes it when it starts."""
     calls = iter([lambda: None])
     _before(runner, "destroy_unneeded", lambda: next(calls, act)())
 
 
 def _one_writes_at_a_time() -> None:
     global _writing
-    _writing = _turns()  # of this worker, not of all who are forked from the same process
+    _writing = _turns()  # separate for each worker that is forked from the same process
     original = Database.writing
 
     @contextlib.contextmanager

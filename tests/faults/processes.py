@@ -85,7 +85,7 @@ class Child:
         os.kill(self.process.pid, signal.SIGCONT)
 
     def halted_run(self) -> psutil.Process:
-        """Return the process of a worker's run, once that has stopped itself."""
+        """Return the process of a worker's run once that process has stopped itself."""
 
         def found() -> psutil.Process | None:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -106,15 +106,15 @@ class Child:
 def worker(
     settings: Settings, *, name: str = "w", hop: str | None = None, act: hops.Act = hops.die, log: Path | None = None
 ) -> Iterator[Child]:
-    """Start `python -m worker NAME`, which does `act` to itself when it first reaches `hop`."""
+    """Start `python -m worker NAME`, which applies `act` to itself when it first reaches `hop`."""
     with _forked(_worker, settings, name, hop, act, log=log or settings.data_dir.parent / f"{name}.log") as child:
         yield child
 
 
 @contextlib.contextmanager
 def gateway(settings: Settings, *, hop: str | None = None) -> Iterator[tuple[Child, str]]:
-    """Start the gateway alone on a free port, and yield it with its address; it kills itself when it first reaches
-    `hop`."""
+    """Start only the gateway, on a free port, and yield it with its address; the gateway kills itself when it
+    first reaches `hop`."""
     hears, says = _context().Pipe(duplex=False)
     with (
         hears,
@@ -171,7 +171,7 @@ class Up:
             )
 
     def address(self) -> str:
-        """Wait for the address that it prints."""
+        """Wait for the address that `lethe up` prints, and return it."""
         assert self.process.stdout
         for line in self.process.stdout:
             if line.startswith("Lethe is at "):
@@ -179,7 +179,7 @@ class Up:
         raise AssertionError(self.log.read_text())
 
     def worker(self) -> psutil.Process:
-        """Wait for its worker, and return it."""
+        """Wait for the worker of `lethe up`, and return it."""
         return _worker_of(self.process.pid)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
@@ -210,7 +210,7 @@ class ForkedUp:
     printed: Path
 
     def address(self) -> str:
-        """Wait for the address that it prints."""
+        """Wait for the address that `lethe up` prints, and return it."""
 
         def said() -> re.Match[str] | None:
             assert self.child.process.is_alive(), self.child.log.read_text()
@@ -221,7 +221,7 @@ class ForkedUp:
         return str(wait_until(said)[1])
 
     def worker(self) -> psutil.Process:
-        """Wait for its worker, and return it."""
+        """Wait for the worker of `lethe up`, and return it."""
         return _worker_of(self.child.process.pid)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int | None:
@@ -323,7 +323,7 @@ class RabbitMQ:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "no_plugins"),
             "ERL_EPMD_PORT": self._epmd,
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "ERL_EPMD_RELAXED_COMMAND_CHECK": "true",  # it may be killed before it knows that the server is dead
+            "ERL_EPMD_RELAXED_COMMAND_CHECK": "true",  # it may be killed before it notices that the server is dead
         }
         self._log = folder / "rabbitmq.log"
         self.url = f"amqp://guest:guest@127.0.0.1:{self._port}//"
@@ -365,7 +365,7 @@ _OF_COMMANDS = (
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, *_OF_COMMANDS, "tests.faults.warm"])
-    temporary, tempfile.tempdir = tempfile.tempdir, None  # a gateway's is too deep down for a socket
+    temporary, tempfile.tempdir = tempfile.tempdir, None  # the path of a gateway's folder is too long for a socket
     try:
         forkserver.ensure_running()
     finally:
@@ -394,7 +394,7 @@ def _logged(target: Callable[..., None], log: Path, *arguments: Any) -> None:
     for standard in (1, 2):
         os.dup2(descriptor, standard)
     # `hardening.ensure` would execute the program of the fork server again to set the allocator. With the settings in
-    # the environment it logs memory.freed_not_overwritten and goes on.
+    # the environment, it logs memory.freed_not_overwritten and continues.
     os.environ.update(hardening.OVERWRITING)
     target(*arguments)
 

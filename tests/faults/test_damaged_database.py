@@ -1,4 +1,4 @@
-"""A database file that SQLite did not write in this form is damaged, and none of its contents are used."""
+"""A database file that SQLite did not write in its present form is damaged, and none of its contents are used."""
 
 import sqlite3
 from collections.abc import Callable
@@ -21,8 +21,8 @@ Make = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def damaged(settings: Settings, admin_key: str) -> Settings:
-    """Return an installation whose table of records lost one bit of one person, as by a disk error; its index is
-    whole."""
+    """Return an installation in which, as after a disk error, a bit of one person's record is flipped in the
+    table but not in the index."""
     with TestClient(create_app(settings)) as gateway, installations.opened(settings) as installation:
         gateway.headers["Authorization"] = f"Bearer {admin_key}"
         uploaded = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())})
@@ -44,14 +44,14 @@ def pages_gone(file: Path) -> None:
 
 
 def test_a_flipped_owner_stops_every_start(damaged: Settings) -> None:
-    """A flipped bit in the owner of a row is found at every start."""
+    """If a bit is flipped in the owner of a row, every start detects the damage and fails."""
     for _ in range(2):
         with pytest.raises(DatabaseDamaged):
             installations.set_up(damaged)
 
 
 def test_a_damaged_file_is_not_vacuumed(damaged: Settings) -> None:
-    """A damaged page is found before the file is vacuumed, and the file is left as it is."""
+    """A damaged page is detected before the database file is vacuumed, and the file is left unchanged."""
     database = sqlite3.connect(damaged.data_dir / "lethe.db")
     database.execute("PRAGMA user_version=0")
     database.close()
@@ -62,7 +62,7 @@ def test_a_damaged_file_is_not_vacuumed(damaged: Settings) -> None:
 
 
 def test_damage_refuses_all_further_calls(damaged: Settings, admin_key: str) -> None:
-    """A gateway and a worker find the damage, and from then on refuse all calls and runs."""
+    """A gateway and a worker each detect the damage and from then on refuse all calls and runs."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     with installations.opened(damaged) as installation, pytest.raises(DatabaseDamaged):
         installation.database.check()
@@ -75,7 +75,7 @@ def test_damage_refuses_all_further_calls(damaged: Settings, admin_key: str) -> 
 
 
 def test_reading_a_damaged_page_is_a_503(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """A read of a damaged database page returns 503 and not 500, and so does every later call."""
+    """Reading a damaged page of the database returns 503 rather than 500, and so does every later call."""
     installation.database.scrub()
     installation.database.close()
     pages_gone(settings.data_dir / "lethe.db")

@@ -1,4 +1,4 @@
-"""A record whose keyed hash no longer matches its own check is damage, not absence."""
+"""A record whose keyed hash does not match its own check value is damaged, and does not count as absent."""
 
 import datetime
 from collections.abc import Callable
@@ -28,7 +28,7 @@ RECORD: Any = Record.__table__
 
 
 class Bit:
-    """A flipped bit in a column of a person's record, until it is mended."""
+    """A flipped bit in a column of a person's record, until it is repaired."""
 
     def __init__(self, installation: Installation, dataset_id: str, slot: int, column: str) -> None:
         self._installation, self._dataset_id, self._slot, self._column = installation, dataset_id, slot, column
@@ -60,7 +60,7 @@ def _recheck(gateway: TestClient, dataset_id: str) -> Any:
 
 
 def _verify(installation: Installation) -> None:
-    """Verify all records once, whenever the gateway's own job began its last round."""
+    """Verify all records once, regardless of when the gateway's own job began its last round."""
     with installation.database.writing() as session:
         session.execute(sa.update(Dataset).values(records_verified_at=None, records_verified_to=None))
     periodic_jobs.verify_records(installation)
@@ -83,8 +83,8 @@ def test_a_flipped_bit_does_not_count_as_absence(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A flipped bit is found and named. Until it is mended and rechecked no person is erased and no
-    request completes as nothing held, even after a restart; then all requests are served."""
+    """A flipped bit in a record is detected and named. Until the record is repaired and rechecked, no person is erased
+    and no request completes with nothing held, even after a restart; afterwards all requests are served."""
     dataset_id = new_dataset(rows=30)["id"]
     slots = slots_of(installation, dataset_id, "p3", "p4")
     bit = Bit(installation, dataset_id, slots[0], column)
@@ -124,7 +124,7 @@ def test_a_flipped_bit_does_not_count_as_absence(
 def test_an_undecodable_reference_is_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, get: Get
 ) -> None:
-    """A flipped bit that makes the reference invalid UTF-8 is found like any other."""
+    """A flipped bit that turns a reference into invalid UTF-8 is detected like any other."""
     dataset_id = new_dataset(rows=30)["id"]
     if installation.database.engine.dialect.name == "postgresql":
         pytest.skip("PostgreSQL takes no such text from a client")
@@ -139,7 +139,7 @@ def test_an_undecodable_reference_is_damage(
 def test_a_run_verifies_records_to_erase(
     column: str, installation: Installation, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A record to be erased that was changed stops the dataset, and no row is touched."""
+    """If a record to be erased was changed, the run stops the dataset and leaves all rows unchanged."""
     dataset_id = new_dataset(rows=30)["id"]
     before = rows_of(installation, dataset_id)
     asked = forget("p3")["id"]
@@ -156,7 +156,8 @@ def test_a_run_verifies_records_to_erase(
 def test_a_run_verifies_reserved_slots(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """An addition whose slot is not the reserved one stops the dataset before anything is written."""
+    """If the slot of an addition differs from the reserved one, the run stops the dataset before anything is
+    written."""
     dataset_id = new_dataset(rows=30)["id"]
     forget("p3")
     assert work() == 1
@@ -172,8 +173,8 @@ def test_a_run_verifies_reserved_slots(
 def test_an_earlier_request_does_not_complete_during_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, work: Callable[[], int]
 ) -> None:
-    """A request from before the damage was found does not complete with nothing held at the end of its grace period;
-    once the record is sound its person is found."""
+    """A request made before the damage was found does not complete with nothing held when its grace period ends. Once
+    the record is repaired, the person is found and forgotten."""
     patient = Policy(grace_seconds=3600)
     dataset_id = new_dataset(rows=30)["id"]
     [slot] = slots_of(installation, dataset_id, "p3")
@@ -199,8 +200,8 @@ def test_an_earlier_request_does_not_complete_during_damage(
 def test_a_request_waits_for_damaged_datasets(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A person erased from a sound dataset does not count as forgotten until a damaged dataset is mended, and is then
-    erased from it too. A request for only the sound dataset completes."""
+    """A person who was erased from an intact dataset does not count as forgotten until a damaged dataset is repaired
+    and the person is erased from that one too. A request for only the intact dataset completes."""
     damaged, sound = new_dataset(rows=30)["id"], new_dataset(rows=30, seed=1)["id"]
     [slot], [in_sound] = slots_of(installation, damaged, "p3"), slots_of(installation, sound, "p3")
     bit = Bit(installation, damaged, slot, "subject_ref")
@@ -224,7 +225,8 @@ def test_a_request_waits_for_damaged_datasets(
 def test_no_absence_is_signed_during_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
-    """A request that completed with nothing held has no signed statement while damage puts that in doubt."""
+    """While damage puts in doubt that nothing was held, a completed request has no signed statement that
+    nothing was held."""
     dataset_id = new_dataset(rows=30)["id"]
     asked = forget("stranger")["id"]
     assert get(f"/deletion-requests/{asked}/certificate")["nothing_held"] is not None
@@ -239,8 +241,8 @@ def test_no_absence_is_signed_during_damage(
 def test_an_app_sees_no_difference_during_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make
 ) -> None:
-    """While records are damaged, a key that may not see who is held finds no difference between a held person and a
-    stranger."""
+    """While records are damaged, a key that may not see who is held gets the same responses for a held and an
+    unknown person."""
     dataset_id = new_dataset(rows=30)["id"]
     Bit(installation, dataset_id, 3, "subject_ref")
     _verify(installation)
@@ -266,7 +268,8 @@ def _differs_anyhow(name: str) -> bool:
 def test_rows_added_by_consent_are_not_erased(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """Rows that were added by a consent after the request are not erased when the request is looked up again."""
+    """If a person consents after making a request, rows that the request could not find because of damage are not
+    erased once the damage is repaired."""
     dataset_id = new_dataset(rows=30)["id"]
     bit = Bit(installation, dataset_id, *slots_of(installation, dataset_id, "p3"), "subject_ref")
     _verify(installation)
@@ -284,7 +287,8 @@ def test_rows_added_by_consent_are_not_erased(
 def test_a_damaged_record_outranks_other_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
-    """A damaged record is named even after a damaged block, because it is what keeps requests open."""
+    """A damaged record is reported in place of a damaged block that was found earlier, because the damaged
+    record keeps requests open."""
     dataset_id = new_dataset(rows=30)["id"]
     [block] = (installation.settings.data_dir / "blocks").glob(f"{dataset_id}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 20))

@@ -1,5 +1,5 @@
-"""A flipped bit in any stored file is found before anything is published or erased, is named, and is reported every
-time."""
+"""A flipped bit in any stored file is detected before anything is published or erased, is named, and is
+reported every time."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -98,8 +98,8 @@ FILES_OF_ADDITIONS: dict[str, tuple[str, Callable[[World], Path]]] = {
 def test_damaged_rows_stop_the_dataset(
     what: str, place: int, world: Callable[..., World], settings: Settings, gateway: TestClient, get: Get, work: Any
 ) -> None:
-    """The first run stops and names the damage; no later run begins, even after restarts, and a recheck finds it again.
-    Once the right file is back, a recheck lets everything continue."""
+    """The first run on damaged rows stops and names the damage. No later run starts, even after restarts, and a recheck
+    detects the damage again. Once the original file is restored, a recheck lets all work resume."""
     kind, choose = FILES[what]
     made = world(adding=True)
     file = choose(made)
@@ -134,8 +134,8 @@ def test_damaged_rows_stop_the_dataset(
 def test_a_damaged_addition_is_dropped(
     what: str, place: int, world: Callable[..., World], gateway: TestClient, get: Get, work: Any
 ) -> None:
-    """A flipped bit in a waiting addition drops that addition and delays no erasure: neither a sweep nor a recheck that
-    finds it first stops the dataset, and the next run serves the requests."""
+    """A flipped bit in a waiting addition drops only that addition and delays no erasure. A sweep or recheck that
+    detects it first does not stop the dataset, and the next run serves the requests."""
     kind, choose = FILES_OF_ADDITIONS[what]
     made = world(adding=True)
     file = choose(made)
@@ -159,7 +159,7 @@ def test_a_damaged_addition_is_dropped(
 def test_another_root_in_the_database_stops_the_dataset(
     world: Callable[..., World], get: Get, work: Any, gateway: TestClient
 ) -> None:
-    """A database that names another root of the rows stops the dataset."""
+    """If the database names a different root for the rows, the dataset is stopped."""
     made = world()
     with made.installation.database.writing() as session:
         dataset = session.get_one(Dataset, made.dataset)
@@ -180,7 +180,7 @@ def test_another_root_in_the_database_stops_the_dataset(
 def test_a_changed_key_encryption_key_stops_all_work(
     place: int, world: Callable[..., World], get: Get, work: Any
 ) -> None:
-    """A changed key-encryption key stops every attempt to work; nothing is damaged once it is put back."""
+    """A changed key-encryption key stops all work; once the right key is restored, nothing is damaged."""
     made = world()
     kek = made.installation.settings.resolved_key_encryption_key_file()
     right = kek.read_bytes()
@@ -201,7 +201,7 @@ def test_a_changed_key_encryption_key_stops_all_work(
 def test_damaged_weights_are_relearned(
     pattern: str, place: int, world: Callable[..., World], get: Get, work: Any
 ) -> None:
-    """Live weights that do not open are not continued: the run reports it, and the model relearns."""
+    """If the live weights cannot be opened, the run reports this instead of continuing them, and the model relearns."""
     made = world()
     file = made.weights(pattern)
     file.write_bytes(flipped(file.read_bytes(), place))
@@ -228,7 +228,7 @@ HOPS: dict[str, tuple[Any, str]] = {
 def test_rows_changed_during_a_run_are_noticed(
     hop: str, pattern: str, world: Callable[..., World], settings: Settings, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that change while a run works are found by it or its successor, and no version is published."""
+    """If rows change during a run, that run or the next one detects it, and no version is published."""
     made = world()
     owner, name = HOPS[hop]
     original = getattr(owner, name)
@@ -255,7 +255,7 @@ def test_rows_changed_during_a_run_are_noticed(
 
 
 def test_an_older_copy_beside_the_rows_is_swept(world: Callable[..., World], get: Get, work: Any) -> None:
-    """Blocks, keys and manifests of an older copy next to the recorded ones are never read, and are swept."""
+    """Blocks, keys and manifests of an older copy that lie next to the recorded ones are never read, and are swept."""
     made = world()
     older = {file: file.read_bytes() for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)}
     assert work() == 1
@@ -277,7 +277,7 @@ def test_an_older_copy_beside_the_rows_is_swept(world: Callable[..., World], get
 def test_an_older_copy_in_the_place_of_the_rows_is_refused(
     world: Callable[..., World], get: Get, work: Any, forget: Make
 ) -> None:
-    """An older copy in place of the rows is refused as damage, so erased people do not return."""
+    """If an older copy replaces the rows, it is refused as damage, so erased people do not return."""
     made = world()
     older = {file: file.read_bytes() for pattern in ("{}.*", "keys/{}.*") for file in made.files(pattern)}
     assert work() == 1

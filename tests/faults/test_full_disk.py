@@ -1,4 +1,4 @@
-"""A disk that is full while a run wants to write its results."""
+"""A disk that becomes full before a run writes its results."""
 
 import contextlib
 import shutil
@@ -66,8 +66,8 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
 def test_a_run_is_repeated_when_there_is_room(
     settings: Settings, small_disk: Path, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """A run that cannot write its weights fails, publishes nothing and leaves nothing; the next run with enough room
-    succeeds."""
+    """A run that cannot write its weights fails, publishes nothing and leaves no files behind. The next run
+    that has enough room succeeds."""
     before = _files(small_disk)
     ballast = small_disk / "ballast"
     _fill(ballast)
@@ -88,8 +88,8 @@ def test_a_run_is_repeated_when_there_is_room(
 def test_an_erasure_is_repeated_when_there_is_room(
     small_disk: Path, installation: Installation, live: dict[str, Any], forget: Make, work: Any
 ) -> None:
-    """On a full disk a person's rows cannot be sealed again: they stay, the person does not count as erased, and both
-    are done when there is room."""
+    """On a full disk the rows of a person cannot be sealed again, so they stay and the person does not count as erased.
+    Once there is room, the rows are erased."""
     _fill(small_disk / "ballast")
     [slot] = slots_of(installation, live["dataset_id"], "p3")
     forget("p3")
@@ -109,7 +109,7 @@ def test_an_erasure_is_repeated_when_there_is_room(
 def test_a_first_run_is_repeated_when_there_is_room(
     small_disk: Path, installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Any
 ) -> None:
-    """A first run that found the disk full once or twice succeeds when there is room."""
+    """If a first run fails once or twice because the disk is full, it succeeds once there is room."""
     dataset = new_dataset()
     _fill(small_disk / "ballast")
     model = new_model(dataset["id"])
@@ -136,7 +136,7 @@ def _failed(installation: Installation) -> list[str | None]:
         return list(session.scalars(sa.select(Run.error_code).where(Run.status == "failed")))
 
 
-# --- a disk that is full where the gateway stores what comes ----------------------------------------------------------
+# --- a full disk under the gateway -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -154,8 +154,8 @@ def at_large() -> Settings:
 
 
 def test_calls_on_a_full_disk_return_503(full: tuple[Settings, Path]) -> None:
-    """On a full disk requests and uploads return 503 with Retry-After, and readiness fails; repeated later, each is
-    done once, and nothing else was stored."""
+    """On a full disk, requests and uploads return 503 with Retry-After, and readiness fails. When a call is repeated
+    later, it takes effect once, and nothing else has been stored."""
     settings, ballast = full
     key = settings.resolved_admin_key_file().read_text().strip()
     with TestClient(create_app(settings), raise_server_exceptions=False) as gateway:
@@ -168,7 +168,7 @@ def test_calls_on_a_full_disk_return_503(full: tuple[Settings, Path]) -> None:
                 "json": {"subject_id": f"q{number}", "metadata": {"note": "x" * 2000}},
                 "headers": {"Idempotency-Key": f"k{number}"},
             }
-            for number in range(300)  # more than one page of keys that were made ahead
+            for number in range(300)  # more than one page of prepared keys
         ]
         answers = [gateway.post("/v1/deletion-requests", **one) for one in asked]
         refused = [one for one in answers if one.status_code != 202]
@@ -192,7 +192,7 @@ def test_calls_on_a_full_disk_return_503(full: tuple[Settings, Path]) -> None:
     "words", [["migrate"], ["rotate-key"], ["backup", "archive", "--key-file", "key"], ["ledger", "verify"]]
 )
 def test_a_command_on_a_full_disk_ends_in_one_line(set_up_once: Path, tmp_path: Path, words: list[str]) -> None:
-    """A command on a full disk ends with a one-line error, without a traceback."""
+    """A command on a full disk exits with a one-line error and without a traceback."""
     with _mounted(tmp_path / "small", megabytes=3) as folder:
         data = shutil.copytree(set_up_once, folder / "data")
         with contextlib.suppress(OSError), (folder / "ballast").open("wb") as ballast:

@@ -29,7 +29,8 @@ def upload(client: httpx.Client) -> None:
 def test_a_gateway_killed_under_load_loses_no_request(
     settings: Settings, installation: Installation, admin_key: str
 ) -> None:
-    """Every answered request is stored completely after kill -9, and nothing is stored partly."""
+    """After a gateway under load is killed with SIGKILL, every request that it answered is stored completely, and no
+    request is stored partly."""
     answered: list[str] = []
     enough = threading.Event()
     headers = {"Authorization": f"Bearer {admin_key}"}
@@ -75,7 +76,7 @@ def test_a_gateway_killed_under_load_loses_no_request(
 def test_a_batch_interrupted_by_a_kill_can_be_repeated(
     settings: Settings, installation: Installation, admin_key: str
 ) -> None:
-    """A batch that kill -9 interrupted continues when it is sent again, with one request per person."""
+    """If a batch was interrupted by SIGKILL, sending it again completes it, with one request per person."""
     once = {"Authorization": f"Bearer {admin_key}", "Idempotency-Key": "batch"}
     batch = {"requests": [{"subject_id": f"p{number}", "external_id": str(number)} for number in range(5000)]}
 
@@ -99,7 +100,7 @@ def test_a_batch_interrupted_by_a_kill_can_be_repeated(
 
 @on_both
 def test_excess_calls_are_refused_at_once(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """While the database is blocked, calls beyond a limit are refused at once; the others are served later."""
+    """While the database is blocked, calls beyond a limit are refused at once, and the other calls are served later."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     limits = httpx.Limits(max_connections=None)
     with (
@@ -112,7 +113,7 @@ def test_excess_calls_are_refused_at_once(settings: Settings, installation: Inst
             return client.post("/v1/deletion-requests", json={"subject_id": f"p{number}"})
 
         with ThreadPoolExecutor(CALLS + 40) as callers:
-            with installation.database.writing() as session:  # nobody else writes
+            with installation.database.writing() as session:  # no other process writes
                 session.execute(sa.text("SELECT 1"))
                 asking = [callers.submit(ask, number) for number in range(CALLS + 40)]
                 processes.wait_until(lambda: sum(call.done() for call in asking) == 40)

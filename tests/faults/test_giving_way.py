@@ -1,4 +1,4 @@
-"""A worker that dies while its learning is suspended for a deletion: neither run is lost or done twice."""
+"""A worker that dies while its learning is suspended for a deletion: neither run is lost or executed twice."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,12 +30,13 @@ def test_a_death_during_suspended_learning_loses_neither_run(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Both runs of the dead worker are handed back; another worker forgets the person and learns the model."""
+    """If a worker dies while its learning run is suspended for a deletion, both runs are handed back. Another worker
+    forgets the person and learns the model."""
     asked = new_dataset("asked", rows=60)
     new_model(asked["id"], noise_scale=0.02)
     assert work() == 1
     learning = new_model(new_dataset("to learn")["id"], learn_steps=2000)
-    request = forget("p3", dataset_ids=[asked["id"]], regulation="ccpa")  # due after the model: that is claimed first
+    request = forget("p3", dataset_ids=[asked["id"]], regulation="ccpa")  # due later than the model
     with processes.worker(settings, name="first", hop=hop) as first:
         first.died()
     with installation.database.reading() as session:

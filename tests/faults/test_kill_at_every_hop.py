@@ -1,4 +1,4 @@
-"""A worker, a gateway or everything is killed (-9) at a hop and restarted."""
+"""A worker, a gateway or the whole installation is killed with SIGKILL at a hop and restarted."""
 
 import contextlib
 import signal
@@ -67,8 +67,8 @@ def test_worker_killed_while_unlearning(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A worker killed at any hop is succeeded by another, which completes the same request once, for every model of the
-    dataset."""
+    """If a worker is killed at any step of an unlearning run, another worker completes the same request exactly once,
+    for every model of the dataset."""
     dataset = new_dataset(rows=60, rows_each=2)
     models = 1 if AT_DEATH[hop][0] == 0 and AT_DEATH[hop][1] == 1 else 2
     for _ in range(models):
@@ -93,8 +93,8 @@ def test_worker_killed_while_unlearning(
 def test_worker_killed_while_learning(
     hop: str, settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """A worker killed at any hop of a first run is succeeded by another: the model is learned once and can then
-    forget."""
+    """If a worker is killed at any step of a first run, another worker takes over. The model is learned once
+    and can then forget."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"])
     with processes.worker(settings, name="first", hop=hop) as first:
@@ -128,8 +128,8 @@ def test_kill_within_a_chain_leaves_no_process(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """If the worker, process or fork server of a run is killed, none of its processes or files is left after a second;
-    the same or another worker repeats the run."""
+    """If the worker, the process or the fork server of a run is killed, its processes and files are gone within a
+    second, and the same or another worker repeats the run."""
     new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
     assert work() == 1
     before = _files(settings)
@@ -182,7 +182,8 @@ def test_repeated_deaths_end_in_one_version(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Three deaths in a row, each further on, still end in one version, one certificate and one completion."""
+    """If three workers die in a row, each at a later point of the run, the result is still one version, one
+    certificate and one completion."""
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -205,7 +206,8 @@ def test_requests_while_no_worker_runs_complete(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Requests made between a death and the next start, including for the same person, complete once each."""
+    """Requests made after a worker's death and before the next worker starts complete once each, including a second
+    request for the same person."""
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -231,7 +233,8 @@ def test_gateway_killed_while_accepting_loses_no_request(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Every request answered 202 is stored completely after kill -9; repeating all with their keys duplicates none."""
+    """After a gateway is killed with SIGKILL, every request that it answered with 202 is stored completely, and
+    repeating all requests with their keys creates no duplicate."""
     dataset = new_dataset(rows=400)
     new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -291,7 +294,8 @@ def test_gateway_killed_while_accepting_loses_no_request(
 
 @pytest.mark.soak
 def test_up_killed_and_restarted_completes_the_request(tmp_path: Path, upload: bytes) -> None:
-    """`lethe up` killed with -9 during a run takes its worker along; restarted, it completes the request."""
+    """If `lethe up` is killed with SIGKILL during a run, its worker ends too; after a restart it completes the
+    request."""
     data = tmp_path / "data"
     with processes.forked_up(data, lease_seconds="600") as up, _client(up, data) as client:
         model = _learned_model(client, upload)
@@ -308,8 +312,8 @@ def test_up_killed_and_restarted_completes_the_request(tmp_path: Path, upload: b
 
 @pytest.mark.soak
 def test_up_restarts_a_killed_worker(tmp_path: Path, upload: bytes) -> None:
-    """A worker killed with -9 during a run is restarted at once, and its run is taken back long before the lease is
-    over."""
+    """If a worker is killed with SIGKILL during a run, it is restarted at once, and its run is taken back long
+    before the lease expires."""
     data = tmp_path / "data"
     with processes.forked_up(data, lease_seconds="600") as up, _client(up, data) as client:
         _learned_model(client, upload)
@@ -330,7 +334,7 @@ def test_up_restarts_a_killed_worker(tmp_path: Path, upload: bytes) -> None:
 
 @pytest.mark.soak
 def test_up_wipes_uploads_of_a_killed_gateway(tmp_path: Path) -> None:
-    """Files of an upload that a kill -9 interrupted are removed when `lethe up` starts again."""
+    """If an upload was interrupted by SIGKILL, its files are removed when `lethe up` starts again."""
     data = tmp_path / "data"
     big = b"x,y\n" + b"0.5,a\n0.25,b\n" * 500_000
     schema = '{"columns": {"x": {"kind": "numeric", "min": 0, "max": 1}, "y": {"role": "label", "values": ["a", "b"]}}}'

@@ -1,4 +1,4 @@
-"""A worker is killed (-9), or sleeps, while it adds rows to an existing dataset."""
+"""A worker is killed with SIGKILL, or sleeps, while it adds rows to an existing dataset."""
 
 import io
 import signal
@@ -72,8 +72,8 @@ def _assert_added_and_erased(installation: Installation, get: Get, waiting: dict
 def test_worker_killed_while_adding(
     hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get
 ) -> None:
-    """A worker killed at any hop is succeeded by another, which writes the rows into their slots once and nulls those
-    of people with requests."""
+    """If a worker is killed at any step of an addition, another worker writes the rows into their slots once and nulls
+    the rows of people with requests."""
     with processes.worker(settings, name="first", hop=hop) as first:
         assert first.died() == KILLED, first.log.read_text()
     with processes.worker(settings, name="second") as second:
@@ -90,7 +90,8 @@ def test_worker_killed_while_adding(
 def test_a_worker_that_slept_writes_nothing(
     hop: str, settings: Settings, installation: Installation, waiting: dict[str, Any], get: Get, work: Callable[[], int]
 ) -> None:
-    """A worker that wakes after another has written and erased writes none of its pending changes."""
+    """A worker that wakes after another worker has written and erased the rows does not write any of its own
+    pending changes."""
     with processes.worker(settings, name="sleeper", hop=hop, act=hops.stop) as sleeper:
         sleeper.pause()
         wait_until(lambda: work() and get(f"/deletion-requests/{waiting['request']}")["status"] == "completed")

@@ -1,4 +1,4 @@
-"""Two workers on one database, a worker that sleeps through its lease, and notifications that are lost or repeated."""
+"""Several workers on one database, a worker that sleeps past its lease, and notifications that are lost or repeated."""
 
 import threading
 from collections import defaultdict
@@ -50,7 +50,8 @@ def _assert_one_run_per_dataset_at_a_time(installation: Installation) -> None:
 
 
 def test_concurrent_claims_have_one_winner(settings: Settings, two_by_two: list[dict[str, Any]], forget: Make) -> None:
-    """If eight workers claim at the same moment, each due dataset goes to one worker and the others get nothing."""
+    """If eight workers claim at the same moment, each due dataset goes to one worker, and the other workers get
+    no run."""
     forget("p3")
     together = threading.Barrier(8)
 
@@ -70,7 +71,8 @@ def test_concurrent_claims_have_one_winner(settings: Settings, two_by_two: list[
 def test_threads_share_the_work(
     settings: Settings, installation: Installation, two_by_two: list[dict[str, Any]], forget: Make
 ) -> None:
-    """Four workers in threads complete a stream of requests, each once, and never two on one dataset at a time."""
+    """Four worker threads complete each request of a stream once, and no two of them work on the same dataset
+    at the same time."""
     submitted = threading.Event()
 
     def run(number: int) -> int:
@@ -89,7 +91,7 @@ def test_threads_share_the_work(
             forget(f"p{person}")
         submitted.set()
         done = [future.result() for future in running]
-    while runner.run_next(installation, worker="last"):  # what the last run of a thread left when the others had gone
+    while runner.run_next(installation, worker="last"):  # work that a thread's last run left when all others had ended
         pass
     with installation.database.reading() as session:
         assert session.scalar(sa.select(sa.func.count()).where(Run.status == "published")) >= sum(done) + 4
@@ -101,7 +103,8 @@ def test_threads_share_the_work(
 def test_processes_share_the_work(
     settings: Settings, installation: Installation, two_by_two: list[dict[str, Any]], forget: Make, get: Get
 ) -> None:
-    """Three worker processes complete a stream of requests, each once, and never two on one dataset at a time."""
+    """Three worker processes complete each request of a stream once, and no two of them work on the same
+    dataset at the same time."""
     settings = settings.model_copy(update={"lease_seconds": 30.0})
     with (
         processes.worker(settings, name="a") as a,
@@ -134,7 +137,8 @@ def test_a_worker_sleeps_through_its_lease(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A worker that was stopped past its lease changes nothing when it wakes after another has done its run."""
+    """A worker that was stopped past the end of its lease changes nothing when it wakes after another worker
+    has done its run."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -167,7 +171,7 @@ def test_a_late_worker_without_a_successor_publishes(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A worker that wakes after its lease, before its run was taken over, publishes it once."""
+    """A worker that wakes after its lease has expired, but before its run is taken over, publishes the run once."""
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -198,8 +202,8 @@ def test_heartbeat_keeps_a_long_run(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A run that takes several leases is not taken over by another worker that looks for work all the time."""
-    settings = settings.model_copy(update={"lease_seconds": 4.0})  # no machine is silent for so long
+    """A run that takes several leases is not taken over, although another worker constantly looks for work."""
+    settings = settings.model_copy(update={"lease_seconds": 4.0})  # no machine stops for that long
     dataset = new_dataset(rows=60)
     new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -227,11 +231,11 @@ def test_heartbeat_keeps_a_long_run(
 def test_work_is_found_by_polling(
     settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """A worker finds its work by polling if no notification can reach it."""
+    """If no notification reaches a worker, it finds its work by polling."""
     with processes.worker(settings) as worker:
         wait_until(lambda: worker.logged("worker.started"))
         notifier = settings.data_dir / "bell"
-        notifier.unlink()  # its reader still has it open; whoever rings finds nothing
+        notifier.unlink()  # the reader still has it open, but notifications no longer find it
         model = new_model(new_dataset()["id"])
         wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live", seconds=60)
         assert not notifier.exists()
@@ -243,12 +247,13 @@ def test_work_is_found_by_polling(
 def test_spurious_notifications_change_nothing(
     settings: Settings, installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """A worker that only works when woken does each run once, however often, early or late it is notified."""
+    """A worker that works only when it is notified does each run once, however often the notifications come and whether
+    they are early or late."""
     notifier = PipeNotifier(settings.data_dir)
     patient = settings.model_copy(update={"poll_seconds": 600.0})
     with processes.worker(patient) as worker:
         wait_until(lambda: worker.logged("worker.started"))
-        for _ in range(70_000):  # more than a pipe holds
+        for _ in range(70_000):  # more than fit in a pipe
             notifier.wake()
         model = new_model(new_dataset()["id"], noise_scale=0.02)
         wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live", seconds=60)

@@ -27,7 +27,8 @@ def test_random_kills_lose_no_request(
     get: Callable[[str], Any],
     work: Callable[[], int],
 ) -> None:
-    """After 20 kills during 30 requests over two datasets with two models each, all complete, each once."""
+    """After 20 kills during 30 requests over two datasets with two models each, every request completes exactly
+    once."""
     datasets = [new_dataset(name, rows=120, seed=seed) for seed, name in enumerate(("one", "two"))]
     for dataset in datasets:
         for _ in range(2):
@@ -46,7 +47,7 @@ def test_random_kills_lose_no_request(
     for number in range(KILLS):
         with processes.worker(settings, name=f"mortal{number}") as mortal:
             wait_until(lambda started=mortal: started.logged("worker.started"))
-            latest = time.monotonic() + (3 if number % 2 else 0)  # every other dies in a run
+            latest = time.monotonic() + (3 if number % 2 else 0)  # every second worker dies during a run
             while time.monotonic() < latest and not mortal.logged("unlearning.run_claimed"):
                 time.sleep(0.01)
             time.sleep(moments.uniform(0, 0.4))

@@ -18,7 +18,7 @@ from tests import statements
 from worker import chain_process, runner
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # Starlette's, about httpx
+    warnings.simplefilter("ignore")  # Starlette's warning about httpx
     from fastapi.testclient import TestClient
 
 
@@ -50,7 +50,7 @@ def _lap(folder: Path) -> None:
 statements.share()
 with tempfile.TemporaryDirectory() as folder:
     _lap(Path(folder))
-# Each service collects its garbage when it starts and when calls pause. Without this it would look through the million
-# objects that it has from here, and so copy their memory.
+# Each service collects garbage when it starts and when calls pause. Without this it would visit the million objects
+# that it inherits from here, and thereby copy their memory.
 gc.collect()
 gc.freeze()

@@ -19,7 +19,7 @@ def patterns(noted: Iterable[Path], *, but: Collection[bytes] = ()) -> Patterns:
     found: Patterns = {}
     for path in sorted(noted):
         content = (np.fromfile(path, dtype="u1") ^ MASK).tobytes()
-        whole = len(content) - len(content) % 8  # a worker may have been killed while it noted this
+        whole = len(content) - len(content) % 8  # a worker may have been killed while writing this
         if whole >= 16 and content not in but:
             found |= of_weights(path.name, np.frombuffer(content[:whole]))
     return found

@@ -67,7 +67,7 @@ def _inflated(content: bytes, at: int, window: int) -> bytes:
     stream, parts = zlib.decompressobj(window), []
     with contextlib.suppress(zlib.error):
         view = memoryview(content)
-        for start in range(at, len(content), 2**12):  # so much at once, that an error loses little
+        for start in range(at, len(content), 2**12):  # small pieces, so that an error loses little
             parts.append(stream.decompress(view[start : start + 2**12], _MAX_BYTES))
             if stream.eof or sum(map(len, parts)) > _MAX_BYTES:
                 break

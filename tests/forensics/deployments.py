@@ -135,7 +135,7 @@ class Installation:
         return self._caller(Authorization=f"Bearer {key}")
 
     def _caller(self, **headers: str) -> httpx.Client:
-        # Without TLS there is nothing to verify; reading certificates takes 30 ms of processor time.
+        # Without TLS no certificate is verified, and reading certificates takes 30 ms of processor time.
         url = f"http://127.0.0.1:{self.settings.port}"
         return httpx.Client(base_url=url, headers=headers, timeout=240, verify=False)
 
@@ -227,7 +227,7 @@ def _started(installation: Installation) -> Iterator[Installation]:
     try:
         for service in installation.services.values():
             service.start()
-            if service is installation.gateway:  # it sets up the database that the others expect
+            if service is installation.gateway:  # it sets up the database that the other services expect
                 installation.ready()
         yield installation
     finally:

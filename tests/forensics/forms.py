@@ -62,7 +62,7 @@ def of_bytes(name: str, content: bytes) -> Patterns:
     patterns = {f"{name}, bytes at {at}": window for at, window in _windows(content)}
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + content)
-        inside = encoded[4 if before else 0 : (before + len(content)) // 3 * 4]  # what does not depend on neighbours
+        inside = encoded[4 if before else 0 : (before + len(content)) // 3 * 4]  # regardless of adjacent bytes
         patterns[f"{name}, base64 after {before}"] = _middle(inside, 2 * _WINDOW)
         urlsafe = inside.translate(bytes.maketrans(b"+/", b"-_"))
         patterns[f"{name}, urlsafe base64 after {before}"] = _middle(urlsafe, 2 * _WINDOW)

@@ -45,7 +45,7 @@ def find(pid: int, finder: Finder, *, around: int = 0) -> Iterator[Hit]:
         for mapping, start, end in _touched(pid):
             content = _read(memory.fileno(), start, end + finder.longest - 1)
             for name, place in finder.places(content):
-                if place < end - start:  # else it is in the next piece
+                if place < end - start:  # otherwise it belongs to the next piece
                     seen = content[max(0, place - around) : place + len(finder.patterns[name]) + around]
                     yield Hit(name=name, mapping=mapping, address=start + place, around=seen)
 
@@ -69,7 +69,7 @@ def _mappings(pid: int) -> Iterator[tuple[str, int, int, bool]]:
     """Yield name, start and end of each readable mapping, and whether it is shared, like a mapped file."""
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         limits, rights, _offset, _device, _inode, *name = line.split(maxsplit=5)
-        if "r" in rights and name != ["[vsyscall]"]:  # that one is the kernel's, and above what can be read
+        if "r" in rights and name != ["[vsyscall]"]:  # the kernel's mapping, which cannot be read
             start, end = (int(limit, 16) for limit in limits.split("-"))
             yield name[0] if name else "", start, end, rights.endswith("s")
 

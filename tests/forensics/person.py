@@ -44,21 +44,21 @@ class Person:
     subject_id: str
     external_id: str
     idempotency_key: str
-    file_name: str  # of what they are uploaded in
-    note: str  # in a column that is ignored
+    file_name: str  # name of the uploaded file
+    note: str  # text in a column that is ignored
     metadata: dict[str, str]
     callback_path: str
     extension_reason: str
-    explanation: str  # why they are not forgotten: they ask twice
-    remark: str  # of an officer about them, to another
-    letter_name: str  # of a file that an officer attaches
-    letter: str  # what is in it
-    subject_request_id: str  # of the controller by which they ask
-    other_id: str  # by which that controller, and their agent, know them too
-    extension: dict[str, str]  # what that controller tells others besides
+    explanation: str  # reason why the person is not forgotten, for a second request
+    remark: str  # note about the person from one officer to another
+    letter_name: str  # name of a file that an officer attaches
+    letter: str  # content of that file
+    subject_request_id: str  # id of the request at the controller that sends it
+    other_id: str  # another id, known to that controller and to the person's agent
+    extension: dict[str, str]  # further data from that controller
     agent_request_id: str
-    claims: dict[str, str]  # what their agent says of them
-    second_thoughts: str  # why they take one of their agent's requests back
+    claims: dict[str, str]  # claims about the person by their agent
+    second_thoughts: str  # reason why the person withdraws one of the agent's requests
     rows: NDArray[np.float64]  # (8, 5)
     added: NDArray[np.float64]  # (1, 5), which comes later
     weights: NDArray[np.float64]  # (9,), of these rows, the added one last

@@ -48,7 +48,7 @@ def held_open(pid: int, finder: Finder) -> Residue:
             name = os.readlink(path)
             if path.is_file() and (found := finder.found(path.read_bytes())):
                 residue[f"{name} of process {pid}"] = found
-        except OSError:  # closed meanwhile, or no file that can be read
+        except OSError:  # closed in the meantime, or not a readable file
             continue
     return residue
 

@@ -18,7 +18,7 @@ _TALKATIVE = (
     "full_page_writes=on",
     "wal_compression=pglz",
     "wal_level=logical",
-    "min_wal_size=256MB",  # segments are used again late
+    "min_wal_size=256MB",  # so that segments are reused late
     "max_wal_size=1GB",
     "log_statement=all",
     "log_min_duration_statement=0",
@@ -87,7 +87,7 @@ class Redis(processes.Redis):
         """Dump all content."""
         with redis.Redis(port=self.port) as client:
             while True:
-                with contextlib.suppress(RedisError):  # it is being written already
+                with contextlib.suppress(RedisError):  # a dump is already in progress
                     client.save()
                     return
                 time.sleep(0.05)

@@ -73,7 +73,8 @@ def _free(process: subprocess.Popen[bytes]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("hardened", [False, True])
 def test_memory_in_use_is_searched(hardened: bool) -> None:
-    """The search finds every occurrence and place of what a process holds, hardened or not, and nothing else."""
+    """The search finds every occurrence and place of the needles in the memory of a process, hardened or not,
+    and nothing else."""
     with _victim(hardened=hardened) as (process, needle):
         needles = {"whole": needle, "end": needle[-20:], "nowhere": needle[::-1]}
         found = memory.search(process.pid, needles)
@@ -85,21 +86,21 @@ def test_memory_in_use_is_searched(hardened: bool) -> None:
 
 
 def test_freed_memory_is_searched() -> None:
-    """The search finds content that a process that is not hardened has freed."""
+    """The search finds content that a process without hardening has freed."""
     with _victim(hardened=False) as (process, needle):
         _free(process)
         assert memory.search(process.pid, {"start": needle[16:40]})["start"] > 10
 
 
 def test_hardened_processes_overwrite_freed_memory() -> None:
-    """The search finds nothing that a hardened process has freed, not a single number."""
+    """In a hardened process, the search finds none of the freed content, not even a single number."""
     with _victim(hardened=True) as (process, needle):
         _free(process)
         assert memory.search(process.pid, {f"at {at}": needle[at : at + 8] for at in range(0, 57)}) == {}
 
 
 def test_a_needle_across_pages_is_found_once() -> None:
-    """A needle is found once even across the borders of pages and of the pieces that are read at once."""
+    """A needle is found exactly once, even if it crosses the border of a page or of a piece that is read at once."""
     program = """
 import mmap, os
 needle, anonymous = os.read(0, 64), mmap.mmap(-1, 20 * 2**20)

@@ -27,7 +27,7 @@ COPIES = {
 def test_sealed_text_is_found_until_its_key_is_destroyed(
     settings: Settings, installation: Installation, tmp_path: Path, copy: str
 ) -> None:
-    """A copy of a sealed text, however it was made, opens with its key, and no longer once the key is destroyed."""
+    """A copy of a sealed text, however it was made, can be opened with its key, but not after the key is destroyed."""
     sealed = installation.vault.seal(json.dumps({"note": NOTE, "more": "so it goes, " * 9}).encode())
     (tmp_path / "copy").write_bytes(COPIES[copy](sealed))
     assert search.folders([tmp_path], FINDER) == {}
@@ -39,7 +39,7 @@ def test_sealed_text_is_found_until_its_key_is_destroyed(
 def test_weights_are_found_until_they_are_destroyed(
     settings: Settings, installation: Installation, tmp_path: Path
 ) -> None:
-    """Sealed weights open with their key, and not after it is destroyed."""
+    """Sealed weights can be opened with their key, but not after the key is destroyed."""
     installation.weights.put("ver_1", NOTE.encode())
     assert search.texts(opened.everything(settings, search.everything([tmp_path])), FINDER)
     installation.weights.destroy("ver_1")
@@ -49,7 +49,8 @@ def test_weights_are_found_until_they_are_destroyed(
 def test_rows_are_found_until_their_keys_are_destroyed(
     settings: Settings, installation: Installation, new_dataset: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
-    """Sealed rows open with the keys of their blocks, even unreferenced ones."""
+    """Sealed rows, even unreferenced ones, can be opened with the keys of their blocks, but not after the keys
+    are destroyed."""
     dataset = new_dataset()["id"]
     root = root_of(installation, dataset)
     finder = Finder({"a row": rows_of(installation, dataset).features[3].tobytes()})

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.soak
 def test_no_process_holds_a_forgotten_person(tmp_path: Path) -> None:
-    """Seconds after a request completes neither gateway, worker nor fork server has a byte of the person."""
+    """Seconds after a request completes, the memory of the gateway, the worker and the fork server contains no
+    bytes of the person."""
     forgotten = person.new()
     table = person.among_others(forgotten)
     with processes.up(tmp_path / "data") as up, _client(up, tmp_path / "data") as client:
@@ -47,7 +48,7 @@ def test_no_process_holds_a_forgotten_person(tmp_path: Path) -> None:
 
 @pytest.mark.service
 def test_every_process_is_hardened(tmp_path: Path) -> None:
-    """Gateway, worker and fork server write no core file and have an allocator that overwrites what they free."""
+    """The gateway, the worker and the fork server write no core file, and their allocator overwrites freed memory."""
     with processes.up(tmp_path / "data") as up:
         up.address()
         wait_until(lambda: len(_everything(up)) == 3)

@@ -72,7 +72,7 @@ def _zipped(content: bytes) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WRITTEN)
 def test_text_is_found_in_any_encoding(tmp_path: Path, way: str) -> None:
-    """Every text of the person is found in any encoding, also in the middle of other content."""
+    """Every text of the person is found in any encoding, even in the middle of other content."""
     before, *after = SURROUNDINGS
     for name, text in SOMEBODY.texts().items():
         content = before + WRITTEN[way](text) + b"".join(after)
@@ -93,8 +93,8 @@ def _kept_by_python(text: str) -> bytes:
 
 @pytest.mark.parametrize("way", IN_MEMORY)
 def test_text_is_found_without_unpacking(way: str) -> None:
-    """In memory, which is searched without unpacking, every text of the person is found in the encodings that occur
-    there."""
+    """In memory, which is searched without unpacking, every text of the person is found in each encoding that
+    occurs there."""
     for name, text in SOMEBODY.texts().items():
         content = SURROUNDINGS[0] + IN_MEMORY[way](text) + SURROUNDINGS[2]
         assert Finder(forms.of_text(name, text)).found(content), name
@@ -104,7 +104,8 @@ def test_text_is_found_without_unpacking(way: str) -> None:
 @pytest.mark.parametrize("kind", ["<f8", ">f8", "<f4", ">f4"])
 @pytest.mark.parametrize("offset", range(4))
 def test_rows_are_found(tmp_path: Path, kind: str, offset: int) -> None:
-    """Each row, uploaded or encoded, is found in float64 and float32 of either byte order at any offset."""
+    """Each row of the person, as uploaded or as encoded, is found in float64 and float32, in either byte order
+    and at any offset."""
     for rows in (SOMEBODY.rows, SOMEBODY.added, SOMEBODY.encoded()):
         content = SURROUNDINGS[0][: 1000 + offset] + rows.astype(kind).tobytes() + SURROUNDINGS[2]
         assert _found(tmp_path, content, SOMEBODY.patterns_of_rows())
@@ -112,7 +113,7 @@ def test_rows_are_found(tmp_path: Path, kind: str, offset: int) -> None:
 
 @pytest.mark.parametrize("way", ["hex", "base64"])
 def test_encoded_numbers_are_found(tmp_path: Path, way: str) -> None:
-    """A row that is encoded inside a text is found."""
+    """A row of the person is found if it is encoded within a text."""
     for kind in ("<f8", "<f4"):
         row = SOMEBODY.encoded()[3].astype(kind).tobytes()
         content = row.hex().encode() if way == "hex" else base64.b64encode(b"{" + row)
@@ -120,21 +121,22 @@ def test_encoded_numbers_are_found(tmp_path: Path, way: str) -> None:
 
 
 def test_column_is_found(tmp_path: Path) -> None:
-    """One of the person's numbers is found among other people's, since columnar formats do not keep rows together."""
+    """A single number of the person is found among other people's numbers, which matters because columnar formats do
+    not keep rows together."""
     column = np.random.default_rng(0).uniform(size=99)
     column[40] = SOMEBODY.rows[2, 2]
     assert _found(tmp_path, column.tobytes(), SOMEBODY.patterns_of_rows())
 
 
 def test_digits_are_found(tmp_path: Path) -> None:
-    """A number written in digits is found."""
+    """A number of the person is found if it is written in digits."""
     assert _found(tmp_path, b'{"age": %r}' % float(SOMEBODY.rows[0, 0]), SOMEBODY.patterns_of_rows())
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_label_pattern_is_found(tmp_path: Path, kind: type) -> None:
-    """The sequence of the person's labels is found among other people's labels, and not in other people's labels
-    alone."""
+    """The sequence of the person's labels is found among other people's labels, and is not found if only other
+    people's labels are searched."""
     labels = person.among_others(SOMEBODY).labels.astype(kind)
     others = np.delete(labels, slice(150, 158))
     patterns = {name: one for name, one in SOMEBODY.patterns_of_rows().items() if name.startswith("labels")}
@@ -144,7 +146,7 @@ def test_label_pattern_is_found(tmp_path: Path, kind: type) -> None:
 
 @pytest.mark.parametrize("hashed", ["sha256", "sha1", "md5"])
 def test_an_unkeyed_hash_is_found(tmp_path: Path, hashed: str) -> None:
-    """An unkeyed hash, which would confirm a guess, is found in bytes, hex and base64."""
+    """An unkeyed hash, which would confirm a guess of the id, is found as bytes, hex and base64."""
     digest = hashlib.new(hashed, SOMEBODY.subject_id.encode()).digest()
     for written in (digest, digest.hex().encode(), base64.b64encode(digest)):
         assert _found(tmp_path, b"ref=" + written, forms.of_guess("subject id", SOMEBODY.subject_id))
@@ -163,12 +165,12 @@ UPLOADS: dict[str, Callable[[person.Table], bytes]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", UPLOADS)
 def test_upload_is_found(tmp_path: Path, kind: str) -> None:
-    """The person's id and rows are found in a stored upload or a part of it, and nothing is found in one without
-    them."""
+    """The person's id and rows are found in a stored upload or in a part of it, but not in an upload without
+    the person."""
     table = person.among_others(SOMEBODY)
     content = UPLOADS[kind](table)
     patterns = forms.of_text("id", SOMEBODY.subject_id) | SOMEBODY.patterns_of_rows()
-    patterns = {name: one for name, one in patterns.items() if not name.startswith("labels")}  # which all share
+    patterns = {name: one for name, one in patterns.items() if not name.startswith("labels")}  # all people share these
     found = _found(tmp_path, b"--boundary\r\n\r\n" + content + b"\r\n--boundary--\r\n", patterns)
     assert any(name.startswith("id") for name in found)
     assert any(name.startswith("row") for name in found)
@@ -176,7 +178,7 @@ def test_upload_is_found(tmp_path: Path, kind: str) -> None:
 
 
 def test_file_names_are_searched(tmp_path: Path) -> None:
-    """A person's id is found in the name of a file."""
+    """The person's id is found in the name of a file."""
     (tmp_path / SOMEBODY.note).touch()
     assert search.folders([tmp_path], Finder(forms.of_text("note", SOMEBODY.note)))
 
@@ -193,14 +195,14 @@ def test_deleted_open_files_are_searched(tmp_path: Path) -> None:
 
 
 def test_compressed_redis_text_is_found(tmp_path: Path) -> None:
-    """Text that a compressed string of a Redis dump contains as back references is found after unpacking."""
+    """A text that a compressed string in a Redis dump contains only as back references is found after unpacking."""
     packed = bytes.fromhex("02414243e00300")  # ABC, then 12 bytes of what was three... before
     dump = b"REDIS0009\xfa" + b"\xc3" + bytes([len(packed) + 0]) + bytes([15]) + packed + b"\xff"
     assert (b"ABC" + b"CCCCCCCCCCCC") in [inside for _, inside in unpacked(dump)]
 
 
 def test_unrelated_data_has_no_findings(tmp_path: Path) -> None:
-    """No person is found in other people's data, in noise, or in data that looks similar."""
+    """The search finds no person in other people's data, in noise, or in data that looks similar."""
     finder = Finder(SOMEBODY.patterns())
     for content in (os.urandom(2**22), person.among_others(person.new()).csv(), bytes(2**20), *SURROUNDINGS):
         (tmp_path / "file").write_bytes(content)
@@ -214,7 +216,7 @@ def test_short_patterns_are_refused() -> None:
 
 
 def test_every_position_is_searched() -> None:
-    """A pattern is found at every position, even at the edges of the searched blocks and across them."""
+    """A pattern is found at every position, even at or across the edges of the searched blocks."""
     pattern = secrets.token_bytes(16)
     for at in (0, 1, 2**22 - 17, 2**22 - 8, 2**22 - 2, 2**22 - 1, 2**22, 2**22 + 3):
         content = bytes(at) + pattern + bytes(11)
@@ -223,6 +225,6 @@ def test_every_position_is_searched() -> None:
 
 
 def test_a_missing_folder_is_not_clean(tmp_path: Path) -> None:
-    """A search of a folder that does not exist fails, instead of finding nothing in it."""
+    """Searching a folder that does not exist raises an error instead of finding nothing in it."""
     with pytest.raises(AssertionError, match="moved"):
         search.folders([tmp_path / "moved"], Finder(SOMEBODY.patterns()))

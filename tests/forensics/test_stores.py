@@ -39,7 +39,7 @@ def sqlite(path: Path, **pragmas: str) -> Iterator[sqlite3.Connection]:
 
 
 def test_sqlite_is_searched(tmp_path: Path) -> None:
-    """Content of a SQLite table is found in the log, later in the file, and by querying the table."""
+    """The content of a SQLite table is found in the log, later in the database file, and by querying the table."""
     with sqlite(tmp_path / "a.db") as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.execute("INSERT INTO things VALUES (1, ?, ?)", (SAID, ROW))
@@ -55,8 +55,8 @@ def test_sqlite_is_searched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["DELETE FROM things", "UPDATE things SET said = NULL, content = NULL"])
 def test_deleted_sqlite_content_is_found(tmp_path: Path, change: str) -> None:
-    """Content that SQLite deleted without secure_delete is in no table but found in the file; with it, only the log has
-    it."""
+    """Without secure_delete, content that SQLite has deleted is found in the database file although it is in no table.
+    With secure_delete it is found only in the log."""
     for secure, left in (("off", {"a.db"}), ("on", set())):
         folder = tmp_path / secure
         folder.mkdir()
@@ -100,8 +100,8 @@ IN_POSTGRES: dict[str, tuple[str, str, Callable[[str], str | bytes]]] = {
 
 @pytest.mark.postgres
 def test_postgres_is_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
-    """Content of a PostgreSQL tuple, compressed or not, is found in the table's file, in the write-ahead log, in the
-    server's log and by querying the table; after deletion it is found everywhere but by querying."""
+    """The content of a PostgreSQL tuple, compressed or not, is found in the table's file, in the write-ahead log, in
+    the server's log and by querying the table. After deletion it is still found everywhere except by querying."""
     people = {way: person.new().subject_id for way in IN_POSTGRES}
     for number, (way, (kind, storage, written)) in enumerate(IN_POSTGRES.items()):
         connection.execute(f"CREATE TABLE things{number} (id int PRIMARY KEY, thing {kind})")
@@ -126,7 +126,7 @@ def test_postgres_is_searched(postgres: servers.Postgres, connection: psycopg.Co
 
 @pytest.mark.postgres
 def test_planner_statistics_are_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
-    """PostgreSQL's planner statistics of a column are searched, even if the table is empty."""
+    """The search covers PostgreSQL's planner statistics of a column, even if the table is empty."""
     connection.execute("CREATE TABLE things (thing text)")
     for _ in range(9):
         connection.execute("INSERT INTO things VALUES (%s)", (SOMEBODY.note,))
@@ -140,7 +140,7 @@ def test_planner_statistics_are_searched(postgres: servers.Postgres, connection:
 
 @pytest.mark.postgres
 def test_page_images_are_searched(postgres: servers.Postgres, connection: psycopg.Connection) -> None:
-    """A person on a page image in the write-ahead log, which is compressed, is found there."""
+    """A person is found in the write-ahead log inside a page image, which is compressed."""
     connection.execute("CREATE TABLE things (id int PRIMARY KEY, thing text)")
     connection.execute("INSERT INTO things SELECT n, 'so it goes' FROM generate_series(1, 50) n")
     connection.execute("INSERT INTO things VALUES (99, %s)", (SOMEBODY.subject_id,))
@@ -163,7 +163,7 @@ def broker(tmp_path: Path) -> Iterator[servers.Redis]:
 @pytest.mark.redis
 @pytest.mark.parametrize("where", ["value", "compressed value", "key", "list"])
 def test_redis_is_searched(broker: servers.Redis, tmp_path: Path, where: str) -> None:
-    """Content of Redis is found in its dump and its log, compressed or not, and after deletion in its log."""
+    """Redis content is found in the dump and in the log, compressed or not, and after deletion only in the log."""
     with redis.Redis(port=broker.port) as client:
         match where:
             case "value":

@@ -1,4 +1,4 @@
-"""Fixtures: the SDK over real HTTP, with a real gateway (and worker), or with a server that misbehaves on purpose."""
+"""Fixtures: the SDK over real HTTP with a real gateway and worker, or with a server that misbehaves on purpose."""
 
 from collections.abc import Iterator
 

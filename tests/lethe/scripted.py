@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A reply; `drop` hangs up instead, `cut` hangs up in the middle."""
+    """A reply of the server; `drop` closes the connection instead, and `cut` closes it in the middle."""
 
     status: int = 200
     body: Any = None

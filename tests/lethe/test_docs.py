@@ -1,4 +1,4 @@
-"""docs/sdk.md does what it states."""
+"""The examples in docs/sdk.md work as stated."""
 
 import contextlib
 import io
@@ -18,7 +18,7 @@ BLOCK = re.compile(r"^```(python|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 @pytest.mark.soak
 def test_the_examples_print_as_documented(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The examples run in order, and print the stated words; numbers and ids differ."""
+    """The examples run in order and print the stated words; only numbers and ids differ."""
     monkeypatch.chdir(ROOT)
     names: dict[str, Any] = {}
     printed = io.StringIO()

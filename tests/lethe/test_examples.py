@@ -16,7 +16,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.mark.soak
 def test_a_users_own_table_is_learned_and_certified(settings: Settings, admin_key: str) -> None:
-    """A table becomes a verified certificate, and the dry run predicts the model to a few points."""
+    """A user's own table leads to a verified certificate, and the dry run predicts the accuracy of the model to within
+    a few percentage points."""
     with processes.gateway(settings) as (_, address), processes.worker(settings):
         environment = os.environ | {"LETHE_URL": address, "LETHE_API_KEY": admin_key}
         done = subprocess.run(

@@ -17,7 +17,8 @@ Make = Callable[..., dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Proofs:
-    """Answers of a gateway about two people whom two models have forgotten, and about one of whom nothing was held."""
+    """Responses of a gateway about two people whom two models have forgotten, and about a person of whom
+    nothing was held."""
 
     keys: Any
     first: dict[str, Any]
@@ -28,7 +29,7 @@ class Proofs:
         return verification.verify_file(json.dumps(document), self.keys, **limits)
 
     def refusal(self, **changed: Any) -> str:
-        """Return why the first proof is refused with some of its parts replaced."""
+        """Return the reason why the first proof is refused after some of its parts are replaced."""
         with pytest.raises(CertificateInvalid) as refused:
             self.verify(self.first | changed)
         return refused.value.detail
@@ -61,7 +62,8 @@ def proofs(kept: list[Proofs], request: pytest.FixtureRequest) -> Proofs:
 
 
 def test_a_whole_file_verifies_with_its_joint_guarantee(proofs: Proofs) -> None:
-    """Both certificates verify, and the joint guarantee is recomputed from them, even if the file states none."""
+    """Both certificates of a file verify, and the joint guarantee is recomputed from them, even if the file
+    does not state one."""
     verified = proofs.verify(proofs.first)
     assert [verdict.statement for verdict in verified.verdicts] == [
         part["statement"] for part in proofs.first["certificates"]
@@ -72,7 +74,7 @@ def test_a_whole_file_verifies_with_its_joint_guarantee(proofs: Proofs) -> None:
 
 
 def test_other_kinds_of_files_verify(proofs: Proofs) -> None:
-    """A bare JWS, a single certificate and a statement of absence verify."""
+    """A bare JWS, a single certificate, and a statement that nothing was held each verify."""
     (certificate, _) = proofs.first["certificates"]
     for text in (certificate["jws"], f"{certificate['jws']}\n", json.dumps(certificate)):
         verified = verification.verify_file(text, proofs.keys)
@@ -83,7 +85,7 @@ def test_other_kinds_of_files_verify(proofs: Proofs) -> None:
 
 
 def test_rewritten_json_verifies(proofs: Proofs) -> None:
-    """A program that writes 0.0 as 0 changes no number of the joint guarantee."""
+    """A joint guarantee still verifies after another program has rewritten 0.0 as 0."""
     joint = proofs.first["joint"]
     rewritten = [
         {name: int(value) if value == 0 and type(value) is float else value for name, value in guarantee.items()}
@@ -93,7 +95,8 @@ def test_rewritten_json_verifies(proofs: Proofs) -> None:
 
 
 def test_a_missing_certificate_is_noticed(proofs: Proofs) -> None:
-    """A joint guarantee of more models than the file has certificates of is refused, however large it is."""
+    """A joint guarantee over more models than the file has certificates for is refused, however large its
+    epsilon is."""
     kept, left_out = proofs.first["certificates"]
     detail = proofs.refusal(certificates=[kept])
     assert left_out["model_id"] in detail
@@ -103,7 +106,7 @@ def test_a_missing_certificate_is_noticed(proofs: Proofs) -> None:
 
 @pytest.mark.parametrize("name", ["mu", "epsilon", "delta", "best_attacker_accuracy"])
 def test_a_forged_joint_number_is_refused(proofs: Proofs, name: str) -> None:
-    """Each number of the joint guarantee is recomputed, at its top and in its list."""
+    """A joint guarantee is refused if any number at its top level or in its list differs from the recomputed one."""
     joint = proofs.first["joint"]
     assert f"joint.{name}=" in proofs.refusal(joint=joint | {name: joint[name] / 2})
     forged = [guarantee | {name: guarantee[name] / 2 + 1e-9} for guarantee in joint["guarantees"]]
@@ -111,7 +114,7 @@ def test_a_forged_joint_number_is_refused(proofs: Proofs, name: str) -> None:
 
 
 def test_a_joint_guarantee_of_fewer_models_is_refused(proofs: Proofs) -> None:
-    """A joint guarantee must cover each model whose certificate is in the file, once."""
+    """A joint guarantee must cover each model with a certificate in the file exactly once."""
     joint = proofs.first["joint"]
     one, two = joint["models"]
     for models in ([one], [one, one, two], [two, one], []):
@@ -129,7 +132,8 @@ def test_a_joint_guarantee_of_fewer_models_is_refused(proofs: Proofs) -> None:
 
 
 def test_a_statement_of_another_request_is_refused(proofs: Proofs) -> None:
-    """A certificate or a statement of absence about another request does not count for the one that the file names."""
+    """A file is refused if it contains a certificate, or a statement that nothing was held, about a request
+    other than the one it names."""
     foreign = proofs.second["certificates"][1]
     mixed = [proofs.first["certificates"][0], foreign]
     assert proofs.second["request_id"] in proofs.refusal(certificates=mixed)
@@ -143,7 +147,8 @@ def test_a_statement_of_another_request_is_refused(proofs: Proofs) -> None:
 
 
 def test_a_repeated_part_is_refused(proofs: Proofs) -> None:
-    """Each model has one certificate in a file, and a statement of absence is the only one."""
+    """A file is refused if it has two certificates of one model, or anything else next to a statement that
+    nothing was held."""
     one, two = proofs.first["certificates"]
     assert one["model_id"] in proofs.refusal(certificates=[one, two, one])
     absence = proofs.absence["nothing_held"]
@@ -157,21 +162,21 @@ def test_a_repeated_part_is_refused(proofs: Proofs) -> None:
     ("name", "value"), [("id", "crt_1"), ("model_id", "mdl_1"), ("version", 99), ("statement", {}), ("request_id", "")]
 )
 def test_fields_next_to_a_jws_must_match_it(proofs: Proofs, name: str, value: Any) -> None:
-    """A field next to a JWS is refused if it differs from the signed one."""
+    """A field next to a JWS is refused if it differs from the signed value."""
     one, two = proofs.first["certificates"]
     assert "beside the JWS is not" in proofs.refusal(certificates=[one | {name: value}, two])
 
 
 @pytest.mark.parametrize("text", ["{}", '{"certificates": []}', '{"certificates": 1, "request_id": "dr_1"}', "{", ""])
 def test_files_without_a_certificate_are_refused(proofs: Proofs, text: str) -> None:
-    """A file that holds no JWS is refused."""
+    """A file that contains no JWS is refused."""
     with pytest.raises(CertificateInvalid):
         verification.verify_file(text, proofs.keys)
 
 
 @pytest.mark.slow
 def test_limits_hold_for_each_certificate_of_a_file(proofs: Proofs) -> None:
-    """A verifier's limits apply to every certificate."""
+    """The limits of a verifier apply to every certificate in a file."""
     proofs.verify(proofs.first, max_epsilon=1.01, max_delta=0.02)
     with pytest.raises(CertificateBeyondLimits):
         proofs.verify(proofs.first, max_epsilon=1e-6)

@@ -1,4 +1,4 @@
-"""docs/recipes.md does what it states."""
+"""The recipes in docs/recipes.md work as stated."""
 
 import re
 import subprocess
@@ -41,8 +41,8 @@ def address(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[str]
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_the_recipes_print_as_documented(address: str, tmp_path: Path) -> None:
-    """Copied from the first line to the last into one plain shell, every command succeeds and prints the words on the
-    page; numbers and ids differ."""
+    """If the recipes are pasted into one plain shell from the first line to the last, every command succeeds and prints
+    the words on the page; only numbers and ids differ."""
     script, wanted = [], []
     for kind, block in BLOCK.findall(PAGE):
         if kind == "python":

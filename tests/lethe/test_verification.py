@@ -36,8 +36,8 @@ def jwks(gateway: TestClient) -> Any:
 
 
 def test_a_certificate_is_verified_offline(certificate: Any, jwks: Any, gateway: TestClient) -> None:
-    """The verdict with the issuer's keys is the gateway's: the same guarantees, recomputed, and the same statement. A
-    client with the keys makes no call: its gateway need not exist, and cannot answer instead."""
+    """With the issuer's keys, the client reaches the same verdict as the gateway, with the same recomputed guarantees
+    and the same statement. It makes no call, so the gateway need not be reachable and cannot influence the verdict."""
     verdict = verification.verify(certificate["jws"], jwks)
     by_gateway = gateway.post("/v1/certificates:verify", json={"jws": certificate["jws"]}).json()
     assert verdict.model_dump(mode="json") == by_gateway
@@ -55,7 +55,7 @@ def test_a_certificate_is_verified_offline(certificate: Any, jwks: Any, gateway:
 
 
 def signed(keys: Keys, statement: Any, **header: Any) -> str:
-    """Return any statement under the installation's own signature."""
+    """Return a JWS over any statement, signed with the installation's key."""
     from joserfc import jws
 
     full = {"alg": "Ed25519", "typ": "lethe-certificate+jws", "kid": keys.signing_key.kid} | header
@@ -63,8 +63,8 @@ def signed(keys: Keys, statement: Any, **header: Any) -> str:
 
 
 def test_an_invalid_certificate_is_refused(certificate: Any, jwks: Any, installation: Installation) -> None:
-    """A forged statement, signature, type or set of keys is refused as an invalid certificate, and no other exception
-    escapes."""
+    """A certificate with a forged statement, signature or type, or with the wrong keys, is refused as an invalid
+    certificate, and no other exception is raised."""
     compact, statement = certificate["jws"], certificate["statement"]
     header, payload, signature = compact.split(".")
     better = statement | {"target": statement["target"] | {"epsilon": statement["target"]["epsilon"] / 2}}

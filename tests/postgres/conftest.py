@@ -1,4 +1,4 @@
-"""Installations on PostgreSQL with short leases, so that the runs of a dead worker are soon free."""
+"""Installations on PostgreSQL with short leases, so that the runs of a dead worker are soon available again."""
 
 import pytest
 

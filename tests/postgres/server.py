@@ -42,7 +42,7 @@ class Server:
         self._data = data or folder / "data"
         self._data.mkdir(mode=0o700, exist_ok=data is not None)
         self._as_user: dict[str, Any] = {}
-        if os.geteuid() == 0:  # which PostgreSQL refuses to run as
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             nobody = pwd.getpwnam("nobody")
             self._as_user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             os.chown(self._data, nobody.pw_uid, nobody.pw_gid)

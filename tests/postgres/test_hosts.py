@@ -1,4 +1,4 @@
-"""Workers of several hosts on one database: dead ones, silent ones, and hosts with a wrong clock."""
+"""Workers on several hosts with one database: dead workers, silent workers, and hosts with a wrong clock."""
 
 import datetime
 import importlib.util
@@ -48,7 +48,7 @@ def runs(installation: Installation) -> list[tuple[str, str]]:
 def test_another_host_takes_over(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get
 ) -> None:
-    """The run of a killed worker is repeated by a worker of another host when the lease is over."""
+    """If a worker is killed, a worker on another host repeats its run when the lease has expired."""
     with processes.worker(settings, name="w@one", hop="mid-chain", act=hops.stop) as one:
         one.pause()
         one.kill()
@@ -62,7 +62,7 @@ def test_another_host_takes_over(
 def test_a_silent_host_blocks_others_only_briefly(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get
 ) -> None:
-    """A worker that stops in the middle of a transaction blocks others no longer than the server allows."""
+    """A worker that stops in the middle of a transaction blocks others for no longer than the server permits."""
     url = settings.resolved_database_url() + "?options=-c%20idle_in_transaction_session_timeout%3D1s"
     silent = settings.model_copy(update={"database_url": SecretStr(url)})
     with processes.worker(silent, name="w@one", hop="claim not committed", act=hops.stop) as one:
@@ -107,7 +107,7 @@ print(claimed.run_id if claimed else "nothing")
 
 
 def claim_on_skewed_host(settings: Settings, clock: str) -> str:
-    """Return the id of the run that a worker there claims, or `nothing`."""
+    """Return the id of the run that a worker on such a host claims, or `nothing`."""
     with on_skewed_host(settings, clock, "-c", CLAIM) as process:
         said, _ = process.communicate(timeout=240)
     assert process.returncode == 0
@@ -127,8 +127,8 @@ def claim(installation: Installation, *, lease_seconds: float) -> ClaimedRun | N
 def test_a_host_with_a_skewed_clock_respects_leases(
     settings: Settings, installation: Installation, request_made: dict[str, Any], clock: str
 ) -> None:
-    """A worker on a host whose clock is hours off takes no run with a valid lease, and takes over one whose lease is
-    over, with a lease of normal length."""
+    """A worker on a host whose clock is hours off does not take a run with a valid lease. It takes over a run whose
+    lease has expired, with a new lease of normal length."""
     held = claim(installation, lease_seconds=60)
     assert held
     assert claim_on_skewed_host(settings, clock) == "nothing"
@@ -151,7 +151,7 @@ def test_a_host_with_a_skewed_clock_respects_leases(
 def test_a_host_with_a_skewed_clock_completes_requests(
     settings: Settings, installation: Installation, request_made: dict[str, Any], get: Get, clock: str
 ) -> None:
-    """A worker whose host's clock is hours off completes a request, with the times of the database."""
+    """A worker on a host whose clock is hours off completes a request, and all times are those of the database."""
     with on_skewed_host(settings, clock, "-m", "worker", "skewed") as process:
         wait_until(lambda: get(f"/deletion-requests/{request_made['id']}")["status"] == "completed")
         process.terminate()

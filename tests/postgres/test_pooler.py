@@ -56,8 +56,8 @@ def pooled(behind: Server, *, ignoring: str) -> Iterator[int]:
 
 
 def test_a_pooler_that_drops_timeouts_is_refused() -> None:
-    """A pooler that silently drops the options of a connection stops the start with a message; once the role has the
-    time-outs it is used, but never by a reader whose role could write."""
+    """If a pooler silently drops the options of a connection, the start fails with a message. Once the role itself sets
+    the timeouts, the pooler is accepted, except for a reader whose role could write."""
     with server.running() as behind, behind.database() as name:
         with pooled(behind, ignoring="options") as port:
             database = Database(f"postgresql://postgres@127.0.0.1:{port}/{name}")

@@ -53,7 +53,8 @@ def test_the_reader_role_is_sufficient(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """The accounting service with the reader role answers like the gateway, also for requests that still wait."""
+    """With the reader role, the accounting service gives the same answers as the gateway, even about requests
+    that still wait."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     done = forget("p3")
@@ -84,7 +85,7 @@ def test_the_reader_role_is_sufficient(
 
 @each("table", [*Table.metadata.tables, "alembic_version"])
 def test_the_reader_role_cannot_write(url: str, table: str) -> None:
-    """The server refuses every way to change any table, whatever options the connection sets."""
+    """The server refuses every attempt of the reader role to change any table, whatever options the connection sets."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET default_transaction_read_only = off")
         for statement in ("DELETE FROM {}", "INSERT INTO {} DEFAULT VALUES", "TRUNCATE {}", "DROP TABLE {}"):
@@ -98,8 +99,8 @@ def test_the_reader_role_cannot_write(url: str, table: str) -> None:
 
 
 def test_the_reader_role_reads_only_what_it_needs(url: str) -> None:
-    """The reader role can neither create anything nor read tables that the accounting service does not need, such as
-    stored idempotent answers."""
+    """The reader role can neither create anything nor read tables that the accounting service does not need,
+    such as stored responses."""
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in ("CREATE TABLE more (id int)", "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -134,7 +135,7 @@ def test_the_reader_role_reads_only_what_it_needs(url: str) -> None:
 
 
 def test_granting_again_revokes_other_grants(postgres: Server, settings: Settings, role: str, url: str) -> None:
-    """Granting to the role again revokes everything else that it was granted meanwhile."""
+    """Granting to the role again revokes all other grants that it received in the meantime."""
     assert settings.database_url
     database = settings.database_url.get_secret_value().rsplit("/", 1)[1]
     grants = "GRANT ALL ON ALL TABLES IN SCHEMA public TO {}", "GRANT CREATE ON SCHEMA public TO {}"
@@ -149,12 +150,12 @@ def test_granting_again_revokes_other_grants(postgres: Server, settings: Setting
 
 
 def test_granting_to_a_missing_role_is_refused(settings: Settings) -> None:
-    """Granting to a missing role is refused with the statement that creates it."""
+    """Granting to a role that does not exist is refused with the statement that creates the role."""
     with pytest.raises(InputInvalid, match="CREATE ROLE"):
         installations.set_up(settings, reader_role="nobody_at_all")
 
 
 def test_a_reader_role_on_sqlite_is_refused(set_up_once: Any) -> None:
-    """A reader role on SQLite is refused with a hint at what is read-only there."""
+    """A reader role on SQLite is refused, and the error states that the accounting service opens the file read-only."""
     with pytest.raises(InputInvalid, match="read-only"):
         installations.set_up(Settings(data_dir=set_up_once), reader_role="anybody")

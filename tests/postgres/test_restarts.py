@@ -1,4 +1,4 @@
-"""A database server that has not started yet, is stopped, crashes, and is restarted."""
+"""A database server that has not started yet, is stopped, crashes or is restarted."""
 
 import functools
 import signal
@@ -44,7 +44,7 @@ def mortal() -> Iterator[Server]:
 
 @pytest.fixture
 def settings(mortal: Server, tmp_path: Path) -> Iterator[Settings]:
-    """Set up an installation on the server that these tests stop; it runs again when a test has ended."""
+    """Set up an installation on the server that these tests stop, and start the server again when a test has ended."""
     with mortal.database() as name:
         url = SecretStr(mortal.url(name))
         settings = Settings(data_dir=tmp_path / "data", database_url=url, lease_seconds=2.0, poll_seconds=0.1)
@@ -55,8 +55,8 @@ def settings(mortal: Server, tmp_path: Path) -> Iterator[Settings]:
 
 
 def test_a_gateway_survives_an_outage_of_its_database(gateway: TestClient, mortal: Server) -> None:
-    """While the database is away the gateway returns 503 with the time of a retry; when it is back, the gateway works
-    again."""
+    """While the database is unavailable, the gateway returns 503 with the time after which to retry; once the database
+    is back, the gateway works again."""
     assert gateway.get("/v1/models").status_code == 200
     mortal.stop()
     for path in ("/v1/models", "/readyz"):
@@ -71,7 +71,7 @@ def test_a_gateway_survives_an_outage_of_its_database(gateway: TestClient, morta
         started = time.monotonic()
         assert gateway.post("/v1/deletion-requests", json={"subject_id": "p"}).status_code == 503
         waited.append(time.monotonic() - started)
-    assert statistics.median(waited) < 1.9  # an outage is waited for once, for two seconds
+    assert statistics.median(waited) < 1.9  # the gateway waits for an outage once, for two seconds
     mortal.start()
     assert gateway.get("/v1/models").status_code == 200
     assert gateway.get("/readyz").status_code == 200
@@ -79,13 +79,13 @@ def test_a_gateway_survives_an_outage_of_its_database(gateway: TestClient, morta
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let gateways wait for a server as long as it may take to start on a slow machine."""
+    """Let gateways wait for a server for as long as it may take to start on a slow machine."""
     monkeypatch.setattr(installations, "opened", functools.partial(installations.opened, patience_seconds=60.0))
 
 
 @pytest.mark.usefixtures("patience")
 def test_a_call_during_a_short_restart_is_answered(gateway: TestClient, mortal: Server) -> None:
-    """A call during a restart of the server takes longer, and is answered."""
+    """A call during a restart of the server takes longer but succeeds."""
     assert gateway.get("/v1/models").status_code == 200
     mortal.stop()
     with ThreadPoolExecutor(1) as threads:
@@ -97,7 +97,7 @@ def test_a_call_during_a_short_restart_is_answered(gateway: TestClient, mortal: 
 
 
 def test_a_gateway_may_start_before_its_database(settings: Settings, admin_key: str, mortal: Server) -> None:
-    """A gateway that is started first reports that the database is away until it starts."""
+    """A gateway that is started before its database reports that the database is unavailable until it starts."""
     mortal.stop()
     with TestClient(create_app(settings), raise_server_exceptions=False) as gateway:
         gateway.headers["Authorization"] = f"Bearer {admin_key}"
@@ -107,7 +107,7 @@ def test_a_gateway_may_start_before_its_database(settings: Settings, admin_key: 
 
 
 def test_setting_up_waits_for_the_database(settings: Settings, mortal: Server) -> None:
-    """`lethe migrate` may be started before the server, and waits for it."""
+    """`lethe migrate` can be started before the database server and waits for it."""
     assert settings.database_url
     environment = environment_of(settings.data_dir, database_url=settings.database_url.get_secret_value())
     environment["PYTHONUNBUFFERED"] = "1"
@@ -128,7 +128,7 @@ def test_a_crash_under_load_loses_no_request(
     new_model: Make,
     work: Any,
 ) -> None:
-    """Every request that was accepted while the server crashed and restarted exists once, and completes."""
+    """Every request that was accepted while the server crashed and restarted is stored once and completes."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     ended = threading.Event()
@@ -168,7 +168,7 @@ def test_a_crash_under_load_loses_no_request(
     with installation.database.reading() as session:
         stored = list(session.scalars(sa.select(DeletionRequest)))
         assert set(accepted.values()) <= {request.id for request in stored}
-        assert len(stored) == len({request.subject_ref for request in stored})  # none was stored twice
+        assert len(stored) == len({request.subject_ref for request in stored})  # no request was stored twice
     assert_all_done_once(installation)
 
 
@@ -182,7 +182,7 @@ def test_a_run_survives_a_restart(
     get: Get,
     work: Any,
 ) -> None:
-    """A run in progress during a restart of the server is published by the same worker."""
+    """A run that is in progress during a restart of the server is published by the same worker."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     request = forget("p3")
@@ -202,7 +202,7 @@ def test_a_run_survives_a_restart(
 def test_an_idle_worker_survives_a_restart(
     settings: Settings, mortal: Server, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """A worker that polls during a restart of the server finds later work."""
+    """A worker that is polling during a restart of the server finds work that arrives later."""
     with processes.worker(settings) as worker:
         wait_until(lambda: worker.logged("worker.started"))
         mortal.stop()
@@ -216,7 +216,7 @@ def test_an_idle_worker_survives_a_restart(
 
 @pytest.mark.soak
 def test_up_survives_an_outage(settings: Settings, mortal: Server, installation: Installation, admin_key: str) -> None:
-    """`lethe up` on PostgreSQL answers 503 during a long outage, and its worker works when the server is back."""
+    """During a long outage of PostgreSQL, `lethe up` answers with 503; its worker works once the server is back."""
     assert settings.database_url
     environment = {"database_url": settings.database_url.get_secret_value(), "poll_seconds": "0.1"}
     with processes.forked_up(settings.data_dir, **environment) as lethe:

@@ -32,4 +32,4 @@ def main(connection: Connection, *descriptors: int) -> None:
             for number in (signal.SIGINT, signal.SIGTERM):
                 os.kill(os.getpid(), number)
             connection.send((os.getpid(), os.getppid()))
-            sum(iter(int, 1))  # holds the interpreter for ever
+            sum(iter(int, 1))  # holds the interpreter forever

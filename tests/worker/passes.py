@@ -1,4 +1,4 @@
-"""Implementations of passes over rows other than the host's, each on CPU tensors."""
+"""Passes over rows by other implementations than the host's, each on CPU tensors."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

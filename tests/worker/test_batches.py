@@ -27,7 +27,8 @@ def test_people_are_forgotten_one_after_another(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Each run continues with the next batch, is tested and certified; ledger and certificates verify."""
+    """When people are forgotten one after another, each run continues with the next batch and is tested and certified,
+    and the ledger and all certificates verify."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"], noise_scale=0.1, batch_size=7, cool_down=5)
     shown = model["mechanism"]
@@ -65,8 +66,8 @@ def test_a_run_that_starts_at_another_batch_publishes_nothing(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run that does not continue with the next batch fails, as its lanes show or, without lanes, the record of its
-    steps."""
+    """A run that does not continue with the next batch fails. The fault is shown by its lanes or, in a model without
+    lanes, by the record of its steps."""
     model = new_model(new_dataset(rows=60)["id"], noise_scale=0.1, batch_size=7, cool_down=5, audit={"lanes": lanes})
     assert work() == 1
     request = forget("p3")
@@ -93,8 +94,8 @@ def test_a_run_that_starts_at_another_batch_publishes_nothing(
 def test_impossible_batches_are_refused(
     gateway: TestClient, new_dataset: Make, get: Get, asked: dict[str, Any], code: str, named: str
 ) -> None:
-    """A batch of no row or of more rows than the dataset, and a cool-down of no step or longer than the run, are
-    refused with a specific error; no model is created."""
+    """A batch with no rows or with more rows than the dataset, and a cool-down with no steps or longer than the run,
+    are refused with a specific error, and no model is created."""
     body = {"name": "model", "dataset_id": new_dataset(rows=60)["id"], "l2": 0.05} | asked
     refused = gateway.post("/v1/models", json=body).json()
     assert (refused["status"], refused["code"]) == (422, code)
@@ -106,7 +107,7 @@ def test_impossible_batches_are_refused(
     ("stored", "code"),
     [({"num_batches": None}, "mechanism_unreadable"), ({"method": "of_a_deleted_feature"}, "method_unsupported")],
 )
-def test_a_mechanism_that_cannot_be_read_publishes_nothing(
+def test_a_model_with_an_unreadable_mechanism_waits(
     gateway: TestClient,
     installation: Installation,
     new_dataset: Make,
@@ -117,8 +118,8 @@ def test_a_mechanism_that_cannot_be_read_publishes_nothing(
     stored: dict[str, str | None],
     code: str,
 ) -> None:
-    """A model whose stored mechanism is incomplete, or by the method of a feature that is not installed, is refused by
-    name, and waits together with its requests."""
+    """If the stored mechanism of a model is incomplete, or its method belongs to a feature that is not installed, the
+    model is refused by name and waits together with its requests."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     with installation.database.writing() as session:

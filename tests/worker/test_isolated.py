@@ -55,7 +55,7 @@ def _mechanism(**changed: Any) -> Mechanism:
 
 @pytest.fixture
 def rows() -> Iterator[OpenedRows]:
-    """Return rows of three classes, more than two blocks."""
+    """Return rows of three classes in more than two blocks."""
     generator = np.random.default_rng(0)
     features = generator.standard_normal((NUM_ROWS, NUM_COLUMNS)).astype(np.float32)
     features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)
@@ -65,7 +65,7 @@ def rows() -> Iterator[OpenedRows]:
 
 
 def test_a_run_returns_iterate_counts_and_mechanism(rows: OpenedRows) -> None:
-    """A run returns a new iterate, the steps and records that it counted, and the mechanism that it used."""
+    """A run returns a new iterate, the numbers of steps and records that it counted, and the mechanism that it used."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
     found = [
         isolated.run(mechanism, rows=rows, initial=initial, steps=5, on_progress=lambda steps_done: None)
@@ -73,14 +73,14 @@ def test_a_run_returns_iterate_counts_and_mechanism(rows: OpenedRows) -> None:
     ]
     assert {(ran.steps, ran.records, ran.mechanism) for ran in found} == {(5, NUM_ROWS, mechanism)}
     assert found[0].parameters.shape == initial.shape
-    assert not np.array_equal(found[0].parameters, found[1].parameters)  # noise of their own
+    assert not np.array_equal(found[0].parameters, found[1].parameters)  # the runs draw different noise
     assert not initial.any()
     assert _processes_of_runs() == []
 
 
 @pytest.mark.slow
 def test_concurrent_runs_are_independent(rows: OpenedRows) -> None:
-    """Concurrent runs have separate processes and do not disturb each other."""
+    """Concurrent runs take place in separate processes and do not disturb each other."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
 
     def run(steps: int) -> int:
@@ -93,7 +93,8 @@ def test_concurrent_runs_are_independent(rows: OpenedRows) -> None:
 
 
 def test_a_run_reports_progress_and_can_be_stopped(rows: OpenedRows) -> None:
-    """A run reports a growing count of steps; an exception in the callback ends the run and its process."""
+    """While it runs, a run reports an increasing number of steps; an exception in the callback ends the run and
+    its process."""
     counts: list[int] = []
 
     class Enough(Exception):
@@ -111,7 +112,7 @@ def test_a_run_reports_progress_and_can_be_stopped(rows: OpenedRows) -> None:
 
 
 def test_an_error_reports_only_its_name(rows: OpenedRows) -> None:
-    """A run that fails reports the name of the exception and nothing about the data."""
+    """If a run fails, it reports the name of the exception and nothing about the data."""
     with pytest.raises(ChainFailed) as failed:
         isolated.run(
             _mechanism(),
@@ -127,17 +128,17 @@ def _processes_of_runs() -> list[psutil.Process]:
     """Return the processes of this process's runs that still exist."""
     found = []
     for server in psutil.Process().children():
-        with contextlib.suppress(psutil.Error):  # it has ended since
+        with contextlib.suppress(psutil.Error):  # the process has ended in the meantime
             if "worker.chain_process" in " ".join(server.cmdline()):
                 children = [child for child in server.children() if child.status() != psutil.STATUS_ZOMBIE]
-                # Until its first fork it has the threads that libraries start when they are imported.
+                # Until its first fork it has the threads that libraries start on import.
                 assert not children or server.num_threads() == 1
                 found += children
     return found
 
 
 def test_a_killed_process_fails_the_run_at_once(rows: OpenedRows) -> None:
-    """A SIGKILL of a run's process, at any time, fails the run cleanly within seconds."""
+    """If a run's process is killed by SIGKILL at any time, the run fails cleanly within seconds."""
     for steps_before in (0, 50):
         killed: list[bool] = []
 
@@ -162,8 +163,8 @@ def _files(installation: Installation) -> set[Path]:
 def test_a_failed_run_leaves_nothing_before_its_repetition(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A run whose process was killed is handed back without any of its processes or files left, and is then
-    published."""
+    """If the process of a run is killed, the run fails without leaving a process or file behind, and is then
+    repeated and published."""
     dataset = new_dataset(rows=BLOCK_ROWS + 400)
     model = new_model(dataset["id"], l2=3e-4, noise_scale=0.005)
     before = _files(installation)
@@ -191,7 +192,7 @@ def test_a_failed_run_leaves_nothing_before_its_repetition(
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda: 1", ""])
 def test_an_unknown_device_is_refused(device: str) -> None:
-    """A setting that names no existing device is refused."""
+    """A setting that names a device that does not exist is refused."""
     with pytest.raises(ValidationError, match="device"):
         Settings(device=device)
 
@@ -200,8 +201,8 @@ def test_an_unknown_device_is_refused(device: str) -> None:
 @pytest.mark.parametrize(
     ("command", "device"), [(("-m", "worker", "w"), "cuda:99"), (("-c", "import worker.celery_app"), "gpu")]
 )
-def test_a_worker_refuses_its_device_in_one_line(tmp_path: Path, command: tuple[str, ...], device: str) -> None:
-    """A worker that cannot use its device ends at once with one line that names the setting."""
+def test_an_unusable_device_is_reported_in_one_line(tmp_path: Path, command: tuple[str, ...], device: str) -> None:
+    """A worker that cannot use its device exits at once with a one-line error that names the setting."""
     done = subprocess.run(
         [sys.executable, *command],
         env=processes.environment_of(tmp_path, device=device, broker_url="redis://127.0.0.1:1/0"),
@@ -217,7 +218,7 @@ def test_a_worker_refuses_its_device_in_one_line(tmp_path: Path, command: tuple[
 
 
 def test_no_step_is_taken_until_progress_is_handled() -> None:
-    """While the parent handles a progress report, the run waits and takes no further step."""
+    """A run takes no further step while the parent process handles a progress report."""
     mine, theirs = Pipe()
     progressed = chain_process._news(theirs, seconds_between=0.0)
     telling = threading.Thread(target=progressed, args=(1,))

@@ -1,4 +1,4 @@
-"""Children never outlive the purpose they were forked for."""
+"""Child processes never outlive the purpose for which they were forked."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ def _gone(pid: int) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
 def test_a_child_is_hardened_and_isolated(forker: Forker) -> None:
-    """A child is hardened and has only its connection open."""
+    """A child process is hardened and has no open descriptor except its connection."""
     with forker.start() as one, forker.start() as other:
         pid, server, core, dumpable, opened = _asked(one, "say who you are")
         assert (core, dumpable, opened) == ((0, 0), 0, 4)
@@ -56,7 +56,7 @@ def test_a_child_is_hardened_and_isolated(forker: Forker) -> None:
 
 
 def test_a_child_gets_the_descriptors_that_are_passed(forker: Forker) -> None:
-    """An open descriptor can be handed to a child."""
+    """A child process can read from an open descriptor that was passed to it."""
     mine, theirs = socket.socketpair()
     with mine, theirs, forker.start(theirs.fileno()) as child:
         mine.send(b"hello")
@@ -64,7 +64,8 @@ def test_a_child_gets_the_descriptors_that_are_passed(forker: Forker) -> None:
 
 
 def test_the_server_imports_libraries_once_for_all_children() -> None:
-    """What only some children need is imported by their server, once and only when the first of them starts."""
+    """Modules that only some children need are imported by the fork server, once, when the first of these
+    children starts."""
     forker = Forker("tests.worker.child")
     warmed = []
     for warm in (False, True, True):
@@ -76,7 +77,7 @@ def test_the_server_imports_libraries_once_for_all_children() -> None:
 
 
 def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
-    """A child in an infinite loop, which ignores SIGTERM and SIGINT, is dead when its block has ended."""
+    """A child process in an infinite loop that ignores SIGTERM and SIGINT is dead by the end of its block."""
     with forker.start() as child:
         pid, _ = _asked(child, "work without end")
         assert not _gone(pid)
@@ -86,7 +87,7 @@ def test_a_child_is_gone_when_its_block_ends(forker: Forker) -> None:
 
 
 def test_an_unread_child_is_not_waited_for(forker: Forker) -> None:
-    """A child that is still sending is not waited for."""
+    """The block of a child process ends without waiting for data that the child is still sending."""
     with forker.start() as child:
         child.connection.send("say much")
         assert child.connection.poll(120)
@@ -95,7 +96,7 @@ def test_an_unread_child_is_not_waited_for(forker: Forker) -> None:
 
 
 def test_a_killed_child_ends_its_connection(forker: Forker) -> None:
-    """A caller that waits for a child is notified at once if the child is killed."""
+    """If a child process is killed, a caller that is waiting for it is notified at once."""
     with forker.start() as child:
         pid, _ = _asked(child, "work without end")
         os.kill(pid, signal.SIGKILL)
@@ -104,7 +105,7 @@ def test_a_killed_child_ends_its_connection(forker: Forker) -> None:
 
 
 def test_a_killed_server_ends_its_children_and_is_replaced(forker: Forker) -> None:
-    """No child outlives the server that forked it; the next child comes from a new server."""
+    """If a fork server is killed, none of its children survive, and the next child comes from a new server."""
     with forker.start() as child:
         pid, server = _asked(child, "work without end")
         os.kill(server, signal.SIGKILL)
@@ -115,7 +116,7 @@ def test_a_killed_server_ends_its_children_and_is_replaced(forker: Forker) -> No
 
 @pytest.mark.parametrize("how", ["forked", "new"])
 def test_no_child_outlives_a_killed_worker(how: str) -> None:
-    """Killing the owner with -9 ends its server, and a child in an infinite loop, within a second."""
+    """If a worker is killed with SIGKILL, its fork server and a child in an infinite loop end within a second."""
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -51,7 +51,8 @@ def test_weights_match_the_published_version(
 def test_accuracy_is_measured_on_evaluation_data(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model reports its accuracy on its evaluation dataset, and no accuracy without such a dataset."""
+    """A model with an evaluation dataset reports its accuracy on that dataset, and a model without one reports
+    no accuracy."""
     dataset, other = new_dataset(rows=300), new_dataset("others", rows=80, seed=1, first=300)
     measured = new_model(dataset["id"], evaluation_dataset_id=other["id"])
     unmeasured = new_model(dataset["id"])
@@ -65,14 +66,13 @@ def test_accuracy_is_measured_on_evaluation_data(
 def test_a_damaged_evaluation_dataset_does_not_delay_a_version(
     settings: Settings, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """If the evaluation rows are damaged, the version is published without a measurement, and the damage is
-    recorded."""
+    """If the evaluation rows are damaged, the version is published without metrics, and the damage is recorded."""
     dataset, other = new_dataset(rows=60), new_dataset("others", rows=40, seed=1, first=60)
     model = new_model(dataset["id"], evaluation_dataset_id=other["id"])
     [block] = (settings.data_dir / "blocks").glob(f"{other['id']}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 99))
     for _ in range(2):
-        request = forget("p50")  # only in the one
+        request = forget("p50")  # a person in only one of the datasets
         work()
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
     assert get(f"/models/{model['id']}")["metrics"] == {}
@@ -83,7 +83,7 @@ def test_a_damaged_evaluation_dataset_does_not_delay_a_version(
 def test_people_erased_from_the_evaluation_are_not_counted(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Null rows are not part of the measurement."""
+    """Null rows of the evaluation data are not counted in the metrics."""
     dataset, other = new_dataset(), new_dataset("others", rows=30, seed=1, first=60)
     forget("p63", dataset_ids=[other["id"]])
     assert work() == 1
@@ -95,7 +95,7 @@ def test_people_erased_from_the_evaluation_are_not_counted(
 def test_rows_without_a_model_are_erased(
     installation: Installation, new_dataset: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A request about a dataset that no model learned from nulls the rows and completes without a certificate."""
+    """A request about a dataset without a model nulls the rows and completes without a certificate."""
     dataset = new_dataset(rows_each=2)
     slots = slots_of(installation, dataset["id"], "p3")
     request = forget("p3")
@@ -114,7 +114,7 @@ def test_a_run_that_cannot_read_its_rows_is_tried_again(
     get: Get,
     work: Callable,
 ) -> None:
-    """While the rows cannot be read every run fails and no request is lost; once they are back, the request
+    """While the rows cannot be read, every run fails and no request is lost; once they can be read, the request
     completes."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
@@ -144,7 +144,8 @@ def test_a_run_that_cannot_write_its_weights_is_tried_again(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A learning run that cannot write its weights fails, is retried automatically, and ends with version 1."""
+    """A learning run that cannot write its weights fails and is retried automatically, and the model ends with
+    version 1."""
     model = new_model(new_dataset()["id"])
     keys = settings.data_dir / "weights" / "keys"
     keys.rmdir()
@@ -161,7 +162,7 @@ def test_a_run_that_cannot_write_its_weights_is_tried_again(
 def test_weights_of_dead_runs_and_old_versions_are_destroyed(
     installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """Stored weights that are neither live nor of a current run are destroyed; repeating this is a no-op."""
+    """Stored weights are destroyed unless they belong to a live version or a current run; repeating this is a no-op."""
     new_model(new_dataset()["id"])
     assert work() == 1
     new_model(new_dataset()["id"])
@@ -190,7 +191,8 @@ def test_damaged_weights_are_never_continued(
     get: Get,
     damage: str,
 ) -> None:
-    """Unlearning from a version with missing or changed weights fails with its reason, and the model relearns."""
+    """A run that should continue a version with missing or changed weights fails with the reason, and the model
+    relearns."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")
     [sealed] = (settings.data_dir / "weights").glob("*.sealed")
@@ -215,7 +217,8 @@ def test_damaged_weights_are_never_continued(
 def test_a_model_of_another_size_is_refused(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """If the mechanism states another number of parameters than the model has, nothing is run or published."""
+    """If the mechanism states a different number of parameters from that of the model, no run is executed or
+    published."""
     model = new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         stored = session.get_one(Model, model["id"])

@@ -1,4 +1,4 @@
-"""Runs that read rows window by window equal other runs, and memory contains only rows for the next steps."""
+"""Runs that read rows window by window equal other runs, and memory contains only the rows of the next steps."""
 
 import os
 from collections.abc import Callable
@@ -56,8 +56,8 @@ def data() -> tuple[Any, Any]:
 def test_windows_cover_the_blocks_of_their_steps(
     num_blocks_at_once: int, batches: int, first_step: int, steps: int
 ) -> None:
-    """Windows follow each other to the last step and hold exactly the blocks that their steps read; each fits in memory
-    and could not be longer."""
+    """Windows follow each other up to the last step and contain exactly the blocks that their steps read. Each window
+    fits in memory and could not be longer."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, first_step=first_step, steps=steps)
     most, done = num_blocks_at_once * BLOCK_BYTES, 0
     while done < steps:
@@ -80,8 +80,8 @@ def _read(schedule: Schedule, done: int, until: int) -> set[int]:
 
 @pytest.mark.parametrize("batches", [1, 2, 7, 20, NUM_SLOTS])
 def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
-    """No step of any run reads blocks that need more memory than announced, which for full batches is that of all
-    blocks."""
+    """No step of a run reads blocks that need more memory than was announced. With full batches, the announced memory
+    is that of all blocks."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, steps=1)
     at_most = windows.bytes_of_a_step(schedule, SHAPE)
     looked_at = range(0, batches, max(1, batches // 500))
@@ -99,8 +99,8 @@ def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
 
 
 def test_a_run_through_windows_takes_the_same_steps(data: tuple[Any, Any]) -> None:
-    """A run of several passes through windows of three blocks takes the same steps, to the bit, opens each block once
-    per pass, and counts the rows of each."""
+    """A run that passes several times through windows of three blocks takes bit for bit the same steps as a run without
+    windows. It opens each block once per pass and counts the rows of each block."""
     settings = {
         "mechanism": mechanism(),
         "initial": np.zeros((1, NUM_COLUMNS)),
@@ -142,8 +142,8 @@ def _run(rows: OpenedRows, **told: Any) -> isolated.IsolatedResult:
 
 
 def test_a_process_requests_the_blocks_it_needs(data: tuple[Any, Any]) -> None:
-    """A run's process gets the blocks of its next steps, and counts what it got; a run of one step gets the blocks of
-    one batch."""
+    """The process of a run receives the blocks of its next steps and counts their rows; for a run of one step, it
+    receives only the blocks of one batch."""
     with held_in_memory(*data) as rows:
         ran = _run(rows, first_step=19, steps=1)
         assert ran.records == data[0][5 * BLOCK_ROWS :].any(axis=1).sum()
@@ -153,7 +153,7 @@ def test_a_process_requests_the_blocks_it_needs(data: tuple[Any, Any]) -> None:
 
 
 def test_a_batch_that_does_not_fit_is_refused(data: tuple[Any, Any]) -> None:
-    """A run whose single steps read more than there is room for is refused before it begins."""
+    """A run is refused before it begins if a single step reads more blocks than fit in memory."""
     with held_in_memory(*data) as rows:
         rows.most_bytes = 2 * BLOCK_BYTES - 1
         with pytest.raises(DatasetTooLarge, match="smaller batch_size"):
@@ -163,7 +163,7 @@ def test_a_batch_that_does_not_fit_is_refused(data: tuple[Any, Any]) -> None:
 
 @pytest.mark.parametrize("missing", ["a block", "all"])
 def test_a_step_outside_its_window_ends_the_run(missing: str, data: tuple[Any, Any]) -> None:
-    """If a window lacks blocks that its steps read, the run ends before the step."""
+    """If a window lacks a block that its steps read, the run ends before the step."""
     slots: dict[str, tuple[slice, ...]] = {"a block": (slice(BLOCK_ROWS, NUM_SLOTS),), "all": ()}
     show: Callable[[int], Window] = lambda done: Window(until=3, slots=slots[missing])  # noqa: E731
     with pytest.raises(RunDiffersFromPlan):
@@ -180,7 +180,7 @@ def test_a_step_outside_its_window_ends_the_run(missing: str, data: tuple[Any, A
 
 
 def test_a_run_that_counts_other_rows_fails(data: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that reports other rows than it was given fails its run."""
+    """A run fails if its process reports a different number of rows from the number it was given."""
     show = OpenedRows.show
     monkeypatch.setattr(
         OpenedRows, "show", lambda *given, **named: {n: count - 1 for n, count in show(*given, **named).items()}
@@ -190,7 +190,7 @@ def test_a_run_that_counts_other_rows_fails(data: tuple[Any, Any], monkeypatch: 
 
 
 def test_only_rows_that_are_read_are_checked(data: tuple[Any, Any]) -> None:
-    """A row that no step of the run reads may have any values; an invalid row that is read is refused."""
+    """A row that no step of the run reads may have any values, but an invalid row that a step reads is refused."""
     features, labels = data
     settings = {
         "mechanism": mechanism(),
@@ -206,8 +206,8 @@ def test_only_rows_that_are_read_are_checked(data: tuple[Any, Any]) -> None:
 
 
 def test_opened_blocks_are_reported_as_progress(data: tuple[Any, Any]) -> None:
-    """Each block opened for a run is reported as progress, so that the run does not seem to stall; an exception ends
-    it."""
+    """Each block opened for a run is reported as progress, so that the run does not seem to stall; an exception in the
+    callback ends the run."""
     opened: list[int] = []
 
     class Enough(Exception):

@@ -22,7 +22,7 @@ Make = Callable[..., dict[str, Any]]
 
 @dataclasses.dataclass
 class Counted:
-    """Numbers of statements and signatures within write transactions, and of signatures outside."""
+    """Numbers of statements and signatures within write transactions, and of signatures outside them."""
 
     statements: int = 0
     signed_inside: int = 0
@@ -31,7 +31,7 @@ class Counted:
 
 @contextmanager
 def counted(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
-    """Count what a run does in write transactions, and outside."""
+    """Count the statements and signatures of a run, within write transactions and outside them."""
     counts = Counted()
     engine, sign = installation.database.engine, signing.sign
     writers: set[int] = set()
@@ -97,8 +97,9 @@ def forgotten(
 
 
 def test_requests_do_not_lengthen_write_transactions(forgotten: Callable[[list[str]], Counted]) -> None:
-    """A run takes about as many statements under the write lock for thirty requests about one person, or about thirty
-    people, as for ten requests, and fewest for one, which is signed in the transaction that publishes."""
+    """A run executes about as many statements under the write lock for thirty requests, whether about one
+    person or thirty, as for ten. It executes fewer for a single request, whose certificate is signed in the
+    publishing transaction."""
     ten = forgotten(["p0"] * 10).statements
     assert forgotten(["p1"] * 30).statements <= ten + 5
     assert forgotten([f"p{number}" for number in range(2, 32)]).statements <= ten + 5
@@ -106,8 +107,8 @@ def test_requests_do_not_lengthen_write_transactions(forgotten: Callable[[list[s
 
 
 def test_certificates_are_signed_outside_write_transactions(forgotten: Callable[[list[str]], Counted]) -> None:
-    """A run signs many certificates, and the head of the ledger, while other writers can write; a few it signs in the
-    transaction that stores them."""
+    """If a run has many certificates, it signs them and the head of the ledger while other writers can write; if it has
+    only a few, it signs them in the transaction that stores them."""
     counts = forgotten(["p0"] * 9)
     assert (counts.signed_inside, counts.signed_outside) == (0, 10)
     counts = forgotten(["p1"])
@@ -117,8 +118,8 @@ def test_certificates_are_signed_outside_write_transactions(forgotten: Callable[
 def test_a_request_that_joins_after_signing_is_certified(
     gateway: TestClient, installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A request that joins a run after its certificates were signed gets its own: the signed one is not stored, because
-    it names another entry of the ledger."""
+    """A request that joins a run after the certificates were signed gets a new certificate. The signed one names
+    another entry of the ledger and is not stored."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     ask = functools.partial(gateway.post, "/v1/deletion-requests", json={"subject_id": "p0"})
@@ -146,7 +147,8 @@ def test_a_request_that_joins_after_signing_is_certified(
 
 
 def test_signatures_of_other_facts_are_not_used() -> None:
-    """A signature is used only for the facts that it states; with `at_once` a missing one is made in place."""
+    """A signature is used only for the facts that it states, and with `at_once` a missing signature is made
+    immediately."""
     ahead = SignedAhead(few=0)
     with pytest.raises(NotSigned):
         ahead.of({"a": (1, lambda: "signed 1")})

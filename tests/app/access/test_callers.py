@@ -33,7 +33,7 @@ def add(installation: Installation, by: Actor) -> Add:
 
 @pytest.fixture
 def uses(installation: Installation) -> LastUses:
-    """Return a writer of last uses whose thread sleeps longer than any test takes."""
+    """Return a writer of last key uses whose thread sleeps longer than any test."""
     return LastUses(installation.database)
 
 
@@ -45,7 +45,7 @@ def _last_used(installation: Installation, key_id: str) -> datetime.datetime | N
 def test_revoked_keys_work_for_at_most_a_second(
     installation: Installation, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key that another process revokes works for at most a second, and is then unknown."""
+    """A key that another process revokes keeps working for at most a second and is then refused as unknown."""
     key, key_id = add()
     assert believing._BELIEVED_SECONDS == 1.0
     monkeypatch.setattr(believing, "_BELIEVED_SECONDS", 60.0)  # the machine may be slow
@@ -53,7 +53,7 @@ def test_revoked_keys_work_for_at_most_a_second(
     assert callers.recall(key) is None
     caller = callers.authenticate(key)
     assert callers.recall(key) == caller
-    with installation.database.writing() as session:  # as another process would: nobody here is told
+    with installation.database.writing() as session:  # simulates another process: this one is not notified
         session.execute(sa.update(ApiKey).where(ApiKey.id == key_id).values(revoked_at=now(session)))
     assert callers.recall(key) == caller
     clock = time.monotonic
@@ -68,7 +68,7 @@ def test_revoked_keys_work_for_at_most_a_second(
 def test_changes_of_this_process_apply_at_once(
     installation: Installation, by: Actor, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key revoked or a policy changed by this process is read again at once."""
+    """Revoking a key or changing a policy in this process takes effect at once."""
     monkeypatch.setattr(believing, "_BELIEVED_SECONDS", 60.0)  # the machine may be slow
     key, key_id = add()
     callers = Callers(installation.database)
@@ -86,7 +86,7 @@ def test_changes_of_this_process_apply_at_once(
 
 
 def test_a_key_expires(installation: Installation, add: Add) -> None:
-    """A key is refused from the moment at which it expires."""
+    """A key stops working at its expiry time."""
     with installation.database.reading() as session:
         key, key_id = add(expires_at=now(session) + datetime.timedelta(hours=1))
     Callers(installation.database).authenticate(key)
@@ -97,8 +97,8 @@ def test_a_key_expires(installation: Installation, add: Add) -> None:
         Callers(installation.database).authenticate(key)
 
 
-def test_calls_without_a_key_query_nothing(installation: Installation) -> None:
-    """A call without a key is refused without a query of the database."""
+def test_calls_without_a_key_do_not_query_the_database(installation: Installation) -> None:
+    """A call without a key is refused without querying the database."""
     callers = Callers(installation.database)
     installation.database.close()
     installation.database.engine.dispose()
@@ -108,7 +108,7 @@ def test_calls_without_a_key_query_nothing(installation: Installation) -> None:
 
 
 def test_key_uses_are_written_once_a_minute(installation: Installation, add: Add, uses: LastUses) -> None:
-    """Any number of uses of keys are one write, and cause no other within the minute."""
+    """Uses of keys are collected and written to the database in one statement, at most once a minute."""
     keys = [add() for _ in range(3)]
     callers = Callers(installation.database, used=uses.note)
     with statements_to(installation.database.engine) as statements:
@@ -134,7 +134,7 @@ def test_key_uses_are_written_once_a_minute(installation: Installation, add: Add
 def test_uses_noted_by_another_gateway_are_not_written_again(
     installation: Installation, add: Add, uses: LastUses
 ) -> None:
-    """A second gateway that noted the same use writes nothing, unless a minute has passed."""
+    """A gateway does not write a key use that another gateway recorded within the last minute."""
     key, key_id = add()
     other = LastUses(installation.database)
     for one in (uses, other):
@@ -148,7 +148,7 @@ def test_uses_noted_by_another_gateway_are_not_written_again(
         past = first - datetime.timedelta(seconds=61)
         session.execute(sa.update(ApiKey).where(ApiKey.id == key_id).values(last_used_at=past))
     Callers(installation.database, used=other.note).authenticate(key)
-    other.close()  # writes the rest
+    other.close()  # closing writes the remaining uses
     uses.close()
     again = _last_used(installation, key_id)
     assert again is not None
@@ -156,7 +156,7 @@ def test_uses_noted_by_another_gateway_are_not_written_again(
 
 
 def test_noted_uses_survive_an_outage(installation: Installation, add: Add, uses: LastUses) -> None:
-    """Noted uses are kept while the database refuses writes, and written later."""
+    """Recorded key uses are kept while the database refuses writes, and are written once it accepts them again."""
     key, key_id = add()
     Callers(installation.database, used=uses.note).authenticate(key)
     broken = sa.exc.OperationalError("UPDATE", {}, Exception("away"))
@@ -173,7 +173,7 @@ def test_noted_uses_survive_an_outage(installation: Installation, add: Add, uses
 
 
 def test_noted_uses_survive_an_older_schema(installation: Installation, add: Add, uses: LastUses) -> None:
-    """Noted uses are kept without an error while the database has an older schema."""
+    """Recorded key uses are kept, and no error is raised, while the database has an older schema."""
     key, key_id = add()
     Callers(installation.database, used=uses.note).authenticate(key)
     with installation.database.engine.begin() as connection:

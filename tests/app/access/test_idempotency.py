@@ -25,7 +25,7 @@ def database(installation: Installation) -> Database:
 
 
 def test_repeated_calls_get_the_stored_answer(database: Database) -> None:
-    """A repeated call gets the stored answer; a new call has none."""
+    """A repeated call returns the stored response; a call made for the first time finds no stored response."""
     with database.writing() as session:
         assert idempotency.replay(session, ONCE) is None
         assert idempotency.perform(session, ONCE, make) == ANSWER
@@ -34,7 +34,7 @@ def test_repeated_calls_get_the_stored_answer(database: Database) -> None:
 
 
 def test_reusing_a_key_for_another_call_is_a_conflict(database: Database) -> None:
-    """An idempotency key that was used with another body is refused."""
+    """Reusing an idempotency key with a different body is refused."""
     other = Once(name="k", fingerprint="g")
     with database.writing() as session:
         idempotency.perform(session, ONCE, make)
@@ -43,7 +43,7 @@ def test_reusing_a_key_for_another_call_is_a_conflict(database: Database) -> Non
 
 
 def test_calls_without_a_key_are_not_stored(database: Database) -> None:
-    """A call without an idempotency key is executed every time."""
+    """Without an idempotency key, every repetition of a call is executed."""
     call = Once(name=None, fingerprint="f")
     with database.writing() as session:
         assert idempotency.perform(session, call, make) == ANSWER
@@ -51,7 +51,7 @@ def test_calls_without_a_key_are_not_stored(database: Database) -> None:
 
 
 def test_stored_answers_roll_back_with_their_call(database: Database) -> None:
-    """The stored answer of a call that fails after all is rolled back with it."""
+    """If a call fails after its response was stored, the stored response is rolled back with it."""
 
     def fail() -> None:
         with database.writing() as session:

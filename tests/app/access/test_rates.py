@@ -13,7 +13,7 @@ Limited = Callable[..., Rates]
 
 @pytest.fixture
 def limited() -> Iterator[Limited]:
-    """Return a function that makes the counts of a gateway, which are closed when the test ends."""
+    """Return a function that creates the call counts of a gateway and closes them when the test ends."""
     made = []
 
     def make(calls: int = 0, *, failed: int = 0) -> Rates:
@@ -39,8 +39,8 @@ def admitted(gateway: Rates, who: Caller, most: int = 1000) -> int:
 
 
 def test_a_key_has_a_limit_per_minute(limited: Limited, minute: Callable[[int], None]) -> None:
-    """A key may make its limit of calls per minute, each answer says how many are left, and the count restarts every
-    minute."""
+    """A key may make a limited number of calls per minute. Each response states how many are left, and the
+    count resets every minute."""
     gateway = limited(3)
     left = [gateway.count(caller()) for _ in range(3)]
     assert [(one.quota, one.remaining, one.seconds) for one in left if one] == [(3, 2, 50), (3, 1, 50), (3, 0, 50)]
@@ -55,12 +55,12 @@ def test_a_key_has_a_limit_per_minute(limited: Limited, minute: Callable[[int], 
 @pytest.mark.usefixtures("minute")
 @pytest.mark.parametrize(("all_keys", "this_key", "allowed"), [(0, None, 1000), (0, 2, 2), (5, 2, 2), (2, 5, 2)])
 def test_a_key_can_lower_the_limit(limited: Limited, all_keys: int, this_key: int | None, allowed: int) -> None:
-    """A key's own limit can lower the general limit but not raise it; 0 means no limit."""
+    """The limit of a single key can be lower than the general limit but not higher; 0 means no limit."""
     assert admitted(limited(all_keys), caller(calls=this_key)) == allowed
 
 
 def test_wrong_keys_are_limited_by_address(limited: Limited, minute: Callable[[int], None]) -> None:
-    """After its limit of wrong keys an address may try no other key in that minute, while other addresses may."""
+    """After too many wrong keys, an address cannot try another key in the same minute; other addresses can."""
     gateway = limited(failed=3)
     for _ in range(3):
         gateway.admit("192.0.2.1")
@@ -74,7 +74,8 @@ def test_wrong_keys_are_limited_by_address(limited: Limited, minute: Callable[[i
 
 @pytest.mark.usefixtures("minute")
 def test_an_ipv6_network_is_one_address(limited: Limited) -> None:
-    """All 2^64 addresses of a host's network count as one, and addresses of another network do not."""
+    """All 2^64 addresses of a host's IPv6 network count as one address; an address in another network counts
+    separately."""
     gateway = limited(failed=3)
     for host in ("1", "2", "ffff:1"):
         gateway.failed(f"2001:db8::{host}")
@@ -85,7 +86,7 @@ def test_an_ipv6_network_is_one_address(limited: Limited) -> None:
 
 @pytest.mark.usefixtures("minute")
 def test_counting_addresses_takes_bounded_memory(limited: Limited) -> None:
-    """At most ten thousand addresses with wrong keys are counted separately; all others count as one."""
+    """At most ten thousand addresses that sent wrong keys are counted separately; all others share one count."""
     gateway = limited(failed=3)
     for number in range(20_000):
         gateway.failed(f"10.0.{number // 256}.{number % 256}")
@@ -97,8 +98,8 @@ def test_counting_addresses_takes_bounded_memory(limited: Limited) -> None:
 
 @pytest.mark.usefixtures("minute")
 def test_one_address_cannot_lock_an_account(limited: Limited) -> None:
-    """Ten wrong passwords for an account block the address that sent them; a hundred from any addresses block all, for
-    this account."""
+    """Ten wrong passwords for an account block the address that sent them. A hundred wrong passwords, from any
+    addresses, block every address for that account."""
     gateway = limited(failed=60)
     for host in range(10):
         gateway.admit("192.0.2.99", "maria")
@@ -115,7 +116,8 @@ def test_one_address_cannot_lock_an_account(limited: Limited) -> None:
 
 @pytest.mark.usefixtures("minute")
 def test_provider_logins_are_limited(limited: Limited) -> None:
-    """An address may start a limited number of provider logins per minute; they do not count as wrong keys."""
+    """An address may start a limited number of provider logins per minute, and these logins do not count as
+    wrong keys."""
     gateway = limited(failed=3)
     for _ in range(3):
         gateway.count_login("192.0.2.1")
@@ -127,7 +129,7 @@ def test_provider_logins_are_limited(limited: Limited) -> None:
 
 
 def test_counting_costs_little(limited: Limited) -> None:
-    """Counting a call takes less than 50 microseconds."""
+    """Counting a call against its limits takes less than 50 microseconds."""
     gateway, who = limited(10**9), caller()
     began = time.thread_time()
     for _ in range(20_000):

@@ -17,7 +17,7 @@ from tests.tables import each
 
 
 def test_an_added_key_authenticates_until_it_is_revoked(installation: Installation, by: Actor) -> None:
-    """An added key authenticates with its scopes until it is revoked."""
+    """A new key authenticates calls with its scopes until it is revoked."""
     key = access.new_key()
     with installation.database.writing(by=by) as session:
         row = access.add_key(session, name="a", key=key, scopes=[Scope.MODELS_READ, Scope.ACCOUNTING_READ])
@@ -39,7 +39,7 @@ def test_an_added_key_authenticates_until_it_is_revoked(installation: Installati
 
 
 def test_a_key_is_revoked_once(installation: Installation, by: Actor) -> None:
-    """Revoking a key that is not in force is refused."""
+    """Revoking a key that is already revoked or does not exist is refused."""
     with installation.database.writing(by=by) as session:
         row = access.add_key(session, name="a", key="k", scopes=[])
         access.revoke_key(session, row.id, by=None)
@@ -50,13 +50,13 @@ def test_a_key_is_revoked_once(installation: Installation, by: Actor) -> None:
 
 @pytest.mark.parametrize("key", [None, "", "lethe_", "\x00", "é"])
 def test_missing_and_unknown_keys_are_refused(installation: Installation, key: str | None) -> None:
-    """No key, an empty one and an unknown one are refused."""
+    """A call is refused if its key is missing, empty or unknown."""
     with installation.database.reading() as session, pytest.raises(Unauthenticated):
         access.caller_with(session, access.find(session, key))
 
 
 def test_only_the_hash_is_stored(installation: Installation, by: Actor) -> None:
-    """The database holds the SHA-256 of a key and not the key, which has 256 random bits."""
+    """The database stores the SHA-256 hash of a key, which has 256 random bits, and not the key itself."""
     key = access.new_key()
     with installation.database.writing(by=by) as session:
         row = access.add_key(session, name="a", key=key, scopes=[])
@@ -66,7 +66,7 @@ def test_only_the_hash_is_stored(installation: Installation, by: Actor) -> None:
 
 
 def test_ensuring_a_key_twice_adds_it_once(installation: Installation, by: Actor) -> None:
-    """Ensuring the admin key at every start adds it once."""
+    """Ensuring the admin key at every start adds the key only once."""
     with installation.database.writing(by=by) as session:
         for _ in range(2):
             access.ensure_key(session, name="again", key="k", scopes=[Scope.ADMIN])
@@ -76,9 +76,9 @@ def test_ensuring_a_key_twice_adds_it_once(installation: Installation, by: Actor
 
 @each("held", Scope)
 @each("needed", Scope)
-def test_a_scope_permits_nothing_else(held: Scope, needed: Scope) -> None:
-    """A scope permits what needs it and nothing else. Admin permits everything except tenants and the metrics, which
-    cover all tenants and are the operator's. Deciding about requests needs accounting:read too."""
+def test_a_scope_permits_only_what_requires_it(held: Scope, needed: Scope) -> None:
+    """A scope permits only what requires that scope. Admin permits everything except managing tenants and reading
+    metrics, which cover all tenants and need the operator scope. Deciding on requests also needs accounting:read."""
     scopes = frozenset({held})
     caller = Caller(id="key_1", tenant_id="ten_1", scopes=scopes, policy=Policy(), calls_per_minute=None)
     of_all_tenants = {Scope.OPERATOR, Scope.METRICS_READ}
@@ -100,7 +100,8 @@ def _of(installation: Installation, key: str) -> Caller:
 
 
 def test_a_rotated_key_overlaps_with_the_new_one(installation: Installation, by: Actor) -> None:
-    """The new key has the old one's permissions; the old key ends with the overlap, or earlier if it expires before."""
+    """A rotated key's successor has the same permissions. The old key stops working when the overlap ends, or when it
+    expires, whichever is earlier."""
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="admin", key="a", scopes=[Scope.ADMIN])
         old = access.add_key(session, name="crm", key="old", scopes=[Scope.REQUESTS_WRITE], calls_per_minute=7)
@@ -124,7 +125,8 @@ def test_a_rotated_key_overlaps_with_the_new_one(installation: Installation, by:
 
 
 def test_a_rotated_key_keeps_its_lifetime(installation: Installation, by: Actor) -> None:
-    """The successor of a key that was made for a month expires in a month, unless another expiry is given."""
+    """Rotating a key that was created for a month creates a key that expires in a month, unless another expiry
+    is given."""
     month = datetime.timedelta(days=30)
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="admin", key="a", scopes=[Scope.ADMIN])
@@ -147,8 +149,8 @@ def test_an_admin_cannot_rotate_an_operators_key(installation: Installation, by:
 
 
 def test_the_last_permanent_admin_key_cannot_be_removed(installation: Installation, by: Actor) -> None:
-    """The last key of an admin or operator that does not expire can be neither revoked nor made to expire by rotation;
-    expiring and revoked keys do not count."""
+    """The last admin or operator key without an expiry can be neither revoked nor given an expiry by rotation; expiring
+    and revoked keys do not count."""
     with installation.database.writing(by=by) as session:
         [first] = session.scalars(sa.select(ApiKey)).all()
         everything = [Scope.ADMIN, Scope.OPERATOR]

@@ -24,12 +24,13 @@ COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"
     ],
 )
 def test_ids_of_one_person_have_the_same_form(rule: SubjectRule, same: list[str], other: list[str]) -> None:
-    """Ids that a rule assigns to one person have the same form, and all others have different forms."""
+    """All ids of one person have the same normal form under a rule, and ids of different people have different
+    forms."""
     (form,) = {normal(one, rule) for one in same}
     assert form not in {normal(one, rule) for one in other}
 
 
 @given(st.text(), st.sampled_from(RULES))
 def test_normalizing_is_idempotent(subject_id: str, rule: SubjectRule) -> None:
-    """Normalizing a normalized subject id does not change it, so that its hash can be computed anywhere."""
+    """Normalizing a normalized subject id does not change it, so any system can compute its hash."""
     assert normal(normal(subject_id, rule), rule) == normal(subject_id, rule)

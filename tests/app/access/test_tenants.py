@@ -17,7 +17,8 @@ from lethe.contract.tenants import Policy
 
 
 def test_a_new_tenant_has_one_admin_key(installation: Installation, by: Actor) -> None:
-    """A new tenant has its name, its policy and one key, which is an admin's and not an operator's."""
+    """A new tenant is created with its name, its policy and one key, which has the admin scope but not the
+    operator scope."""
     key = access.new_key()
     with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="shop", policy=Policy(time_zone="Europe/Berlin"), admin_key=key)
@@ -32,8 +33,8 @@ def test_a_new_tenant_has_one_admin_key(installation: Installation, by: Actor) -
 
 
 def test_both_logs_record_a_new_tenant(installation: Installation, by: Actor) -> None:
-    """The operator's log records who created a tenant; the tenant's own log begins with its creation, and both
-    verify."""
+    """The operator's log records who created a tenant, the tenant's own log begins with its creation, and both
+    logs verify."""
     with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="shop", policy=Policy(), admin_key="k")
     with installation.database.reading() as session:
@@ -49,7 +50,7 @@ def test_both_logs_record_a_new_tenant(installation: Installation, by: Actor) ->
 
 
 def test_names_are_unique(installation: Installation, by: Actor) -> None:
-    """A name that another tenant has is refused."""
+    """A tenant name that is already in use is refused."""
     with installation.database.writing(by=by) as session:
         tenants.create(session, name="shop", policy=Policy(), admin_key="k1")
     with pytest.raises(TenantExists), installation.database.writing(by=by) as session:
@@ -57,7 +58,7 @@ def test_names_are_unique(installation: Installation, by: Actor) -> None:
 
 
 def test_a_policy_change_keeps_other_fields(installation: Installation, by: Actor) -> None:
-    """A policy change sets the given fields and keeps the others; an invalid change is refused as a whole."""
+    """A policy change sets the given fields and keeps all others; if any field is invalid, nothing is changed."""
     with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"grace_seconds": 60})
         tenants.change_policy(session, {"regulations": {"lgpd": {"days": 15}}})
@@ -73,8 +74,8 @@ def test_a_policy_change_keeps_other_fields(installation: Installation, by: Acto
 def test_a_business_id_without_a_claim_is_refused(
     installation: Installation, by: Actor, claim: Literal["email", "phone_number", "customer_id"]
 ) -> None:
-    """A policy with a business id but without a claim is refused, as a default claim would find no person at a tenant
-    with other subject ids."""
+    """A policy with a business id but without a claim is refused, because the default claim would match no person of a
+    tenant that uses other subject ids."""
     wrong: list[dict[str, Any]] = [{"drp_business_id": "SHOP"}, {"drp_business_id": "SHOP", "drp_claim": None}]
     for policy in wrong:
         with pytest.raises(InputInvalid) as refusal, installation.database.writing(by=by) as session:
@@ -90,7 +91,8 @@ def test_a_business_id_without_a_claim_is_refused(
 
 
 def test_a_business_id_belongs_to_one_tenant(installation: Installation, by: Actor) -> None:
-    """A tenant cannot take the business id of another tenant, whose messages from agents it would get."""
+    """A tenant cannot use the business id of another tenant, because it would receive that tenant's messages
+    from agents."""
     with installation.database.writing(by=by) as session:
         tenants.change_policy(session, {"drp_business_id": "SHOP", "drp_claim": "email"})
         tenants.change_policy(session, {"drp_business_id": "SHOP", "grace_seconds": 5})

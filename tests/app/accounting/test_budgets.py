@@ -1,4 +1,4 @@
-"""Datasets with a budget for everything that all their versions together may ever reveal."""
+"""Datasets with a budget for everything that all versions of their models may ever reveal."""
 
 import functools
 import json
@@ -30,13 +30,13 @@ DELTA = 1e-5
 
 @pytest.fixture
 def budgeted(new_dataset: Make) -> Budgeted:
-    """Return a function that uploads made-up people under a budget and returns the dataset."""
+    """Return a function that uploads made-up people with a budget and returns the dataset."""
     return lambda epsilon: new_dataset(form={"adaptive_epsilon": str(epsilon), "adaptive_delta": str(DELTA)})
 
 
 @pytest.fixture(scope="module")
 def known() -> dict[int, float]:
-    """Keep the budgets that `epsilon_of` has found."""
+    """Cache the budgets that `epsilon_of` has computed."""
     return {}
 
 
@@ -44,7 +44,7 @@ def known() -> dict[int, float]:
 def epsilon_of(
     known: dict[int, float], new_dataset: Make, new_model: Make, forget: Make, work: Work, get: Get
 ) -> Callable[[int], float]:
-    """Return the budget that exactly covers learning and so many versions that forget one person each."""
+    """Return the budget that exactly covers learning and the given number of versions that each forget one person."""
 
     def found(releases: int) -> float:
         if releases in known:
@@ -71,8 +71,8 @@ def test_a_certificate_signs_the_bound(
     get: Get,
     epsilon_of: Callable[[int], float],
 ) -> None:
-    """Under a budget `adaptive` is the budget, not the sum; the certificate recomputes offline and states that no
-    version was published beyond the budget."""
+    """With a budget, the `adaptive` guarantee is the budget and not the sum over versions. The certificate can be
+    recomputed offline and states that no version was published beyond the budget."""
     dataset = budgeted(epsilon := epsilon_of(3))
     assert dataset["adaptive_budget"] == {"epsilon": epsilon, "delta": DELTA}
     model = new_model(dataset["id"], noise_scale=0.05)
@@ -101,7 +101,7 @@ def get_keys(gateway: TestClient) -> dict[str, Any]:
 def test_a_budget_smaller_than_its_versions_is_refused(
     installation: Installation, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Work
 ) -> None:
-    """Verification refuses a statement whose budget is smaller than its published versions."""
+    """Verification refuses a statement whose published versions exceed its budget."""
     new_model(new_dataset()["id"], noise_scale=0.05)
     work()
     request = forget("p1")
@@ -124,8 +124,8 @@ def test_no_version_exceeds_the_budget(
     get: Get,
     epsilon_of: Callable[[int], float],
 ) -> None:
-    """If a version would exceed the budget, rows are still erased, and the request waits for its model, which reports
-    why; no model learns from the dataset. Retiring the model, of which nothing is left, completes the request."""
+    """If a version would exceed the budget, the rows are still erased, but the request waits for its model, which
+    reports the reason, and the dataset's models no longer learn. Retiring the model completes the request."""
     dataset = budgeted(epsilon_of(1))
     model = new_model(dataset["id"], noise_scale=0.05)
     work()
@@ -163,7 +163,8 @@ def test_a_run_is_not_published_if_the_budget_was_spent_meanwhile(
     work: Work,
     epsilon_of: Callable[[int], float],
 ) -> None:
-    """A run that was planned within the budget is not published if the budget is spent when it ends."""
+    """A run that was planned within the budget is not published if the budget has been spent by the time the
+    run ends."""
     dataset = budgeted(epsilon_of(1))
     new_model(dataset["id"], noise_scale=0.05, audit={"lanes": 0})
     work()
@@ -200,8 +201,8 @@ def test_a_run_is_not_published_if_the_budget_was_spent_meanwhile(
     ],
 )
 def test_a_malformed_budget_is_refused(gateway: TestClient, form: dict[str, str]) -> None:
-    """An incomplete budget and numbers that are not a bound are refused with a specific error, and nothing is
-    stored."""
+    """An incomplete budget, or one whose numbers are not a valid bound, is refused with a specific error, and
+    nothing is stored."""
     answer = gateway.post("/v1/datasets", data=FORM | form, files={"file": ("people.npz", npz())})
     assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
     assert "adaptive_" in json.dumps(answer.json()["errors"])

@@ -16,7 +16,8 @@ from app.installations import Installation
 
 @given(per_run=st.floats(0, 100), per_step=st.floats(1e-6, 1), steps=st.lists(st.integers(1, 10**5), min_size=2))
 def test_constant_and_step_time_are_recovered(per_run: float, per_step: float, steps: list[int]) -> None:
-    """Runs that take a constant and a time per step yield both; runs of one length yield the time for that length."""
+    """The constant time per run and the time per step are recovered from the durations of past runs. If all runs have
+    the same length, only the time for that length is recovered."""
     found = RuntimeEstimate.through([(taken, per_run + per_step * taken) for taken in steps])
     assert found is not None
     assert found.runs == len(steps)
@@ -33,7 +34,7 @@ def test_estimates_are_never_negative(measured: list[tuple[int, float]]) -> None
 
 
 def test_the_constant_is_counted_for_each_run_of_a_batch() -> None:
-    """The constant time of a run is counted for every run of a batch."""
+    """The estimate for a batch includes the constant time once for every run."""
     assert RuntimeEstimate(seconds_per_run=2.0, seconds_per_step=0.5, runs=3).seconds(10, runs=4) == 13.0
 
 
@@ -43,7 +44,7 @@ def test_a_model_without_runs_has_no_estimate(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """A model that has never run has no estimate, and any other has that of its runs."""
+    """A model that has never run has no estimate; after its first run, the estimate is based on that run."""
     model = new_model(new_dataset()["id"])
     with installation.database.reading() as session:
         assert runtime_estimates.of_model(session, session.get_one(Model, model["id"])) is None
@@ -61,8 +62,8 @@ def test_a_current_run_estimates_its_remaining_time(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """Without past runs the time left is estimated from the run's own speed after its first step; with past runs it is
-    known at once and shrinks from then on. Canary tests and ended runs have no estimate."""
+    """Without past runs, the remaining time of a run is estimated from its own speed after the first step. With past
+    runs, an estimate exists from the start and decreases from then on. Canary tests and ended runs have no estimate."""
     model = new_model(new_dataset()["id"])
     began = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     after_ten = began + datetime.timedelta(seconds=10)

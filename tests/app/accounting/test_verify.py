@@ -1,4 +1,4 @@
-"""A real ledger that verifies, and copies of it with one alteration each, which are refused."""
+"""A real ledger that verifies, and copies of it with one alteration each that are refused."""
 
 import copy
 import json
@@ -61,7 +61,8 @@ def kept() -> list[Story]:
 
 @pytest.fixture
 def story(kept: list[Story], request: pytest.FixtureRequest) -> Story:
-    """Two models learn and forget two people one after another, and one of them relearns; run once, then copied."""
+    """Let two models learn and forget two people one after another, and let one of them relearn. The story runs
+    once and is then copied."""
     if not kept:
         # Of the fixtures below, the dataset is an npz file.
         pytest.importorskip("app.features.npz")
@@ -87,7 +88,8 @@ def refusal(story: Story) -> str:
 
 
 def test_an_intact_ledger_is_valid(story: Story) -> None:
-    """Every hash and number of an intact ledger follows from its entries, and the report has the head of each model."""
+    """Every hash and number of an intact ledger can be recomputed from its entries, and the report contains the
+    head of each model."""
     report = ledgers.verify(story.entries, story.versions)
     assert (report.models, report.entries) == (2, 7)
     assert report.heads == {entry.model_id: entry.hash for entry in story.entries}
@@ -100,20 +102,21 @@ def test_an_empty_ledger_is_valid() -> None:
     assert ledgers.verify([], []) == ledgers.Report(models=0, entries=0, heads={})
 
 
-# --- what breaks the chain of hashes ---------------------------------------------------------------------------------
+# --- alterations that break the chain of hashes ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "name", ["steps", "records", "weights_sha256", "kind", "chain", "guarantees", "mechanism", "recorded_at", "theorem"]
 )
 def test_a_body_altered_in_place_is_refused(story: Story, name: str) -> None:
-    """An altered body no longer matches its hash; the message names the model and the entry."""
+    """An entry whose body was altered no longer matches its hash and is refused; the message names the model
+    and the entry."""
     story.entries[1].body = canonical(story.body(1) | {name: "altered"})
     assert refusal(story) == f"Model {story.entries[1].model_id}, ledger entry 2: its body is not what was hashed."
 
 
 def test_an_altered_hash_is_refused(story: Story) -> None:
-    """A hash that does not match its body is refused, and the entry is named."""
+    """An entry whose hash was altered no longer matches its body and is refused, and the message names the entry."""
     story.entries[0].hash = "0" * 64
     assert "ledger entry 1: its body is not what was hashed" in refusal(story)
 
@@ -125,14 +128,14 @@ def test_an_entry_with_another_predecessor_is_refused(story: Story) -> None:
 
 
 def test_a_missing_entry_is_refused(story: Story) -> None:
-    """A missing first or middle entry is reported by its number."""
+    """If the first entry or one in the middle is missing, verification reports its number."""
     for index, missed in ((0, 1), (1, 2)):
         rest = Story(story.entries[:index] + story.entries[index + 1 :], story.versions)
         assert f"entry {missed} is missing before it" in refusal(rest)
 
 
 def test_a_missing_last_entry_is_refused(story: Story) -> None:
-    """If the last entry is missing, verification names the version without an entry."""
+    """If the last entry is missing, verification names the version that has no entry."""
     last = story.entries.pop()
     assert refusal(story) == f"Version {last.sequence} of model {last.model_id} is not the one in the ledger."
 
@@ -155,11 +158,11 @@ def test_an_entry_of_another_model_is_refused(story: Story) -> None:
     assert "ledger entry 1: its body belongs to another place in the ledger" in refusal(story)
 
 
-# --- what does not follow, though it is hashed -----------------------------------------------------------------------
+# --- alterations that are rehashed -----------------------------------------------------------------------------------
 
 
 def test_rehashing_changes_nothing(story: Story) -> None:
-    """The helper that rehashes entries changes nothing by itself."""
+    """Rehashing the entries of an intact ledger leaves them unchanged."""
     before = [entry.hash for entry in story.entries]
     story.rewrite(1)
     assert [entry.hash for entry in story.entries] == before
@@ -167,7 +170,7 @@ def test_rehashing_changes_nothing(story: Story) -> None:
 
 @pytest.mark.parametrize("name", ["steps", "variance", "presence", "influence"])
 def test_a_wrong_state_of_the_chain_is_refused(story: Story, name: str) -> None:
-    """A state of the chain that does not follow from its runs is refused, and the number is named."""
+    """A chain state that does not follow from the runs is refused, and the error names the wrong number."""
     chain = story.body(1)["chain"]
     story.rewrite(1, chain=chain | {name: chain[name] * 2})
     assert (
@@ -179,7 +182,7 @@ def test_a_wrong_state_of_the_chain_is_refused(story: Story, name: str) -> None:
 @pytest.mark.parametrize("name", ["mu", "epsilon", "delta", "notion", "adjacency", "reference_process"])
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_wrong_guarantee_is_refused(story: Story, name: str, which: int) -> None:
-    """A guarantee that does not follow from the runs is refused, and the field is named."""
+    """A guarantee that does not follow from the runs is refused, and the error names the wrong field."""
     claimed = copy.deepcopy(story.body(1)["guarantees"])
     claimed[which][name] = claimed[which][name] / 2 if isinstance(claimed[which][name], float) else "other"
     story.rewrite(1, guarantees=claimed)
@@ -212,8 +215,8 @@ def test_a_wrong_guarantee_is_refused(story: Story, name: str, which: int) -> No
     ids=str,
 )
 def test_altered_runs_are_refused(story: Story, changed: dict[str, Any], named: str) -> None:
-    """Steps, records, kinds, formats or positions that differ from the recorded ones are refused, by model, entry and
-    part."""
+    """If the steps, records, kinds, formats or positions in an entry differ from the recorded runs, the entry is
+    refused, and the error names the model, the entry and the part."""
     story.rewrite(1, **changed)
     said = refusal(story)
     assert said.startswith(f"Model {story.entries[1].model_id}, ledger entry 2: ")
@@ -221,7 +224,7 @@ def test_altered_runs_are_refused(story: Story, changed: dict[str, Any], named: 
 
 
 def test_a_missing_guarantee_is_refused(story: Story) -> None:
-    """An entry must state every notion that holds for all people exactly once."""
+    """An entry must state each guarantee for all people exactly once and in order; otherwise it is refused."""
     claimed = story.body(1)["guarantees"]
     for stated in (claimed[:1], claimed * 2, claimed[::-1]):
         story.rewrite(1, guarantees=stated)
@@ -230,14 +233,14 @@ def test_a_missing_guarantee_is_refused(story: Story) -> None:
 
 @pytest.mark.parametrize("name", ["noise_scale", "num_slots", "l2", "contraction"])
 def test_another_mechanism_is_refused(story: Story, name: str) -> None:
-    """An entry that names another mechanism than the chain that it continues is refused."""
+    """An entry is refused if its mechanism differs from the mechanism of the chain that it continues."""
     mechanism = story.body(1)["mechanism"]
     story.rewrite(1, mechanism=mechanism | {name: mechanism[name] * 2})
     assert "ledger entry 2: its numbers cannot be recomputed" in refusal(story)
 
 
 def test_a_chain_begins_with_learning(story: Story) -> None:
-    """A first entry that unlearns has nothing to continue, and is refused."""
+    """A ledger whose first entry unlearns is refused, because there is no chain to continue."""
     story.rewrite(0, kind="unlearn")
     assert "ledger entry 1" in (said := refusal(story))
     assert "it continues no chain" in said
@@ -247,27 +250,27 @@ def test_a_chain_begins_with_learning(story: Story) -> None:
 
 
 def test_a_version_with_other_weights_is_refused(story: Story) -> None:
-    """A version whose weights are not those in the ledger is refused and named."""
+    """A version whose weights differ from those in the ledger is refused, and the error names it."""
     version = story.versions[1]
     version.weights_sha256 = "0" * 64
     assert refusal(story) == f"Version {version.number} of model {version.model_id} is not the one in the ledger."
 
 
 def test_a_ledger_that_names_other_weights_is_refused(story: Story) -> None:
-    """An entry with other weights than its version is refused, even if it is rehashed."""
+    """An entry whose weights differ from those of its version is refused, even if it is rehashed."""
     story.rewrite(1, weights_sha256="0" * 64)
     assert refusal(story) == f"Version 2 of model {story.entries[1].model_id} is not the one in the ledger."
 
 
 def test_a_removed_version_is_refused(story: Story) -> None:
-    """A version that is in the ledger and missing from the database is named."""
+    """If a version is in the ledger but missing from the database, verification names it."""
     gone = story.versions.pop(0)
     said = refusal(story)
     assert said == f"The ledger accounts for version {gone.number} of model {gone.model_id}, which does not exist."
 
 
 def test_an_added_version_is_refused(story: Story) -> None:
-    """A version that is in the database and missing from the ledger is named."""
+    """If a version is in the database but missing from the ledger, verification names it."""
     added = copied(story.versions[0])
     added.number = 99
     story.versions.append(added)

@@ -42,7 +42,7 @@ def npz_of() -> Callable[..., bytes]:
 
 @pytest.fixture
 def upload(gateway: TestClient, npz_of: Callable[..., bytes]) -> Callable[..., httpx.Response]:
-    """POST a file as a dataset and return the response; further arguments are fields of the form."""
+    """POST a file as a dataset and return the response; further arguments are form fields."""
 
     def send(
         content: bytes | None = None,
@@ -61,7 +61,7 @@ def upload(gateway: TestClient, npz_of: Callable[..., bytes]) -> Callable[..., h
 
 @pytest.fixture
 def key_with(installation: Installation, by: Actor) -> Callable[..., dict[str, str]]:
-    """Return the header of a new API key with these scopes."""
+    """Return the authorization header of a new API key with these scopes."""
 
     def make(*scopes: Scope) -> dict[str, str]:
         key = access.new_key()
@@ -82,7 +82,7 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
 
 @pytest.fixture
 def refused() -> Callable[[httpx.Response, int, str], dict[str, Any]]:
-    """Assert that an answer is a complete problem with this status and code, and return its JSON."""
+    """Assert that a response is a complete problem with this status and code, and return its JSON."""
 
     def check(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
         problem: dict[str, Any] = answer.json()
@@ -117,13 +117,13 @@ def stored(installation: Installation) -> Callable[[], dict[str, int]]:
 
 @pytest.fixture
 def nothing() -> dict[str, int]:
-    """Result of `stored` for an empty installation."""
+    """Return the counts of `stored` for an empty installation."""
     return {"datasets": 0, "models": 0, "deletion_requests": 0, "files": 0}
 
 
 @pytest.fixture
 def claim(installation: Installation) -> Callable[[], ClaimedRun]:
-    """Claim the next run like a worker that then falls silent."""
+    """Claim the next run like a worker that then stops responding."""
 
     def take() -> ClaimedRun:
         with installation.database.writing() as session:
@@ -136,7 +136,7 @@ def claim(installation: Installation) -> Callable[[], ClaimedRun]:
 
 @pytest.fixture
 def give_up(installation: Installation) -> Callable[[], None]:
-    """Hand back the claimed run of the silent worker."""
+    """Hand back the run of the worker that stopped responding."""
 
     def take_back() -> None:
         with installation.database.writing() as session:

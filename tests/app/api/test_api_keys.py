@@ -1,5 +1,5 @@
-"""The endpoints below `/v1/api-keys`. Permissions by scope are tested in `test_authorisation.py`, by the table of
-`routes.py`."""
+"""The endpoints below `/v1/api-keys`. Permissions by scope are tested in `test_authorisation.py` with the table
+in `routes.py`."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +23,8 @@ Get = Callable[[str], Any]
 
 
 def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused: Refused, installation: Any) -> None:
-    """A new key works at once, is never stored or shown again, and gives no access after its revocation."""
+    """A new key works at once, is shown only in the response that creates it, and gives no access after its
+    revocation."""
     made = gateway.post("/v1/api-keys", json={"name": "crm", "scopes": ["requests:read", "requests:read"]})
     assert made.status_code == 201
     created = made.json()
@@ -58,7 +59,7 @@ def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused:
 def test_a_malformed_key_is_refused(
     gateway: TestClient, get: Get, refused: Refused, wrong: dict[str, Any], path: str
 ) -> None:
-    """A key needs a name, known scopes and an expiry in the future; its secret cannot be chosen by the caller."""
+    """A new key needs a name, known scopes and an expiry in the future, and the caller cannot choose its secret."""
     answer = gateway.post("/v1/api-keys", json={"name": "a", "scopes": ["admin"]} | wrong)
     assert [fault["path"] for fault in refused(answer, 422, "input_invalid")["errors"]] == [path]
     assert len(get("/api-keys")["items"]) == 1
@@ -87,7 +88,7 @@ def test_a_key_is_rotated(gateway: TestClient, get: Get, refused: Refused) -> No
 
 
 def test_key_uses_are_recorded_at_shutdown(settings: Settings, admin_key: str) -> None:
-    """A gateway that shuts down has recorded which keys were used."""
+    """On shutdown a gateway records which keys were used."""
     with TestClient(create_app(settings), headers=_as(admin_key)) as first:
         assert first.get("/v1/api-keys").json()["items"][0]["last_used_at"] is None
     with TestClient(create_app(settings), headers=_as(admin_key)) as second:
@@ -96,8 +97,8 @@ def test_key_uses_are_recorded_at_shutdown(settings: Settings, admin_key: str) -
 
 @pytest.mark.usefixtures("minute")
 def test_a_key_has_a_rate_limit(gateway: TestClient, refused: Refused) -> None:
-    """Each answer has the number of calls that a key has left; above the limit it is a 429 with the time of the next
-    call."""
+    """Each response states how many calls the key has left. Above the limit, calls return 429 with the time of
+    the next permitted call."""
     asked = {"name": "a", "scopes": ["models:read"], "calls_per_minute": 3}
     key = gateway.post("/v1/api-keys", json=asked).json()["key"]
     left = [gateway.get("/v1/models", headers=_as(key)).headers for _ in range(3)]
@@ -120,9 +121,9 @@ def at_the_door(settings: Settings) -> Iterator[TestClient]:
 def test_wrong_keys_block_an_address(
     at_the_door: TestClient, admin_key: str, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a few wrong keys an address may try no other key in that minute; a known valid key still works, and calls
-    without a key do not count."""
-    monkeypatch.setattr(callers, "_BELIEVED_SECONDS", -1.0)  # each call asks about its key again
+    """After a few wrong keys an address cannot try another key in that minute. A valid key that is already known still
+    works, and calls without a key do not count."""
+    monkeypatch.setattr(callers, "_BELIEVED_SECONDS", -1.0)  # each call looks its key up again
     assert at_the_door.get("/v1/models", headers=_as(admin_key)).status_code == 200
     for _ in range(5):
         refused(at_the_door.get("/v1/models"), 401, "unauthenticated")
@@ -135,7 +136,8 @@ def test_wrong_keys_block_an_address(
 @pytest.mark.redis
 @pytest.mark.usefixtures("minute")
 def test_gateways_share_a_limit(settings: Settings, admin_key: str, tmp_path: Path) -> None:
-    """Two gateways with one Redis share the limit of a key; if Redis fails, each of them enforces the limit alone."""
+    """Two gateways with one Redis server share the limit of a key; if Redis fails, each gateway enforces the
+    limit by itself."""
     minute = int(time.time()) // 60
     server = processes.Redis(tmp_path)
     shared = settings.model_copy(update={"broker_url": SecretStr(server.url), "calls_per_minute": 10})
@@ -161,7 +163,7 @@ def test_gateways_share_a_limit(settings: Settings, admin_key: str, tmp_path: Pa
             assert calls(other, first, 1) == [200]
             wait_until(lambda: is_told(first, 8))
             assert calls(other, third, 1) == [200]
-            wait_until(lambda: is_told(third, 1))  # by an exchange after that in which it heard of the seven
+            wait_until(lambda: is_told(third, 1))  # by an exchange after the one that reported the seven
             assert calls(other, first, 3) == [200] * 2 + [429]
             server.kill()
             for gateway in (one, other):

@@ -1,4 +1,4 @@
-"""Canary tests over HTTP: the option of a model, and the results of its runs."""
+"""Canary tests over HTTP: their settings on a model and the results of runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +14,8 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_every_run_has_a_canary_test(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """A run reports what its lanes observed; the model repeats the last result, and the certificate states that of its
-    run."""
+    """A run reports the observations of its canary lanes, the model shows those of the latest run, and a certificate
+    states those of the run that it certifies."""
     request = forget("p1")
     work()
     unlearned, learned = get("/runs")["items"]
@@ -43,7 +43,8 @@ def test_every_run_has_a_canary_test(live: dict[str, Any], forget: Make, get: Ge
 def test_lanes_and_chains_are_as_requested(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """A model has the requested number of lanes, and a requested canary test has as many chains of them."""
+    """A model has the requested number of lanes, and a requested canary test multiplies it by the requested
+    number of chains."""
     model = new_model(new_dataset()["id"], audit={"lanes": 4, "chains": 3})
     assert model["audit"] == {"lanes": 4, "chains": 3, "asked_at": None, "last": None, "last_run_id": None}
     work()
@@ -74,7 +75,7 @@ def test_lanes_and_chains_are_as_requested(
 def test_a_malformed_canary_test_is_refused(
     gateway: TestClient, new_dataset: Make, refused: Refused, stored: Callable[[], dict[str, int]], asked: Any
 ) -> None:
-    """Numbers of lanes or chains that are odd, too large or not numbers are refused, and no model is created."""
+    """An odd, excessive or non-numeric number of lanes or chains is refused, and no model is created."""
     body = {"name": "m", "dataset_id": new_dataset(rows=20)["id"], "l2": 0.05, "audit": asked}
     problem = refused(gateway.post("/v1/models", json=body), 422, "input_invalid")
     assert [fault["path"] for fault in problem["errors"]] == [f"audit.{next(iter(asked))}"]
@@ -84,8 +85,8 @@ def test_a_malformed_canary_test_is_refused(
 def test_a_model_without_lanes(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """Runs of a model without lanes are published untested, which their certificates state; a canary test of it is
-    refused."""
+    """Runs of a model without lanes are published without a canary test, and their certificates state this. A request
+    for a canary test of such a model is refused."""
     model = new_model(new_dataset()["id"], audit={"lanes": 0})
     work()
     request = forget("p1")

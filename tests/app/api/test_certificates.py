@@ -28,7 +28,8 @@ def certificate(live: dict[str, Any], forget: Callable[..., Any], get: Get, work
 def test_a_certificate_states_request_model_and_guarantees(
     certificate: dict[str, Any], live: dict[str, Any], get: Get
 ) -> None:
-    """A certificate is the same on every endpoint, and states request, model, ledger entry and guarantees."""
+    """A certificate is the same on every endpoint and states the request, the model, the ledger entry and the
+    guarantees."""
     assert get(f"/certificates/{certificate['id']}") == certificate
     request = get(f"/deletion-requests/{certificate['request_id']}")
     assert request["models"][0]["certificate_id"] == certificate["id"]
@@ -47,8 +48,8 @@ def test_a_certificate_states_request_model_and_guarantees(
 def test_invalid_certificates_are_refused(
     gateway: TestClient, certificate: dict[str, Any], settings: Settings, refused: Refused
 ) -> None:
-    """A certificate is refused if its statement or signature was changed, if it is malformed, or if a number does not
-    follow from the others, even if the right key signed it."""
+    """A certificate is refused if its statement or signature was changed, if it is malformed, or if its numbers are
+    inconsistent, even if it was signed with the right key."""
     header, _, signature = certificate["jws"].split(".")
     statement = certificate["statement"]
     better = statement | {"target": {"epsilon": 0.001, "delta": 1e-9}}

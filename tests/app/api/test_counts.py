@@ -28,7 +28,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def table(*, people: int = 400, seed: int = 0, first: int = 0, **changed: Any) -> bytes:
-    """Return a file of people whose number of doctor's visits rises with age, and far more with illness."""
+    """Return a file of people whose number of doctor's visits increases with age, and much more with illness."""
     generator = np.random.default_rng(seed)
     age, ill = generator.integers(0, 101, people), generator.integers(0, 2, people)
     visits = np.minimum(generator.poisson(np.exp(0.2 + age / 100 + 1.2 * ill)), 30)
@@ -69,8 +69,8 @@ def test_counts_are_learned_predicted_and_forgotten(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Poisson regression is the default for counts and predicts rates. The certificate of a forgotten person states the
-    loss and where it bends, from which a verifier recomputes the constants."""
+    """Poisson regression is the default for counts, and it predicts rates. The certificate of a forgotten person states
+    the loss and the score at which it bends, so that a verifier can recompute the constants."""
     assert visits["target"] == {"min": 0, "max": 30, "outside": "error", "counts": True}
     held_out = uploaded(table(seed=1, first=1000)).json()
     gate = {"metric": "mean_poisson_deviance", "threshold": 2.0}
@@ -82,7 +82,7 @@ def test_counts_are_learned_predicted_and_forgotten(
     metrics = get(f"/models/{model['id']}")["metrics"]
     assert set(metrics) == {"r_squared", "mean_absolute_error", "mean_poisson_deviance", "evaluated_on"}
     assert 0.4 < metrics["r_squared"] < 0.9
-    assert 0.9 < metrics["mean_poisson_deviance"] < 1.5  # 1 where the rates are known
+    assert 0.9 < metrics["mean_poisson_deviance"] < 1.5  # it is 1 if the true rates are known
     assert 1 < metrics["mean_absolute_error"] < 3
 
     records = [{"age": 10, "ill": 0}, {"age": 90, "ill": 1}]
@@ -112,7 +112,8 @@ def test_counts_are_learned_predicted_and_forgotten(
 def test_a_malformed_count_is_refused(
     uploaded: Callable[..., httpx.Response], refused: Refused, of_target: dict[str, Any], line: str, said: str
 ) -> None:
-    """A cell that is not a count refuses the file by line and column, without quoting it."""
+    """A file with a cell that is not a count is refused; the error names the line and column and does not quote
+    the cell."""
     answer = uploaded(table(people=5, p3=line), of_target)
     [fault] = refused(answer, 422, "row_invalid")["errors"]
     assert (fault["path"], fault["message"]) == ("line 5, column visits", said)
@@ -131,7 +132,7 @@ def test_a_malformed_count_is_refused(
 def test_an_invalid_bound_for_counts_is_refused(
     uploaded: Callable[..., httpx.Response], refused: Refused, of_target: dict[str, Any], path: str, said: str
 ) -> None:
-    """The bound of counts must be a whole number that the schema states."""
+    """The schema of a column of counts must state the maximum count as a whole number."""
     errors = refused(uploaded(None, of_target), 422, "schema_invalid")["errors"]
     assert (f"columns.visits.{path}", said) in [(fault["path"], fault["message"]) for fault in errors]
 
@@ -143,8 +144,8 @@ def test_poisson_regression_requires_counts(
     new_model: Make,
     refused: Refused,
 ) -> None:
-    """Poisson regression is refused for a target that is not declared as counts; counts may have any other regression
-    too."""
+    """Poisson regression is refused unless the target is declared as counts; a target of counts may also use
+    any other regression."""
     plain = uploaded(None, {"counts": False}).json()
     assert plain["target"] == {"min": 0, "max": 30, "outside": "error"}
     body = {"name": "m", "dataset_id": plain["id"], "objective": "poisson_regression"}
@@ -163,7 +164,7 @@ def test_poisson_regression_requires_counts(
 def test_only_poisson_regression_has_a_deviance(
     gateway: TestClient, uploaded: Callable[..., httpx.Response], visits: dict[str, Any], refused: Refused
 ) -> None:
-    """A quality gate on the deviance is refused for an objective that does not measure it."""
+    """A quality gate on the deviance is refused if the deviance is not measured for the model's objective."""
     held_out = uploaded(table(seed=1, first=1000)).json()
     body = {"name": "m", "dataset_id": visits["id"], "evaluation_dataset_id": held_out["id"]}
     body |= {"objective": "huber_regression", "quality": {"metric": "mean_poisson_deviance", "threshold": 2.0}}
@@ -171,10 +172,8 @@ def test_only_poisson_regression_has_a_deviance(
     assert "mean_poisson_deviance is not available for huber_regression" in problem["detail"]
 
 
-def test_the_plan_of_counts_is_that_of_poisson_regression(
-    gateway: TestClient, visits: dict[str, Any], get: Get
-) -> None:
-    """A dataset of counts without a model is planned as Poisson regression."""
+def test_counts_are_planned_as_poisson_regression(gateway: TestClient, visits: dict[str, Any], get: Get) -> None:
+    """If a dataset of counts has no model yet, its plan assumes Poisson regression."""
     plan = get(f"/accounting/datasets/{visits['id']}/plan")
     assert plan["objective"] == "poisson_regression"
     assert {cost["l2"] for cost in plan["costs"] if cost["epsilon"] == 1} == {0.00125, 0.005, 0.02}
@@ -183,7 +182,8 @@ def test_the_plan_of_counts_is_that_of_poisson_regression(
 def test_counts_pass_canary_tests_and_can_be_added(
     gateway: TestClient, visits: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A canary test of counts passes like any other; rows for slots of forgotten people are counts as well."""
+    """A model that learned counts passes its canary test, and rows with counts can be added to the slots of
+    forgotten people."""
     model = new_model(visits["id"], audit={"lanes": 64, "chains": 2}, loss_width=1.0)
     work()
     assert gateway.post(f"/v1/models/{model['id']}/audit").status_code == 202
@@ -201,7 +201,7 @@ def test_counts_pass_canary_tests_and_can_be_added(
 def test_a_rehearsal_of_counts(
     gateway: TestClient, visits: dict[str, Any], new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A rehearsal of counts measures rates in units of the counts, before and after."""
+    """A rehearsal on a dataset of counts measures errors in units of the counts, before and after forgetting."""
     model = new_model(visits["id"], l2=0.003, noise_scale=0.002)
     work()
     asked = gateway.post(f"/v1/models/{model['id']}/rehearsals", json={"people": 40}).json()
@@ -216,7 +216,7 @@ def test_a_rehearsal_of_counts(
 def test_npz_files_have_counts_if_the_form_has_a_bound(
     gateway: TestClient, new_model: Make, get: Get, work: Callable[[], int], refused: Refused
 ) -> None:
-    """An npz file has counts for y if the form has their bound."""
+    """If the upload form states a bound for counts, the y array of an npz file is read as counts."""
     generator = np.random.default_rng(0)
     x = generator.normal(size=(200, 3))
     y = np.minimum(generator.poisson(np.exp(1 + x[:, 0])), 20)

@@ -1,4 +1,5 @@
-"""A certificate with one changed character in the database is named, and never returned as if it were signed."""
+"""If one character of a stored certificate is changed, the certificate is named as damaged and never returned
+as if it were signed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +29,7 @@ def damage(installation: Installation, certificate_id: str, place: int = 400) ->
 
 @pytest.fixture
 def request_id(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> str:
-    """Id of a completed request with certificates of two models."""
+    """Return the id of a completed request with certificates of two models."""
     dataset = new_dataset(rows=60)["id"]
     for name in ("one", "two"):
         new_model(dataset, name=name, noise_scale=0.02)
@@ -42,9 +43,9 @@ def request_id(new_dataset: Make, new_model: Make, forget: Make, work: Callable[
 def test_a_damaged_certificate_is_named(
     place: int, installation: Installation, gateway: TestClient, request_id: str, get: Get, refused: Refused
 ) -> None:
-    """A damaged certificate is refused with its own code, whether header, statement or signature is damaged. The proof
-    names it, contains the others without a joint guarantee and does not verify as a whole offline; the request and its
-    account are still readable."""
+    """A certificate whose header, statement or signature is damaged is refused with a specific error code. The proof of
+    the request names the damaged certificate, contains the others without a joint guarantee, and does not verify as a
+    whole offline. The request and its account can still be read."""
     proof = get(f"/deletion-requests/{request_id}/certificate")
     first, second = proof["certificates"]
     assert (proof["damaged"], len(proof["joint"]["models"])) == ([], 2)
@@ -60,5 +61,5 @@ def test_a_damaged_certificate_is_named(
     with pytest.raises(CertificateInvalid, match="damaged"):
         verification.verify_file(left.text, gateway.get("/.well-known/jwks.json").json())
     assert get(f"/deletion-requests/{request_id}")["status"] == "completed"
-    damage(installation, first["id"], place)  # puts it back
+    damage(installation, first["id"], place)  # restores it
     assert get(f"/deletion-requests/{request_id}/certificate") == proof

@@ -38,7 +38,8 @@ CSV = "person,age,work,income,note\nann,31,state,low,x\nbob,42,private,high,y\na
 def test_an_npz_upload_becomes_a_dataset(
     upload: Callable[..., httpx.Response], get: Callable[[str], Any], npz_of: Callable[..., bytes]
 ) -> None:
-    """An upload returns 201 with a location and public facts, which a later GET repeats."""
+    """An upload returns 201 with a location and public facts about the dataset, and a later GET returns the
+    same facts."""
     answer = upload(npz_of(subject=np.array([f"p{row // 2}" for row in range(20)])))
     created = answer.json()
     assert created.pop("num_suppressed") == 0
@@ -54,8 +55,8 @@ def test_an_npz_upload_becomes_a_dataset(
 
 
 def test_an_npz_file_may_have_a_schema(upload: Callable[..., httpx.Response], npz_of: Callable[..., bytes]) -> None:
-    """A schema makes the arrays of an npz file columns and scales them; a warning names the column and the remedy if
-    scaling each row would lose information."""
+    """A schema turns the arrays of an npz file into columns, which are then scaled. If scaling each row would lose
+    information, a warning names the column and the remedy."""
     x = {"kind": "vector", "length": 3, "center": [0.0, 0.0, 1000.0], "scale": [1.0, 1.0, 10.0], "clip": 3.0}
     columns = {"x": x, "y": {"role": "label", "values": ["0", "1"]}, "subject": {"role": "subject"}}
     large = np.random.default_rng(0).normal(size=(20, 3)) * [1, 1, 10] + [0, 0, 1000]
@@ -77,8 +78,8 @@ def parquet(text: str) -> bytes:
 
 @pytest.mark.parametrize(("filename", "content"), [("rows.csv", CSV.encode()), ("rows.parquet", parquet(CSV))])
 def test_a_table_is_read_by_its_schema(upload: Callable[..., httpx.Response], filename: str, content: bytes) -> None:
-    """A csv or parquet file comes with a public schema, which defines the width of a row, the classes and the subject
-    column."""
+    """A CSV or Parquet file is uploaded with a public schema, which defines the width of a row, the classes and
+    the subject column."""
     created = upload(content, filename=filename, schema=json.dumps(SCHEMA)).json()
     assert created["classes"] == ["low", "high"]
     assert (created["num_features"], created["num_records"], created["num_subjects"]) == (3, 3, 2)
@@ -91,8 +92,7 @@ def test_random_features_are_learned_from(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """Rows of random features are learned like others, and records to predict are encoded the same way by the stored
-    schema."""
+    """A model can learn from random features, and the stored schema encodes records for prediction in the same way."""
     random = SCHEMA | {"random_features": {"features": 20, "seed": 9}}
     created = upload(CSV.encode(), filename="rows.csv", schema=json.dumps(random)).json()
     assert created["num_features"] == 20
@@ -104,8 +104,9 @@ def test_random_features_are_learned_from(
     assert [one["label"] for one in answer["predictions"]] == ["low", "high"]
 
 
-def test_classes_of_an_npz_file_are_those_of_the_form(upload: Callable[..., httpx.Response]) -> None:
-    """The classes of an npz file are those of the form, also if its schema does not list the labels."""
+def test_npz_classes_are_taken_from_the_form(upload: Callable[..., httpx.Response]) -> None:
+    """The classes of an npz file, and of a table whose schema does not list its labels, are taken from the
+    upload form."""
     assert upload(classes='["no", "yes"]').json()["classes"] == ["no", "yes"]
     unlisted = {"columns": SCHEMA["columns"] | {"income": {"role": "label"}}}
     sent = {"content": CSV.encode(), "filename": "rows.csv", "schema": json.dumps(unlisted)}
@@ -160,7 +161,7 @@ ARRAYS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @each("case", [*REFUSED, *ARRAYS])
-def test_a_bad_upload_leaves_nothing(
+def test_a_bad_upload_leaves_no_rows_or_files(
     upload: Callable[..., httpx.Response],
     npz_of: Callable[..., bytes],
     refused: Callable[..., dict[str, Any]],
@@ -168,7 +169,8 @@ def test_a_bad_upload_leaves_nothing(
     nothing: dict[str, int],
     case: str,
 ) -> None:
-    """An upload that cannot be learned from returns 422, names the fault's place and leaves neither rows nor files."""
+    """An upload that cannot be learned from returns 422 with the location of the fault, and neither rows nor
+    files are left behind."""
     sent, code, path = (REFUSED | ARRAYS)[case]
     problem = refused(upload(npz_of(**sent)) if case in ARRAYS else upload(**sent), 422, code)
     assert [fault["path"] for fault in problem["errors"]][:1] == ([path] if path else [])
@@ -184,7 +186,7 @@ def small(settings: Settings, admin_key: str) -> Iterator[TestClient]:
 
 
 def chunked(request: httpx.Request) -> dict[str, Any]:
-    """Return the arguments of the same upload in pieces, without a declared length."""
+    """Return the arguments of the same upload, sent in pieces without a declared length."""
     body = request.read()
     pieces = (body[start : start + 1000] for start in range(0, len(body), 1000))
     return {"content": pieces, "headers": {"Content-Type": request.headers["content-type"]}}
@@ -201,7 +203,7 @@ def test_an_upload_above_the_limit_is_refused(
     declared: bool,
     rows: int,
 ) -> None:
-    """A body that is too long returns 413, whether its length is declared or not, and no part of it is kept."""
+    """A body that is too long returns 413, whether or not its length was declared, and no part of it is kept."""
     x = np.random.default_rng(0).normal(size=(rows, 3))
     content = npz_of(x=x, y=np.arange(rows) % 2, subject=np.arange(rows).astype(str))
     request = small.build_request("POST", "/v1/datasets", data=FORM, files={"file": ("people.npz", content)})
@@ -214,7 +216,7 @@ def test_an_upload_above_the_limit_is_refused(
 
 
 def test_the_body_limit_holds_for_json_too(small: TestClient, refused: Callable[..., dict[str, Any]]) -> None:
-    """The body limit holds for every endpoint: JSON that is too long returns 413 too."""
+    """The body limit applies to every endpoint: JSON that is too long also returns 413."""
     pieces = (b'{"name": "' if start == 0 else b"a" * 1000 for start in range(20))
     answer = small.post("/v1/models", content=pieces, headers={"Content-Type": "application/json"})
     refused(answer, 413, "upload_too_large")
@@ -226,7 +228,8 @@ def test_repeating_an_upload_creates_one_dataset(
     refused: Callable[..., dict[str, Any]],
     stored: Callable[[], dict[str, int]],
 ) -> None:
-    """The same upload with one Idempotency-Key returns the first response; another file or name is a conflict."""
+    """Repeating an upload with the same Idempotency-Key returns the first response; a different file or name is
+    a conflict."""
     once = {"Idempotency-Key": "first"}
     first = upload(headers=once)
     after = stored()
@@ -249,7 +252,8 @@ def test_admins_see_how_many_rows_are_held_about_a_person(
     refused: Callable[..., dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """An admin sees how many rows are held about a person and gets 404 for a stranger; other keys are refused."""
+    """An admin sees how many rows are held about a person and gets 404 for an unknown person; other keys are
+    refused."""
     created = upload(CSV.encode(), filename="rows.csv", schema=json.dumps(SCHEMA)).json()
     place = f"/datasets/{created['id']}/subjects"
     assert get(f"{place}/ann") == {"num_records": 2}
@@ -261,8 +265,8 @@ def test_admins_see_how_many_rows_are_held_about_a_person(
 def test_an_upload_survives_a_lost_commit_acknowledgement(
     upload: Callable[..., httpx.Response], gateway: TestClient, installation: Installation
 ) -> None:
-    """If the database is lost during a commit, the call returns 503, and a retry finds the dataset with its rows if the
-    commit was made."""
+    """If the database connection is lost during a commit, the call returns 503, and a retry finds the dataset with its
+    rows if the commit succeeded."""
     database = gateway.app.state.installation.database  # type: ignore[attr-defined]
     lost: list[bool] = []
 
@@ -290,8 +294,8 @@ def test_an_upload_survives_a_lost_commit_acknowledgement(
 def test_a_digest_does_not_confirm_guessed_rows(
     new_dataset: Any, forget: Any, get: Any, work: Callable[[], int]
 ) -> None:
-    """The same rows uploaded again have another digest, before and after the same person was forgotten, so a caller who
-    knows the other rows cannot confirm a guess."""
+    """Uploading the same rows again gives a different digest, whether or not a person has been forgotten, so a caller
+    who knows all other rows cannot confirm a guess."""
     one, other = new_dataset("one"), new_dataset("other")
     digests = {one["digest"], other["digest"]}
     forget("p3")

@@ -23,8 +23,8 @@ def test_requests_that_wait_together_are_served_together(
     get: Get,
     work: Work,
 ) -> None:
-    """Two requests for one person and one for another complete with one run, each with its own certificate about its
-    own record, and the rows are nulled once."""
+    """Two requests for one person and one for another person complete in one run; each gets a certificate about its own
+    record, and the rows are nulled once."""
     requests = [forget("p1"), forget("p1"), forget("p2")]
     assert work() == 1
     certified = [statements(request)[0] for request in requests]
@@ -47,7 +47,8 @@ def test_a_second_request_follows_an_erasure_under_way(
     give_up: Callable[[], None],
     work: Work,
 ) -> None:
-    """A request that arrives after the rows were claimed waits for the same run and gets its own certificate."""
+    """A request that arrives after the person's rows were claimed waits for the same run and gets its own
+    certificate."""
     first = forget("p1")
     claim()
     second = forget("p1")
@@ -71,7 +72,7 @@ def test_a_second_request_for_a_person_in_two_datasets(
     give_up: Callable[[], None],
     work: Work,
 ) -> None:
-    """A request for a person whose rows are claimed in one of two datasets completes for both."""
+    """A request for a person whose rows are claimed in one of two datasets completes for both datasets."""
     models = [new_model(new_dataset(seed=seed)["id"])["id"] for seed in range(2)]
     work()
     requests = [forget("p1")]
@@ -97,8 +98,8 @@ def test_a_request_waits_for_a_model_that_is_learning(
     work: Work,
     learning: str,
 ) -> None:
-    """A request waits for a model without a version; its first version never saw the person, and the certificate says
-    so."""
+    """A request made before a model has a version waits for the first one, which does not learn from the person; the
+    certificate states this."""
     model = new_model(new_dataset()["id"])
     if learning == "under way":
         claim()
@@ -124,7 +125,8 @@ def test_a_request_reaches_every_dataset_and_model_of_the_person(
     get: Get,
     work: Work,
 ) -> None:
-    """A request reaches every dataset and model that holds the person, and each certificate states both models."""
+    """A request covers every dataset and model with records of the person, and each certificate names all of
+    these models."""
     datasets = [new_dataset(seed=seed)["id"] for seed in range(2)]
     models = {new_model(dataset)["id"] for dataset in datasets}
     work()
@@ -138,7 +140,7 @@ def test_a_request_reaches_every_dataset_and_model_of_the_person(
 def test_a_request_may_name_its_datasets(
     gateway: TestClient, new_dataset: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A person is forgotten only in the datasets that a request names; an unknown dataset returns 404."""
+    """A person is forgotten only in the datasets that the request names; naming an unknown dataset returns 404."""
     kept, emptied = (new_dataset(seed=seed)["id"] for seed in range(2))
     forget("p1", dataset_ids=[emptied, emptied])
     assert work() == 1
@@ -150,8 +152,8 @@ def test_a_request_may_name_its_datasets(
 def test_a_dataset_without_a_model_needs_no_certificate(
     new_dataset: Make, forget: Make, shown: Make, get: Get, work: Work
 ) -> None:
-    """Rows that no model learned from are erased, and the request completes without certificates. Its proof has no
-    joint number, which differs from the number 0."""
+    """Rows from which no model learned are erased, and the request completes without certificates. Its proof has no
+    joint number, rather than a joint number of 0."""
     dataset = new_dataset()
     request = forget("p1")
     assert request["estimate"] == {"steps": 0, "models": []}

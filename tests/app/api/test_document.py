@@ -1,4 +1,4 @@
-"""The OpenAPI document as a new reader sees it."""
+"""The OpenAPI document, tested for what a new reader needs."""
 
 import importlib
 import json
@@ -20,13 +20,14 @@ from tests.tables import each
 
 
 def test_schemas_have_unique_names() -> None:
-    """No two schemas of the document share a name, which FastAPI would make unique by module paths."""
+    """No two schemas of the OpenAPI document share a name; FastAPI would otherwise add module paths to tell
+    them apart."""
     assert [name for name in document()["components"]["schemas"] if "__" in name] == []
 
 
 def test_the_document_is_encoded_once(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gateway encodes the document of a megabyte once for callers without a key, and answers 304 if they have it
-    already."""
+    """The gateway encodes the megabyte-long OpenAPI document only once for callers without a key, and returns 304 to
+    callers that already have it."""
     first = gateway.get("/openapi.json")
     monkeypatch.setattr(json, "dumps", None)
     assert gateway.get("/openapi.json").content == first.content
@@ -37,7 +38,7 @@ def test_the_document_is_encoded_once(gateway: TestClient, monkeypatch: pytest.M
 
 @each("route", operations)
 def test_operations_have_a_title_a_description_and_a_tag(route: str) -> None:
-    """Every operation has a title, its own sentence, and one of the tags that order the page."""
+    """Every operation has a title, one of the tags that order the page, and a description of more than its scope."""
     operation = operations()[route]
     assert operation["summary"]
     assert len(operation["description"].split("\n\n")) > 1
@@ -47,7 +48,7 @@ def test_operations_have_a_title_a_description_and_a_tag(route: str) -> None:
 
 @each("route", operations)
 def test_ids_and_idempotency_keys_are_described(route: str) -> None:
-    """Ids in paths and the header Idempotency-Key have a description that can be read alone."""
+    """Ids in paths and the Idempotency-Key header have descriptions that can be understood on their own."""
     for parameter in operations()[route].get("parameters", ()):
         if parameter["name"].endswith(("_id", "idempotency-key")) and parameter["in"] != "query":
             assert parameter["description"].endswith(".")
@@ -55,7 +56,7 @@ def test_ids_and_idempotency_keys_are_described(route: str) -> None:
 
 @each("route", operations)
 def test_every_operation_states_its_scope(route: str) -> None:
-    """The scope that an endpoint requires is in the security and in the text of its operation."""
+    """Every operation states the scope that it requires, both in its security section and in its description."""
     operation = operations()[route]
     if route in OPEN_TO_ALL:
         assert "security" not in operation
@@ -66,14 +67,14 @@ def test_every_operation_states_its_scope(route: str) -> None:
 
 
 def test_operation_names_are_unique_identifiers() -> None:
-    """No two operations have the same name, and every name is a word that a generated client can use."""
+    """No two operations share a name, and each name is an identifier that a generated client can use."""
     names = [operation["operationId"] for operation in operations().values()]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch("[a-z]+(_[a-z]+)*", name) for name in names)
 
 
 def test_tags_are_in_order() -> None:
-    """All used tags are described, in the order of the page, and no unused tag is."""
+    """The OpenAPI document describes exactly the tags in use, in the order of the page."""
     used = {operation["tags"][0] for operation in operations().values()}
     assert [tag["name"] for tag in document()["tags"]] == [name for name in TAGS if name in used]
     alone = accounting_main.create_app(Settings()).openapi()
@@ -83,7 +84,7 @@ def test_tags_are_in_order() -> None:
 
 
 def test_operations_that_create_have_links() -> None:
-    """An operation that creates something links to the operations on it, and a page to the next page."""
+    """An operation that creates an object links to the operations on that object, and a page links to the next page."""
     made = operations()["POST /v1/deletion-requests"]["responses"]["202"]["links"]
     for name in ("get_deletion_request", "approve_deletion_request", "extend_deletion_request", "get_certificates"):
         assert made[name] == {"operationId": name, "parameters": {"request_id": "$response.body#/id"}}
@@ -98,7 +99,8 @@ def test_operations_that_create_have_links() -> None:
 
 
 def test_operations_that_create_announce_a_location() -> None:
-    """Operations that create or start one thing document `Location`; operations that create many or nothing do not."""
+    """Operations that create or start one object document the `Location` header; operations that create many
+    objects or none do not."""
     located = {
         route
         for route, operation in operations().items()
@@ -122,7 +124,7 @@ def described() -> list[type[BaseModel]]:
 
 @pytest.mark.parametrize("body", [one for one in described() if "json_schema_extra" in one.model_config])
 def test_examples_are_valid(body: type[Body]) -> None:
-    """Every example of a body in the OpenAPI document is valid."""
+    """Every example body in the OpenAPI document is valid."""
     extra = body.model_config["json_schema_extra"]
     assert isinstance(extra, dict)
     examples = extra["examples"]

@@ -1,4 +1,4 @@
-"""Messages for likely mistakes, which state what was expected and not only what was wrong."""
+"""Error messages for likely mistakes, which state what was expected as well as what was wrong."""
 
 import io
 import json
@@ -69,7 +69,7 @@ UPLOADS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @each("case", UPLOADS)
 def test_a_refused_upload_states_what_was_expected(gateway: TestClient, case: str) -> None:
-    """A nearly correct schema, header, value or form is refused with the expected one."""
+    """The error for an almost correct schema, header, value or form states what was expected."""
     given, path, expected = UPLOADS[case]
     given = {"csv": CSV, "schema": {"columns": COLUMNS}} | given
     content = given.pop("csv")
@@ -103,7 +103,7 @@ def arrays(**changed: Any) -> bytes:
 def test_a_refused_array_states_what_was_expected(
     gateway: TestClient, content: bytes, path: str, expected: str
 ) -> None:
-    """An array of another name, shape or type is refused with the expected and the actual one."""
+    """The error for an array with the wrong name, shape or type states what was expected and what was found."""
     answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("rows.npz", content)})
     said = {fault["path"]: fault["message"] for fault in answer.json()["errors"]}
     assert expected in said[path]
@@ -140,8 +140,8 @@ CALLS: dict[str, tuple[str, dict[str, Any], str, str]] = {
 
 
 @each("case", CALLS)
-def test_an_unknown_field_is_answered_with_the_known_ones(gateway: TestClient, case: str) -> None:
-    """An unknown field of a body is refused with the known fields and the closest match."""
+def test_an_unknown_field_is_refused_with_the_known_fields(gateway: TestClient, case: str) -> None:
+    """An unknown field in a body is refused, and the error lists the known fields and suggests the closest match."""
     path, body, place, expected = CALLS[case]
     answer = gateway.post(f"/v1{path}", json=body)
     assert answer.status_code == 422, answer.text
@@ -149,8 +149,8 @@ def test_an_unknown_field_is_answered_with_the_known_ones(gateway: TestClient, c
     assert expected in said[place]
 
 
-def test_a_misspelled_csv_header_is_answered_with_the_spelling(gateway: TestClient) -> None:
-    """A file of requests with a misspelled header or boolean is refused with the correct spelling."""
+def test_a_misspelled_csv_header_is_refused_with_the_spelling(gateway: TestClient) -> None:
+    """A file of requests with a misspelled header or boolean is refused, and the error states the correct spelling."""
 
     def sent(content: str) -> httpx.Response:
         return gateway.post("/v1/deletion-requests.csv", content=content.encode(), headers={"Content-Type": "text/csv"})
@@ -160,10 +160,10 @@ def test_a_misspelled_csv_header_is_answered_with_the_spelling(gateway: TestClie
     assert [fault["message"] for fault in refused] == ["expected true or false"]
 
 
-def test_an_unknown_column_is_answered_with_those_of_the_schema(
+def test_an_unknown_column_is_refused_with_the_known_columns(
     gateway: TestClient, work: Callable[[], int], new_model: Any
 ) -> None:
-    """A record to predict with an unknown column is refused with the columns of the schema."""
+    """A prediction request with an unknown column is refused, and the error lists the columns of the schema."""
     form = {"name": "people", "schema": json.dumps({"columns": COLUMNS})}
     made = gateway.post("/v1/datasets", data=form, files={"file": ("rows.csv", CSV)}).json()
     model = new_model(made["id"])
@@ -185,5 +185,6 @@ def test_an_unknown_column_is_answered_with_those_of_the_schema(
     ],
 )
 def test_the_nearest_name_is_suggested(found: object, meant: str | None) -> None:
-    """The nearest name is suggested if it differs only by a few characters, case or punctuation; otherwise none is."""
+    """The nearest known name is suggested if it differs only by a few characters, by case or by punctuation;
+    otherwise nothing is suggested."""
     assert fields.nearest(found, ["subject_id", "regulation", "ground"]) == meant

@@ -1,4 +1,4 @@
-"""Multipart forms, which the service parses like the framework, but with files spooled elsewhere."""
+"""Multipart forms, which the service parses like the framework except that it spools files differently."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -69,7 +69,7 @@ def test_forms_are_parsed_as_by_the_framework(
     files: list[tuple[str, tuple[str, bytes]]],
     length: int,
 ) -> None:
-    """Fields, names, sizes and contents are the framework's, in whatever pieces the form arrives."""
+    """In whatever pieces a form arrives, its fields, names, sizes and contents are parsed as by the framework."""
     given_fields: dict[str, Any] = {}
     for name, value in fields:
         given_fields.setdefault(name, []).append(value)
@@ -118,14 +118,14 @@ def test_a_malformed_form_is_refused(
     content: bytes,
     detail: str,
 ) -> None:
-    """A malformed form returns 400 with the fault, and no file stays open."""
+    """A malformed form returns 400 with a description of the fault, and all of its files are closed."""
     answer = readers[0].post("/", content=content, headers={"content-type": content_type})
     assert (answer.status_code, answer.json()) == (400, {"detail": detail})
     assert open_files(forms.folder(settings)) == []
 
 
 def sent(gateway: TestClient, disposition: str) -> httpx.Response:
-    """POST an npz file as a dataset, with this end of its header Content-Disposition."""
+    """POST an npz file as a dataset, with the given end of its Content-Disposition header."""
     fields = "".join(
         f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in FORM.items()
     )
@@ -147,12 +147,13 @@ def sent(gateway: TestClient, disposition: str) -> httpx.Response:
     ],
 )
 def test_extended_file_names_are_understood(gateway: TestClient, disposition: str) -> None:
-    """An extended file name is used if the plain one is missing or an encoded word; suffixes may be in any case."""
+    """The extended file name is used if the plain one is missing or is an encoded word, and file suffixes are
+    not case-sensitive."""
     assert sent(gateway, disposition).status_code == 201
 
 
 def test_a_file_without_a_name_is_refused_with_advice(gateway: TestClient) -> None:
-    """A part without a file name is refused as a field, with advice on how to send a file."""
+    """A file part without a file name is treated as a field and refused, with advice on how to send a file."""
     answer = sent(gateway, "")
     assert answer.status_code == 422
     expected = "expected a file with a file name (curl -F file=@rows.csv)"
@@ -160,8 +161,8 @@ def test_a_file_without_a_name_is_refused_with_advice(gateway: TestClient) -> No
 
 
 def test_tenants_take_turns_at_reading_forms(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of a tenant beyond its share wait without a thread, and neither other calls nor files of another tenant
-    wait behind them."""
+    """Files beyond a tenant's share wait without occupying a thread and delay neither other calls nor other
+    tenants' files."""
     turns = Turns(2, of_one=1)
     monkeypatch.setattr(forms, "_TURNS", turns)
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]

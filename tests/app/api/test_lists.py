@@ -1,4 +1,4 @@
-"""All lists return the newest entries first, in pages that stay the same while rows are added."""
+"""Every list returns its newest entries first, in pages that stay the same while rows are added."""
 
 import base64
 import itertools
@@ -39,13 +39,13 @@ JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwI
 def test_a_malformed_page_is_refused(
     gateway: TestClient, refused: Callable[..., dict[str, Any]], path: str, query: str
 ) -> None:
-    """A limit out of range and an unknown cursor return 422 with the parameter's name."""
+    """A limit out of range or an unknown cursor returns 422 with the name of the parameter."""
     problem = refused(gateway.get(f"/v1{path}?{query}"), 422, "input_invalid")
     assert [fault["path"] for fault in problem["errors"]] == [query.split("=")[0]]
 
 
 class Lists:
-    """Stateful test of every list of the API: rows are added, and changed so that they may leave the list."""
+    """Stateful test of every list of the API, in which rows are added, and changed so that they may leave a list."""
 
     def __init__(
         self, gateway: TestClient, installation: Installation, work: Callable[[], int], npz_of: Callable[..., bytes]
@@ -129,7 +129,8 @@ class Lists:
             checkpoints.checkpoint(session, self.at.keys, checkpoints.due(session, every_seconds=0))
 
     def listed(self, name: str) -> tuple[str, Callable[[], Any], Callable[[dict[str, Any]], Any] | None]:
-        """Return the path of a list, a function that adds an object, and one that changes an existing object."""
+        """Return the path of a list, a function that adds an object to it, and a function that changes an
+        existing object."""
 
         def delete(path: str) -> Callable[[dict[str, Any]], Any]:
             return lambda one: self.gateway.delete(f"/v1{path}/{one['id']}")
@@ -222,8 +223,8 @@ def test_pages_contain_every_lasting_row_once(
     limit: int,
     which: int,
 ) -> None:
-    """While rows are added and changed between pages, every row that existed before the first page and still belongs to
-    the list comes exactly once, newest first."""
+    """Even if rows are added and changed while a list is paged through, every row that existed before the first page
+    and still matches appears exactly once, newest first."""
     path, add, change = listed
     for _ in range(5 - len(lists.everything(path))):
         add()

@@ -33,8 +33,8 @@ STRICT = {
     ],
 )
 def test_every_answer_has_security_headers(gateway: TestClient, path: str) -> None:
-    """Every answer forbids browsers to guess types, load, frame or send a referrer, and to cache anything that is not
-    public."""
+    """Every response forbids browsers to guess its type, load or frame anything, send a referrer, or cache what
+    is not public."""
     headers = gateway.get(path).headers
     assert STRICT.items() <= dict(headers).items()
     assert headers.get("cache-control") == (None if path in ("/openapi.json", "/.well-known/jwks.json") else "no-store")
@@ -42,7 +42,7 @@ def test_every_answer_has_security_headers(gateway: TestClient, path: str) -> No
 
 
 def test_errors_have_security_headers_too(gateway: TestClient) -> None:
-    """The answer to a call that failed has the same headers."""
+    """Responses to failed calls have the same security headers as others."""
     gateway.app.state.known = None  # type: ignore[attr-defined]
     answer = gateway.get("/v1/models")
     assert answer.status_code == 500
@@ -69,8 +69,8 @@ PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-He
 
 @each("origin", ["https://privacy.example", "https://crm.example:8443"])
 def test_permitted_origins_may_call(open_to_pages: TestClient, origin: str) -> None:
-    """A page of a permitted origin may send all documented headers, and read every answer with its
-    headers, even a refusal."""
+    """A page from a permitted origin may send all documented headers and read every response with its headers,
+    including refusals."""
     answer = open_to_pages.options("/v1/accounting/preview", headers={"Origin": origin} | PREFLIGHT)
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == origin
@@ -84,14 +84,14 @@ def test_permitted_origins_may_call(open_to_pages: TestClient, origin: str) -> N
 
 @each("origin", ["https://evil.example", "http://privacy.example", "null"])
 def test_other_origins_may_not_call(open_to_pages: TestClient, origin: str) -> None:
-    """A page of any other origin gets no CORS headers."""
+    """A page from any other origin gets no CORS headers."""
     answer = open_to_pages.options("/v1/accounting/preview", headers={"Origin": origin} | PREFLIGHT)
     assert "access-control-allow-origin" not in answer.headers
     assert "access-control-allow-origin" not in open_to_pages.get("/healthz", headers={"Origin": origin}).headers
 
 
 def test_no_origin_may_call_by_default(gateway: TestClient) -> None:
-    """No origin may call the API by default."""
+    """By default no origin may call the API."""
     headers = {"Origin": "https://privacy.example"} | PREFLIGHT
     assert "access-control-allow-origin" not in gateway.options("/v1/models", headers=headers).headers
     assert "access-control-allow-origin" not in gateway.get("/v1/models", headers=headers).headers
@@ -99,7 +99,7 @@ def test_no_origin_may_call_by_default(gateway: TestClient) -> None:
 
 @pytest.mark.parametrize("wrong", ["privacy.example", "https://a.example/path", "https://a.example,,", "ftp://a", "**"])
 def test_a_malformed_origin_is_refused(wrong: str) -> None:
-    """The setting accepts only `*` and origins separated by commas."""
+    """The setting for permitted origins accepts only `*` or origins separated by commas."""
     with pytest.raises(ValueError, match="cors_origins"):
         Settings(cors_origins=wrong)
 
@@ -107,7 +107,8 @@ def test_a_malformed_origin_is_refused(wrong: str) -> None:
 @each("key", ["wrong", None])
 @each("path", ["/v1/deletion-requests", "/v1/deletion-requests:batch", "/v1/datasets"])
 def test_large_bodies_need_a_key(gateway: TestClient, key: str | None, path: str) -> None:
-    """A caller without a key is refused before a body takes memory or time; with a key the body is read."""
+    """A call without a key is refused before its body takes memory or time, whereas the body of a call with a
+    key is read."""
     read: list[bytes] = []
 
     def pieces() -> Iterator[bytes]:
@@ -143,8 +144,8 @@ def test_large_bodies_need_a_key(gateway: TestClient, key: str | None, path: str
 
 @each("coding", ["gzip", "br", "gzip, identity", "aws-chunked"])
 @each("path", ["/v1/deletion-requests", "/v1/deletion-requests.csv", "/v1/datasets"])
-def test_a_compressed_body_is_refused_by_name(gateway: TestClient, path: str, coding: str) -> None:
-    """A body with any content encoding returns 415 with advice on how to send it."""
+def test_a_compressed_body_is_refused_with_advice(gateway: TestClient, path: str, coding: str) -> None:
+    """A body with a content encoding returns 415 with advice on how to send the body."""
     answer = gateway.post(path, content=b'{"subject_id": "p1"}', headers={"Content-Encoding": coding})
     assert (answer.status_code, answer.json()["code"]) == (415, "content_encoding_unsupported")
     assert "without Content-Encoding" in answer.json()["detail"]
@@ -152,8 +153,7 @@ def test_a_compressed_body_is_refused_by_name(gateway: TestClient, path: str, co
 
 @each("coding", ["identity", "Identity"])
 def test_a_body_without_encoding_is_read(gateway: TestClient, coding: str) -> None:
-    """A body with the encoding `identity` is read, and a call without a body is accepted whatever encoding it
-    declares."""
+    """A body with the encoding `identity` is read. A call without a body is accepted whatever encoding it declares."""
     answer = gateway.post("/v1/deletion-requests", json={"subject_id": "p1"}, headers={"Content-Encoding": coding})
     assert answer.status_code == 202
     assert gateway.get("/v1/deletion-requests", headers={"Content-Encoding": "gzip"}).status_code == 200

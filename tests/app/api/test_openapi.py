@@ -72,8 +72,8 @@ def document() -> BaseSchema:
     """Return the schema of this process's gateway. The first test builds it, not collection: the cases that
     schemathesis generates for each operation take seconds in every process."""
     found = schemathesis.openapi.from_dict(create_app(Settings()).openapi())
-    found.config.generation.with_security_parameters = False  # every call has a key; `ignored_auth` takes it away
-    found.config.request_timeout = 120  # ten seconds are few while other tests work
+    found.config.generation.with_security_parameters = False  # every call has a key, which `ignored_auth` removes
+    found.config.request_timeout = 120  # ten seconds are too few while other tests run
     return found
 
 
@@ -138,7 +138,7 @@ class Service:
                 pass
 
     def populate(self) -> None:
-        """Create an object of every kind."""
+        """Create one object of every kind."""
         files = {"file": ("people.csv", "\n".join(["person,age,work,income", *PEOPLE]))}
         form = {"name": "people", "schema": json.dumps({"columns": COLUMNS})}
         dataset = self.call("POST", "/datasets", data=form, files=files)
@@ -175,7 +175,7 @@ class Service:
             case "request_id" if number % 2:
                 asked = {"subject_id": f"p{number % 40}", "identity_verified": False}
                 answer = requests.post(f"{self.url}/v1/deletion-requests", headers=self.admin, json=asked, timeout=120)
-                if not answer.ok:  # the tenant's policy has been changed
+                if not answer.ok:  # a call has changed the tenant's policy
                     return self.ids[parameter]
                 made = answer.json()
             case "key_id":
@@ -198,7 +198,7 @@ class Service:
     def make_real(self, case: schemathesis.Case) -> None:
         """Put existing ids in place of half of the invented ones in the path and of all in the body, and numbered keys,
         each used twice, in place of invented idempotency keys."""
-        keeps = case.method == "DELETE" and case.path.endswith(KEPT)  # what is retired would be missing in other calls
+        keeps = case.method == "DELETE" and case.path.endswith(KEPT)  # other calls need what this would retire
         if not is_wrong(case, ParameterLocation.PATH) and not keeps:
             for name, found in (case.path_parameters or {}).items():
                 if name in CHANGING | self.ids.keys() and not REAL.fullmatch(str(found)) and len(str(found)) % 2:
@@ -212,7 +212,7 @@ class Service:
 
 
 def is_wrong(case: schemathesis.Case, part: ParameterLocation) -> bool:
-    """Return True if this part of the call was generated to violate the document."""
+    """Return True if this part of the call was generated to violate the OpenAPI document."""
     return case.meta is not None and case.meta.is_negative_at(part)
 
 
@@ -231,7 +231,8 @@ def service(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def working(service: Service) -> Iterator[processes.Child]:
-    """Start one worker for all operations: starting one for each takes as long as the calls of some."""
+    """Start one worker for all operations, because starting a worker takes as long as the calls of several
+    operations."""
     with processes.worker(service.settings) as worker:
         yield worker
 
@@ -246,7 +247,7 @@ def served(service: Service, working: processes.Child) -> Iterator[Service]:
 def follow_links(service: Service, *, rounds: int, steps: int) -> None:
     """Stateful test that follows the links of answers and checks each answer against those before it."""
     failures: list[Exception] = []
-    rotated: set[str | None] = set()  # keys that expire, though nothing deletes them
+    rotated: set[str | None] = set()  # keys that expire although no call deletes them
 
     class Story(document().as_state_machine()):  # type: ignore[misc]
         def get_call_kwargs(self, case: schemathesis.Case) -> dict[str, Any]:
@@ -277,37 +278,38 @@ def follow_links(service: Service, *, rounds: int, steps: int) -> None:
 
     told = hypothesis_settings(at_length, max_examples=3, phases=[Phase.generate], stateful_step_count=steps)
     for number in range(rounds):
-        with contextlib.suppress(Flaky):  # what calls find depends on all before them: no story can be told again
+        with contextlib.suppress(Flaky):  # results depend on all earlier calls, so no story can be replayed
             run_state_machine_as_test(seed(number)(Story), settings=told)
     assert not failures, failures
 
 
 @pytest.mark.slow
 def test_every_operation_is_called() -> None:
-    """The tests call exactly the operations of the document."""
+    """The tests call exactly the operations of the OpenAPI document."""
     assert sorted(result.ok().label for result in document().get_all_operations()) == CALLED
 
 
 @pytest.mark.parametrize("operation", CALLED)
 def test_every_answer_is_in_the_document(operation: str, service: Service) -> None:
-    """Examples of the document, its limits and generated requests get only documented answers, and none above 499."""
+    """Generated requests, which include the examples and limits in the document, get only documented responses
+    and no status above 499."""
     call(operation, service.check, on_every_run, tuple(HypothesisTestMode))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("operation", CALLED)
 def test_every_answer_is_in_the_document_while_work_is_done(operation: str, served: Service) -> None:
-    """A long series of generated requests gets only documented answers while a worker changes objects."""
+    """A long series of generated requests gets only documented responses while a worker changes objects."""
     call(operation, served.check, at_length, [HypothesisTestMode.FUZZING])
 
 
 def test_links_lead_to_created_objects(service: Service) -> None:
-    """Following the links of answers, in any order, finds created objects and no deleted ones."""
+    """Following the links in responses, in any order, leads to created objects and never to deleted ones."""
     follow_links(service, rounds=3, steps=10)
 
 
 @pytest.mark.soak
 def test_links_lead_to_created_objects_while_a_worker_runs(served: Service) -> None:
-    """Following the links of answers finds created objects and no deleted ones in a long series, while a worker changes
-    objects."""
+    """In a long series of calls, the links in responses lead to created objects and never to deleted ones, while a
+    worker changes objects."""
     follow_links(served, rounds=5, steps=20)

@@ -37,7 +37,7 @@ def now() -> datetime.datetime:
 
 
 def add_runs(installation: Installation, *statuses: str, ago: datetime.timedelta = datetime.timedelta(0)) -> None:
-    """Create runs of one second that ended in these states, one after the other."""
+    """Create runs of one second each that ended in these states, one after another."""
     with installation.database.writing() as session:
         dataset = session.scalars(sa.select(Dataset)).one()
         for number, status in enumerate(statuses):
@@ -49,7 +49,7 @@ def add_runs(installation: Installation, *statuses: str, ago: datetime.timedelta
 
 
 def test_health_does_not_depend_on_the_database(gateway: TestClient, installation: Installation) -> None:
-    """Health only reports that the process answers; readiness needs the current schema."""
+    """The health endpoint only reports that the process responds; readiness also needs the current schema."""
     assert gateway.get("/healthz").json() == {"status": "ok"}
     assert gateway.get("/readyz").json() == {
         "status": "ready",
@@ -69,15 +69,14 @@ def test_health_does_not_depend_on_the_database(gateway: TestClient, installatio
 
 @pytest.fixture
 def comparing_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make each session compare the database with the installation again. The product believes a comparison for a
-    second."""
+    """Make each session compare the database with the installation. The product relies on a comparison for a second."""
     monkeypatch.setattr(key_checks, "_BELIEVED_SECONDS", -1.0)
 
 
 @pytest.mark.usefixtures("comparing_always")
 def test_a_newer_release_migrates_a_running_gateway(gateway: TestClient, installation: Installation) -> None:
-    """A running gateway stays ready while the migrations of a newer release declare its schema usable; otherwise, and
-    if the schema is older or unknown, it is not ready and refuses calls."""
+    """A running gateway stays ready while the migrations of a newer release declare its schema usable. Otherwise, or if
+    the schema is older or unknown, it is not ready and refuses calls."""
 
     def migrated(core: str) -> tuple[int, str, int]:
         with installation.database.engine.begin() as connection:
@@ -97,20 +96,20 @@ def test_a_newer_release_migrates_a_running_gateway(gateway: TestClient, install
 
 
 def test_readiness_does_not_wait_for_writers(gateway: TestClient, installation: Installation) -> None:
-    """Readiness does not wait for a writer."""
+    """A readiness check does not wait for a writing transaction."""
     with installation.database.writing():
         assert gateway.get("/readyz").status_code == 200
 
 
 def test_readiness_checks_take_at_most_a_tenth_of_the_time(gateway: TestClient) -> None:
-    """After a readiness check the next one begins nine times its duration later, however often callers without a key
-    call it."""
+    """After a readiness check, the next one does not begin until nine times its duration, or one second, has passed,
+    however often callers without a key request it."""
     statements: list[float] = []
     installed: Installation = gateway.app.state.installation  # type: ignore[attr-defined]
 
     @sa.event.listens_for(installed.database.engine, "before_cursor_execute")
     def note(*_: object) -> None:
-        # Periodic jobs have threads of their own.
+        # Periodic jobs have separate threads.
         if threading.current_thread().name.startswith("AnyIO"):
             statements.append(time.monotonic())
 
@@ -128,7 +127,7 @@ def test_readiness_checks_take_at_most_a_tenth_of_the_time(gateway: TestClient) 
 def test_readiness_reports_the_age_of_the_queue(
     gateway: TestClient, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Readiness reports how long the oldest open request has waited, or null if none waits."""
+    """Readiness reports how long the oldest open request has waited, or null if no request waits."""
     new_dataset()
     forget("p1")
     assert gateway.get("/readyz").json()["queue_age_seconds"] > 0
@@ -139,8 +138,8 @@ def test_readiness_reports_the_age_of_the_queue(
 def test_overdue_and_imminent_requests_are_counted(
     gateway: TestClient, sample: Sample, installation: Installation, new_dataset: Make, forget: Make
 ) -> None:
-    """Overdue requests and those due within the week are counted separately, by regulation; an extended deadline
-    counts."""
+    """Overdue requests and those due within a week are counted separately for each regulation, and extended deadlines
+    are taken into account."""
     new_dataset()
     made = [forget(f"p{number}", regulation=("gdpr", "ccpa")[number % 2])["id"] for number in range(6)]
     due = [-DAY, -DAY, 6 * DAY, 8 * DAY, -DAY, 3 * DAY]
@@ -161,7 +160,8 @@ def test_overdue_and_imminent_requests_are_counted(
 def test_requests_that_are_not_due_do_not_age_the_queue(
     gateway: TestClient, sample: Sample, installation: Installation, new_dataset: Make, forget: Make
 ) -> None:
-    """A request in review or in its grace period is open but does not age the queue; a paused clock is never late."""
+    """A request in review or in its grace period is open but does not age the queue, and a request with a
+    paused clock is never late."""
     new_dataset()
     in_review, held = forget("p1")["id"], forget("p2")["id"]
     with installation.database.writing() as session:
@@ -180,7 +180,7 @@ def test_requests_that_are_not_due_do_not_age_the_queue(
 
 
 def test_readiness_sees_a_worker_by_its_sign_of_life(gateway: TestClient, settings: Settings, sample: Sample) -> None:
-    """A worker's sign of life in the data folder counts for a minute; readiness stays 200 without one."""
+    """A worker's sign of life in the data folder counts for a minute; readiness returns 200 even without one."""
     assert sample("lethe_worker_silence_seconds") == float("inf")
     alive(settings)
     assert gateway.get("/readyz").json()["workers"] == "alive"
@@ -193,7 +193,7 @@ def test_readiness_sees_a_worker_by_its_sign_of_life(gateway: TestClient, settin
 def test_readiness_sees_a_worker_by_its_lease(
     gateway: TestClient, new_dataset: Make, new_model: Make, installation: Installation
 ) -> None:
-    """The lease of a current run counts as a sign of life of its worker."""
+    """The lease of a current run counts as a sign of life of the worker that holds it."""
     new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         lease_seconds = installation.settings.lease_seconds
@@ -221,7 +221,8 @@ def test_readiness_reports_a_crash_loop(
     ago: datetime.timedelta,
     workers: str,
 ) -> None:
-    """Three recent runs in a row without a result are reported although the worker gave a sign of life a moment ago."""
+    """Readiness reports a crash loop after three recent runs in a row without a result, even if the worker gave
+    a sign of life a moment ago."""
     new_dataset()
     alive(settings)
     add_runs(installation, *statuses, ago=ago)
@@ -230,7 +231,7 @@ def test_readiness_reports_a_crash_loop(
 
 
 def test_only_public_keys_are_published(gateway: TestClient) -> None:
-    """The key set holds one Ed25519 key without its private part."""
+    """The published key set contains one Ed25519 key without its private part."""
     [key] = gateway.get("/.well-known/jwks.json").json()["keys"]
     assert key.keys() == {"kty", "crv", "x", "kid", "use", "alg"}
     assert (key["kty"], key["crv"], key["use"], key["alg"]) == ("OKP", "Ed25519", "sig", "Ed25519")
@@ -244,7 +245,7 @@ def test_readiness_reveals_nothing_without_a_key(
     forget: Make,
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Readiness without a key is the same whether there is work or not; a key without the scope is refused."""
+    """Without a key, readiness looks the same whether or not work is waiting; a key without the scope is refused."""
     admin = gateway.headers.pop("Authorization")
     idle = gateway.get("/readyz")
     assert {name for name, value in idle.json().items() if value is not None} == {"status"}

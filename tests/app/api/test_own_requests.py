@@ -1,4 +1,4 @@
-"""Keys of several apps of a tenant that see only their own requests."""
+"""Keys for several apps of one tenant that see only their own requests."""
 
 import datetime
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Refused = Callable[..., Any]
 
 @pytest.fixture
 def key(gateway: TestClient) -> Callable[..., dict[str, Any]]:
-    """Create a key over HTTP and return the answer."""
+    """Create a key over HTTP and return the response."""
 
     def make(*scopes: str, **asked: Any) -> dict[str, Any]:
         answer = gateway.post("/v1/api-keys", json={"name": "app", "scopes": scopes} | asked)
@@ -53,14 +53,14 @@ def _ids(gateway: TestClient, path: str, key: dict[str, Any]) -> list[str]:
 def test_keys_for_requests_see_only_their_own_by_default(
     key: Callable[..., dict[str, Any]], gateway: TestClient, scopes: list[str], is_own: bool
 ) -> None:
-    """A key that may only make requests sees only its own, unless it is created otherwise."""
+    """By default a key that may only make requests sees only the requests that it made."""
     assert key(*scopes)["own_requests_only"] is is_own
     assert key("requests:write", own_requests_only=False)["own_requests_only"] is False
     assert {one["own_requests_only"] for one in gateway.get("/v1/api-keys").json()["items"]} >= {False}
 
 
 def test_an_admins_key_sees_all_requests(gateway: TestClient, refused: Refused) -> None:
-    """The key of an admin cannot be limited to its own requests."""
+    """An admin key cannot be limited to its own requests."""
     asked = {"name": "officer", "scopes": ["admin"], "own_requests_only": True}
     refused(gateway.post("/v1/api-keys", json=asked), 422, "input_invalid")
 
@@ -68,8 +68,8 @@ def test_an_admins_key_sees_all_requests(gateway: TestClient, refused: Refused) 
 def test_an_app_does_not_see_requests_of_other_apps(
     gateway: TestClient, key: Callable[..., dict[str, Any]], refused: Refused
 ) -> None:
-    """A key limited to its own requests cannot find another app's in lists, searches, exports, events, callbacks or by
-    id, nor cancel or refer to them; an admin sees both."""
+    """A key limited to its own requests cannot find another app's requests by id or in lists, searches, exports, events
+    or callbacks, and can neither cancel nor refer to them. An admin sees the requests of both apps."""
     gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}}).raise_for_status()
     apps = [key("requests:read", "requests:write") for _ in range(2)]
     bodies: list[dict[str, Any]] = [
@@ -110,7 +110,8 @@ def test_certificates_of_other_keys_are_unknown(
     new_model: Callable[..., dict[str, Any]],
     work: Callable[[], int],
 ) -> None:
-    """A key that may read certificates and is limited to its own requests reads only their certificates."""
+    """A key that may read certificates but is limited to its own requests reads only the certificates of these
+    requests."""
     dataset = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())}).json()
     new_model(dataset["id"])
     work()
@@ -125,7 +126,8 @@ def test_certificates_of_other_keys_are_unknown(
 
 
 def test_requests_follow_the_rotation_of_their_key(gateway: TestClient, key: Callable[..., dict[str, Any]]) -> None:
-    """All successors of a key see the requests that it created, and it sees theirs while it is valid."""
+    """All successors of a rotated key see the requests that the key created, and the key sees theirs as long as
+    it is valid."""
     keys = [key("requests:read", "requests:write")]
     made = []
     for _ in range(3):
@@ -141,7 +143,7 @@ def test_requests_without_a_recorded_key_are_hidden(
     key: Callable[..., dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Requests from before keys were recorded are seen only by keys that see the whole tenant."""
+    """Requests made before keys were recorded are visible only to keys that see the whole tenant."""
     app = key("requests:read", "requests:write")
     made = gateway.post(PLACE, json={"subject_id": "p1"}, headers=_of(app)).json()["id"]
     with installation.database.writing() as session:

@@ -1,4 +1,4 @@
-"""Personal data does not appear in answers, logs or files, nor in what remains after a person is forgotten."""
+"""Personal data does not appear in responses, logs or files, or in what remains after a person is forgotten."""
 
 import io
 import json
@@ -17,7 +17,7 @@ from tests.stored import rows_of, slots_of
 from tests.tables import each
 
 SUBJECT = "jane.doe@example.org"
-AGE = "61.53125"  # exact in float32, and like nothing else in the file
+AGE = "61.53125"  # exact in float32, and unlike anything else in the file
 SCHEMA = {
     "columns": {
         "age": {"kind": "numeric", "min": 0, "max": 100},
@@ -33,19 +33,19 @@ CSV = f"age,income,person,note\n{AGE},low,{SUBJECT},{NOTE}\n{ROWS}"
 
 @pytest.fixture
 def log() -> io.StringIO:
-    """Return the log of the gateway and of its worker."""
+    """Return the logs of the gateway and of its worker."""
     return io.StringIO()
 
 
 @pytest.fixture
 def heard() -> list[str]:
-    """Return all answers so far, headers and bodies."""
+    """Return all responses so far, with headers and bodies."""
     return []
 
 
 @pytest.fixture
 def gateway(settings: Settings, admin_key: str, heard: list[str], log: io.StringIO) -> Iterator[TestClient]:
-    """Start the gateway with its log at debug level, and record every answer."""
+    """Start the gateway with its log at debug level, and record every response."""
 
     def keep(answer: httpx.Response) -> None:
         heard.append(f"{answer.headers} {answer.read()!r}")
@@ -72,7 +72,7 @@ def model(gateway: TestClient, new_model: Callable[..., Any], work: Callable[[],
 def files_with(folder: Path, text: str) -> list[str]:
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert any(path.name == "lethe.db" for path in files)
-    assert any(path.name.endswith("-wal") for path in files)  # the log of the open database is searched too
+    assert any(path.name.endswith("-wal") for path in files)  # the log of the open database is searched as well
     return [str(path) for path in files if text.encode() in path.read_bytes()]
 
 
@@ -86,7 +86,7 @@ def test_a_person_is_never_named(
     settings: Settings,
     heard: list[str],
 ) -> None:
-    """The id and the row are in no answer, log line or file of the installation, from upload to certificate."""
+    """From upload to certificate, a person's id and row appear in no response, log line or file of the installation."""
     once = {"Idempotency-Key": "forget"}
     for _ in range(2):
         answer = gateway.post("/v1/deletion-requests", json={"subject_id": SUBJECT}, headers=once)
@@ -156,7 +156,7 @@ def test_a_refusal_repeats_no_personal_data(
     heard: list[str],
     case: str,
 ) -> None:
-    """A refusal names neither the person nor the row, in the response, in the log or in files left behind."""
+    """A refusal names neither the person nor the row in the response, in the log or in files left behind."""
     assert 400 <= REFUSED[case](gateway, model).status_code < 500
     for secret in (SUBJECT, AGE, NOTE):
         assert secret not in "".join(heard) + log.getvalue()
@@ -171,7 +171,7 @@ def test_a_forgotten_row_is_gone_from_every_file(
     settings: Settings,
     installation: Any,
 ) -> None:
-    """The encoded row, which identifies a person as well as a name does, is never in a file in the clear."""
+    """The encoded row, which identifies a person as well as a name does, never appears unencrypted in a file."""
     [slot] = slots_of(installation, model["dataset_id"], SUBJECT)
     row = rows_of(installation, model["dataset_id"]).features[slot].tobytes()
 

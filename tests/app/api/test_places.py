@@ -1,4 +1,4 @@
-"""Places for calls in progress: refusals, reserved places, and calls that take none."""
+"""Places for calls in progress: refusals, reserved places, and calls that need no place."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from tests.threads import apart
 
 
 class Crowd:
-    """Calls to an application that answers none of them before `end` is set."""
+    """Calls to an application that answers none of them until `end` is set."""
 
     def __init__(self) -> None:
         self.end = asyncio.Event()
@@ -92,8 +92,8 @@ def run(story: Callable[[Crowd], Awaitable[None]]) -> None:
 
 
 def test_a_tenant_cannot_take_all_places() -> None:
-    """A tenant that takes all its places leaves places for other tenants; readiness reports that calls may be
-    refused."""
+    """A tenant that occupies all of its places leaves room for other tenants, and readiness reports that calls
+    may be refused."""
 
     async def story(crowd: Crowd) -> None:
         for _ in range(CALLS + 30):
@@ -110,8 +110,8 @@ def test_a_tenant_cannot_take_all_places() -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/datasets"])
-def test_deletion_requests_have_places_of_their_own(path: str) -> None:
-    """Deletion requests are stored while all places of other calls are taken."""
+def test_deletion_requests_have_reserved_places(path: str) -> None:
+    """Deletion requests are still stored when other calls occupy all places available to them."""
 
     async def story(crowd: Crowd) -> None:
         for number in range(400):
@@ -126,8 +126,9 @@ def test_deletion_requests_have_places_of_their_own(path: str) -> None:
     run(story)
 
 
-def test_callers_without_a_key_have_places_of_their_own() -> None:
-    """Callers without a key take no place of callers with one, and one address cannot take all of theirs."""
+def test_callers_without_a_key_have_separate_places() -> None:
+    """Callers without a key do not use the places of callers with a key, and one address cannot occupy all places for
+    callers without a key."""
 
     async def story(crowd: Crowd) -> None:
         for _ in range(100):
@@ -146,7 +147,7 @@ def test_callers_without_a_key_have_places_of_their_own() -> None:
 
 
 def test_a_body_is_read_before_a_place_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small bodies that do not arrive take no place, and are refused after a timeout."""
+    """A small body that does not arrive occupies no place and is refused after a timeout."""
     monkeypatch.setattr(places, "_READ_SECONDS", 0.5)
     half: list[Message] = [{"type": "http.request", "body": b"{", "more_body": True}]
 
@@ -186,8 +187,8 @@ def test_the_application_gets_the_whole_body() -> None:
 
 @pytest.mark.parametrize(("size", "code"), [(65_536, None), (65_537, "upload_too_large"), (None, "upload_too_large")])
 def test_bodies_without_a_key_are_small(size: int | None, code: str | None) -> None:
-    """A body without a key must be short and state its length; a key may send more, and pages check their own
-    bodies."""
+    """A body sent without a key must be short and declare its length. A body sent with a key may be longer, and pages
+    check their own bodies."""
 
     async def story(crowd: Crowd) -> None:
         crowd.end.set()
@@ -199,7 +200,7 @@ def test_bodies_without_a_key_are_small(size: int | None, code: str | None) -> N
 
 
 def test_a_disconnected_caller_frees_its_place() -> None:
-    """A call whose caller disconnects while it is processed frees its place."""
+    """A call whose caller disconnects while it is processed releases its place."""
 
     async def story(crowd: Crowd) -> None:
         gone = [crowd.call(tenant="ten_1") for _ in range(CALLS)]

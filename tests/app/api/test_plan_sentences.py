@@ -1,4 +1,4 @@
-"""Plans state the reason for their kind and number of steps in a sentence."""
+"""Each plan states in a sentence why it has its kind and number of steps."""
 
 from app.api import sentences
 from app.unlearning.planner import PlanReason
@@ -7,7 +7,7 @@ FACTS = {"relearn_steps": 70, "requests": 5, "steps": 66}
 
 
 def test_every_reason_of_a_plan_has_its_own_sentence() -> None:
-    """No two reasons share a sentence, and the facts of a reason appear in it."""
+    """No two reasons for a plan have the same sentence, and each sentence contains the facts of its reason."""
     by_reason = {reason: sentences.of_plan(reason, FACTS) for reason in PlanReason}
     assert len(set(by_reason.values())) == len(PlanReason)
     assert "70" in by_reason[PlanReason.FEWEST_STEPS]

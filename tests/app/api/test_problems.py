@@ -1,4 +1,4 @@
-"""Every answer that is not a success is an RFC 9457 problem with a stable code that repeats no part of the call."""
+"""Every unsuccessful response is an RFC 9457 problem with a stable code that repeats no part of the call."""
 
 import difflib
 import io
@@ -37,7 +37,7 @@ def test_the_type_is_named_after_the_code(gateway: TestClient, refused: Refused)
 
 
 def test_framework_errors_are_problems_too(gateway: TestClient, refused: Refused) -> None:
-    """An unknown path returns 404 and a wrong method 405 in the same form."""
+    """An unknown path returns 404 and a wrong method returns 405, both as problem documents."""
     refused(gateway.get("/v1/nothing"), 404, "not_found")
     refused(gateway.put("/v1/models"), 405, "method_not_allowed")
 
@@ -56,7 +56,8 @@ def test_framework_errors_are_problems_too(gateway: TestClient, refused: Refused
 def test_a_405_lists_the_allowed_methods(
     gateway: TestClient, refused: Refused, method: str, path: str, known: str
 ) -> None:
-    """A 405 lists every method of the path, of any of its routes, in the header Allow and in its detail."""
+    """A 405 response lists every method that any route of the path allows, both in the Allow header and in the
+    detail."""
     answer = gateway.request(method, path)
     problem = refused(answer, 405, "method_not_allowed")
     assert answer.headers["allow"] == known
@@ -84,13 +85,13 @@ FORMS = {
 
 @each(("path", "case"), [("/v1/models", case) for case in UNREADABLE] + [("/v1/datasets", case) for case in FORMS])
 def test_an_unreadable_body_is_a_422(gateway: TestClient, refused: Refused, path: str, case: str) -> None:
-    """An unreadable body returns 422, even where the framework has its own response."""
+    """An unreadable body returns 422, even where the framework would send its own response."""
     content, kind = (UNREADABLE | FORMS)[case]
     refused(gateway.post(path, content=content, headers={"Content-Type": kind}), 422, "input_invalid")
 
 
 def test_a_422_names_the_field_without_its_value(gateway: TestClient, refused: Refused) -> None:
-    """A 422 names the place and the expected value; the sent value is nowhere in the answer."""
+    """A 422 response names the field and the expected value, and does not contain the value that was sent."""
     body = {"name": SECRET * 20, "dataset_id": 1, "l2": SECRET, "target": {"epsilon": SECRET}}
     problem = refused(gateway.post("/v1/models", json=body), 422, "input_invalid")
     assert {fault["path"] for fault in problem["errors"]} == {"name", "dataset_id", "l2", "target.epsilon"}
@@ -100,8 +101,8 @@ def test_a_422_names_the_field_without_its_value(gateway: TestClient, refused: R
 def test_ten_faults_of_a_body_are_listed(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A response lists ten of thousands of unknown fields. Suggestions are computed only for these: comparing each with
-    each known field took minutes of processor time."""
+    """For a body with thousands of unknown fields, the response lists ten of them. Suggestions are computed only for
+    these ten, because comparing every unknown field with each known field took minutes of processor time."""
     compared: list[str] = []
     nearest = difflib.get_close_matches
     monkeypatch.setattr(
@@ -132,8 +133,8 @@ LARGE: dict[str, tuple[str, dict[str, Any]]] = {
 def test_many_faults_take_little_memory(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """A large body causes at most a few hundred faults, of which ten are listed: each takes a kilobyte, a thousand
-    times the two bytes that cause it."""
+    """A large body produces at most a few hundred faults, of which ten are listed. Without this limit, every two bytes
+    of a body could cause a fault that takes a kilobyte of memory."""
     counts: list[int] = []
     listed = problems.faults
     monkeypatch.setattr(
@@ -159,8 +160,8 @@ VALUES = {
 def test_a_body_with_too_many_values_is_refused(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    """A body of hundreds of thousands of values is refused before it is parsed, whatever the values are; commas in
-    texts count as well, and a body below the limit is read."""
+    """A body with hundreds of thousands of values is refused before it is parsed, whatever the values are. Commas
+    within strings also count, and a body below the limit is read."""
     parsed: list[int] = []
     loads = json.loads
     monkeypatch.setattr(
@@ -181,7 +182,7 @@ def test_a_body_with_too_many_values_is_refused(
 def test_a_body_that_is_too_deep_is_refused(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, path: str, depth: int
 ) -> None:
-    """A body of nested lists is refused before it is parsed, even if they are not closed."""
+    """A body of deeply nested lists is refused before it is parsed, even if the lists are not closed."""
     parsed: list[int] = []
     loads = json.loads
     monkeypatch.setattr(
@@ -196,14 +197,14 @@ def test_a_body_that_is_too_deep_is_refused(
 
 @each("path", ["/v1/models", "/v1/deletion-requests:batch"])
 def test_a_body_of_32_levels_is_read(gateway: TestClient, refused: Refused, path: str) -> None:
-    """Depth is counted exactly: 32 nested lists are read, and brackets in texts do not count."""
+    """A body of 32 nested lists is read, and brackets within strings do not count towards the depth."""
     headers = {"Content-Type": "application/json"}
     for content in ("[" * 32 + "]" * 32, json.dumps({"[" * 500: '\\"' + "[{" * 500})):
         refused(gateway.post(path, content=content, headers=headers), 422, "input_invalid")
 
 
 def test_json_in_forms_has_the_same_depth_limit(upload: Callable[..., httpx.Response], refused: Refused) -> None:
-    """JSON in a field of a form has the same depth limit as a body."""
+    """JSON in a form field has the same depth limit as a body."""
     for field, depth in (("classes", 33), ("schema", 100_000)):
         answer = upload(**{field: "[" * depth + "]" * depth})
         assert "32 deep" in refused(answer, 413, "upload_too_large")["detail"]
@@ -211,7 +212,8 @@ def test_json_in_forms_has_the_same_depth_limit(upload: Callable[..., httpx.Resp
 
 @given(st.recursive(st.text('[]{}"\\,: a'), lambda inner: st.lists(inner) | st.dictionaries(st.text('[]{}"\\'), inner)))
 def test_nesting_depth_is_counted_like_a_parser(value: object) -> None:
-    """Nested lists and objects count, brackets and quotes in texts do not, however they are escaped."""
+    """Nested lists and objects count towards the depth; brackets and quotes within strings do not, however they
+    are escaped."""
     text = json.dumps(value).encode()
     depth = _depth_of(value)
     for levels in (fields.MAX_DEPTH - depth, fields.MAX_DEPTH - depth + 1):
@@ -229,7 +231,7 @@ def _depth_of(value: object) -> int:
     [("/v1/models", 2**20), ("/v1/deletion-requests", 2**20), ("/v1/deletion-requests:batch", 2**25)],
 )
 def test_a_body_that_is_too_long_is_refused(gateway: TestClient, refused: Refused, path: str, max_bytes: int) -> None:
-    """JSON of more than a megabyte is refused before it is parsed, unless the operation takes many objects."""
+    """JSON of more than a megabyte is refused before it is parsed, unless the operation accepts many objects."""
     padded = b"{" + b" " * (max_bytes - 2) + b"}"
     refused(gateway.post(path, content=padded, headers={"Content-Type": "application/json"}), 422, "input_invalid")
     answer = gateway.post(path, content=padded + b" ", headers={"Content-Type": "application/json"})
@@ -265,7 +267,8 @@ def defective(settings: Settings, log: io.StringIO) -> Iterator[Callable[[Except
 def test_an_unexpected_error_is_logged_without_its_text(
     log: io.StringIO, defective: Callable[[Exception], Any], refused: Refused, error: Exception
 ) -> None:
-    """An unexpected error returns 500 and is logged by name and place without its text, which may quote a record."""
+    """An unexpected error returns 500. It is logged with its class and location but without its text, which may
+    quote a record."""
     problem = refused(defective(error), 500, getattr(error, "code", "internal_error"))
     assert SECRET not in str(problem) + log.getvalue()
     assert json.loads(log.getvalue())["event"] == "gateway.call_failed"
@@ -273,7 +276,7 @@ def test_an_unexpected_error_is_logged_without_its_text(
 
 
 def test_an_unusable_database_is_a_503(gateway: TestClient, installation: Installation, refused: Refused) -> None:
-    """An unavailable database returns 503 with the time of a retry."""
+    """If the database is unavailable, a call returns 503 with the time after which to retry."""
     migrate.downgrade(installation.database.engine)
     answer = gateway.get("/v1/models")
     refused(answer, 503, "unavailable")
@@ -281,7 +284,7 @@ def test_an_unusable_database_is_a_503(gateway: TestClient, installation: Instal
 
 
 def test_routes_document_their_problems(gateway: TestClient) -> None:
-    """Every problem in the OpenAPI document has the media type and the members of a problem."""
+    """Every problem response in the OpenAPI document has the media type and the members of a problem document."""
     document = gateway.get("/openapi.json").json()
     answers = [
         answer

@@ -1,4 +1,4 @@
-"""Query parameters: a call accepts only those it defines, each once."""
+"""Query parameters: a call accepts only the parameters that it defines, and each only once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,12 +23,12 @@ def queries(route: str) -> dict[str, Any]:
 
 @each("route", [route for route in NEEDS if " /v1/" in route])
 def test_an_unknown_parameter_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
-    """A call with an unknown parameter is refused; the answer names it and lists the known parameters."""
+    """A call with an unknown parameter is refused, and the error names it and lists the known parameters."""
     method, path = route.split()
     problem = refused(gateway.request(method, f"{path}?limitt=secret&cursor=x"), 422, "input_invalid")
     faults = {fault["path"]: fault["message"] for fault in problem["errors"]}
     known = queries(route)
-    # A call that cannot be made without a parameter asks for it as well.
+    # A call reports its missing required parameters as well.
     asked = {name for name, message in faults.items() if message == "Field required"}
     assert asked <= known.keys()
     assert faults.keys() - asked == ({"limitt"} if "cursor" in known else {"limitt", "cursor"})
@@ -38,7 +38,7 @@ def test_an_unknown_parameter_is_refused(gateway: TestClient, refused: Refused, 
 
 @each("route", lambda: [route for route in NEEDS if queries(route)])
 def test_a_repeated_parameter_is_refused(gateway: TestClient, refused: Refused, route: str) -> None:
-    """A repeated parameter is refused: the call would otherwise silently choose one of its values."""
+    """A repeated parameter is refused, because the call would otherwise silently use only one of its values."""
     assert all(schema.get("type") != "array" for schema in queries(route).values())
     method, path = route.split()
     name = next(iter(queries(route)))
@@ -47,7 +47,7 @@ def test_a_repeated_parameter_is_refused(gateway: TestClient, refused: Refused, 
 
 
 def test_a_misspelled_filter_is_refused(gateway: TestClient, refused: Refused) -> None:
-    """Lists and exports refuse a misspelled filter, rather than return everything."""
+    """Lists and exports refuse a misspelled filter instead of returning everything."""
     for path in ("/v1/deletion-requests", "/v1/deletion-requests.csv"):
         problem = refused(gateway.get(path, params={"statsu": "completed"}), 422, "input_invalid")
         [fault] = problem["errors"]
@@ -56,7 +56,7 @@ def test_a_misspelled_filter_is_refused(gateway: TestClient, refused: Refused) -
 
 
 def test_the_list_of_unknown_parameters_is_bounded(gateway: TestClient, refused: Refused) -> None:
-    """An answer does not grow with the number of unknown parameters."""
+    """The error for a call with two thousand unknown parameters lists only ten of them."""
     query = "&".join(f"q{number}=1" for number in range(2000))
     assert len(refused(gateway.get(f"/v1/models?{query}"), 422, "input_invalid")["errors"]) == 10
 
@@ -71,19 +71,19 @@ def test_callers_are_authenticated_before_parameters(
 
 
 def test_other_paths_accept_any_parameters(gateway: TestClient) -> None:
-    """Calls that are not below /v1 accept unknown parameters."""
+    """Calls to paths outside /v1 accept unknown parameters."""
     for path in ("/healthz", "/metrics", "/.well-known/jwks.json", "/opendsr/v2/discovery", "/docs", "/admin/login"):
         plain, asked = gateway.get(path), gateway.get(f"{path}?utm=1")
         assert asked.status_code == plain.status_code == 200, path
 
 
 def test_the_document_mentions_query_parameters() -> None:
-    """The description in /docs mentions query parameters."""
+    """The description on the /docs page mentions how query parameters are treated."""
     assert "query parameter" in document()["info"]["description"]
 
 
 def test_short_lists_have_pages_too(gateway: TestClient, get: Get, refused: Refused) -> None:
-    """Theorems and events are paginated like other lists if a limit is given."""
+    """Lists of theorems and events are paginated like other lists if a limit is given."""
     request = gateway.post("/v1/deletion-requests", json={"subject_id": "nobody"}).json()
     for path in ("/accounting/bounds", f"/deletion-requests/{request['id']}/events"):
         whole, found, cursor = get(path), [], ""

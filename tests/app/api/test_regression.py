@@ -1,4 +1,4 @@
-"""Models of a number, of two classes by a hinge, and of several labels: uploaded, learned, used and forgotten."""
+"""Models of a number, of two classes with a hinge loss, and of several labels, from upload to forgetting."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ RANGE = json.dumps({"min": -2, "max": 2, "outside": "clip"})
 
 
 def table(*, people: int = 200, seed: int = 0, first: int = 0) -> bytes:
-    """Return a file of people whose cost depends on their age and visits, with a little noise."""
+    """Return a file of people whose cost depends on their age and visits, with little noise."""
     generator = np.random.default_rng(seed)
     age, visits = generator.integers(0, 101, people), generator.integers(0, 11, people)
     cost = 3 * age + 8 * visits + generator.normal(scale=5, size=people)
@@ -76,8 +76,8 @@ def test_a_number_is_learned_predicted_and_forgotten(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Huber regression learns a number and is measured and predicts in the units of the target; the certificate of a
-    forgotten person verifies with the public key alone."""
+    """A model with Huber regression learns a number, and its metrics and predictions are in the units of the target.
+    The certificate of a forgotten person verifies with the public key alone."""
     assert (costs["num_classes"], costs["classes"]) == (0, [])
     assert costs["target"] == {"min": 0, "max": 400, "outside": "clip"}
     held_out = uploaded(table(seed=1, first=1000)).json()
@@ -118,8 +118,8 @@ def test_a_number_is_learned_predicted_and_forgotten(
 def test_regression_constants_are_stated(
     costs: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int], asked: Any, bound: float
 ) -> None:
-    """M of least squares follows from the radius and M of Huber from its width; both models forget, and pass their
-    canary tests."""
+    """The stated M of least squares follows from the radius, and the M of Huber regression from its width. Models with
+    either objective forget and pass their canary tests."""
     model = new_model(costs["id"], l2=0.05, **asked)
     assert model["mechanism"]["gradient_bound"] == bound
     assert ("loss_width" in model["mechanism"]) == ("loss_width" in asked)
@@ -129,14 +129,14 @@ def test_regression_constants_are_stated(
 
 
 def test_contract_and_proof_have_the_same_objectives() -> None:
-    """The contract, which does not import the proof, lists the same objectives."""
+    """The contract, which does not import the proof, lists the same objectives as the proof."""
     assert list(get_args(contract.Objective)) == [one.value for one in Objective]
 
 
 def test_regressions_pass_canary_tests(
     gateway: TestClient, costs: dict[str, Any], new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Canaries are learned and forgotten by the mechanism of a regression as by any other."""
+    """A regression model learns and forgets canaries like any other model."""
     model = new_model(costs["id"], audit={"lanes": 64, "chains": 2})
     work()
     assert gateway.post(f"/v1/models/{model['id']}/audit").status_code == 202
@@ -147,7 +147,7 @@ def test_regressions_pass_canary_tests(
 def test_added_rows_have_targets_too(
     gateway: TestClient, costs: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Rows added to slots of forgotten people are encoded like the dataset."""
+    """Rows added to the slots of forgotten people have numeric targets and are encoded like the rest of the dataset."""
     model = new_model(costs["id"])
     work()
     forget("p1")
@@ -163,7 +163,8 @@ def test_added_rows_have_targets_too(
 def test_npz_files_can_have_a_numeric_target(
     gateway: TestClient, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """An npz file has numbers for y if the form has their range, and predictions are within it."""
+    """If the upload form states a range, the y array of an npz file is read as numbers, and predictions lie
+    within the range."""
     x = np.random.default_rng(0).normal(size=(60, 3))
     buffer = io.BytesIO()
     np.savez(buffer, x=x, y=x[:, 0], subject=np.array([f"p{row}" for row in range(60)]))
@@ -189,13 +190,14 @@ def test_npz_files_can_have_a_numeric_target(
     ],
 )
 def test_an_unusable_range_is_refused(gateway: TestClient, refused: Refused, form: dict[str, str], path: str) -> None:
-    """Vectors need either classes or the range of a target, and not both; the fault is named."""
+    """An upload of vectors must state either the classes or the range of a numeric target, but not both; otherwise the
+    error names the fault."""
     answer = gateway.post("/v1/datasets", data={"name": "v"} | form, files={"file": ("v.npz", npz())})
     assert path in {fault["path"] for fault in refused(answer, 422, "schema_invalid")["errors"]}
 
 
 def test_a_range_in_addition_to_a_schema_is_refused(gateway: TestClient, refused: Refused) -> None:
-    """A range in addition to a schema, which has its own, is refused."""
+    """Stating a range in addition to a schema is refused, because the schema already contains the range."""
     form = {"name": "costs", "schema": json.dumps(SCHEMA), "target": RANGE}
     answer = gateway.post("/v1/datasets", data=form, files={"file": ("costs.csv", table())})
     assert [fault["path"] for fault in refused(answer, 422, "schema_invalid")["errors"]] == ["target"]
@@ -228,8 +230,8 @@ def test_an_objective_that_does_not_fit_the_target_is_refused(
     said: str,
     expected: str,
 ) -> None:
-    """A model whose objective does not fit the dataset's target is refused; the refusal names the field and the
-    objectives that fit."""
+    """A model whose objective does not fit the dataset's target is refused, and the error names the field and
+    the objectives that fit."""
     dataset = costs if of_target else new_dataset()
     answer = gateway.post("/v1/models", json={"name": "m", "dataset_id": dataset["id"]} | asked)
     problem = refused(answer, 422, "precondition_failed")
@@ -240,7 +242,7 @@ def test_an_objective_that_does_not_fit_the_target_is_refused(
 def test_evaluation_data_must_have_the_same_target(
     gateway: TestClient, costs: dict[str, Any], new_dataset: Make, refused: Refused
 ) -> None:
-    """An evaluation dataset must have the same target, with the same range."""
+    """An evaluation dataset must have the same target with the same range."""
     body = {"name": "m", "dataset_id": costs["id"], "evaluation_dataset_id": new_dataset(first=1000)["id"]}
     assert "target" in refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")["detail"]
 
@@ -251,7 +253,8 @@ def test_evaluation_data_must_have_the_same_target(
 def test_a_hinge_learns_two_classes(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A smoothed hinge is learned, measured and forgets; its predictions have labels but no probabilities."""
+    """A model with a smoothed hinge loss learns, is measured and forgets; its predictions have labels but no
+    probabilities."""
     dataset, held_out = new_dataset(rows=300), new_dataset(rows=100, seed=1, first=900)
     model = new_model(
         dataset["id"], objective="smoothed_hinge", l2=0.01, loss_width=0.5, evaluation_dataset_id=held_out["id"]
@@ -281,8 +284,9 @@ def test_a_hinge_requires_two_classes(gateway: TestClient, new_dataset: Make, re
 def test_several_labels_are_learned_predicted_and_forgotten(
     gateway: TestClient, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A record has any of the labels of its schema, or none. Each label is learned and predicted by itself, the metrics
-    count single labels and whole rows, and neither the run's canary test nor a requested one finds anything."""
+    """A record can have any of the labels in its schema, or none, and each label is learned and predicted
+    separately. The metrics count both single labels and whole rows, and neither the canary test of the run nor
+    a requested one reports a finding."""
     columns = {"age": SCHEMA["columns"]["age"], "likes": {"role": "labels", "values": ["tea", "jazz", "chess"]}}
     schema = {"columns": columns | {"person": {"role": "subject"}}}
 

@@ -20,7 +20,7 @@ REVIEWED = Policy(auto_accept=False)
 
 @pytest.fixture
 def obey(installation: Installation) -> Callable[[Policy], None]:
-    """Set the tenant's policy, before the first call, because a key's policy is cached for a second."""
+    """Set the tenant's policy. This must precede the first call, because a key's policy is cached for a second."""
 
     def write(policy: Policy) -> None:
         with installation.database.writing() as session:
@@ -38,7 +38,7 @@ def test_a_required_review_delays_processing(
     get: Get,
     work: Work,
 ) -> None:
-    """If the policy requires a review, requests wait until an officer approves them, and are then processed."""
+    """If the policy requires a review, a request waits until an officer approves it and is then processed."""
     obey(REVIEWED)
     new_dataset()
     request = forget("p1")
@@ -59,7 +59,7 @@ def test_a_required_review_delays_processing(
 def test_a_rejection_needs_a_legal_ground(
     gateway: TestClient, obey: Callable[[Policy], None], forget: Make, shown: Make, refused: Refused
 ) -> None:
-    """An officer rejects a request on a legal ground with an explanation; no other ground is accepted."""
+    """An officer can reject a request only on a legal ground and with an explanation."""
     obey(REVIEWED)
     place = f"{PLACE}/{forget('p1')['id']}"
     body = {"ground": "legal_claims", "explanation": "a lawsuit is pending"}
@@ -73,8 +73,8 @@ def test_a_rejection_needs_a_legal_ground(
 
 
 def test_the_clock_can_be_paused_resumed_and_extended(gateway: TestClient, forget: Make, refused: Refused) -> None:
-    """The clock of a request with an unverified sender can be paused and resumed and extended once, and its state is
-    reported."""
+    """The clock of a request with an unverified sender can be paused, resumed and extended once, and its state
+    is shown with the request."""
     request = forget("p1", identity_verified=False)
     place = f"{PLACE}/{request['id']}"
     assert (request["status"], request["clock"]["state"]) == ("in_review", "paused")
@@ -85,7 +85,7 @@ def test_the_clock_can_be_paused_resumed_and_extended(gateway: TestClient, forge
     assert gateway.post(f"{place}/pause", json={"reason": "identity"}).json()["clock"]["state"] == "paused"
     refused(gateway.post(f"{place}/pause", json={"reason": "a holiday"}), 422, "input_invalid")
     approved = gateway.post(f"{place}/approve").json()
-    assert approved["clock"]["state"] == "ended"  # nothing is held of the person
+    assert approved["clock"]["state"] == "ended"  # no rows are held about the person
     refused(gateway.post(f"{place}/extend", json={"reason": "so many"}), 409, "transition_forbidden")
 
     other = f"{PLACE}/{forget('p2', regulation='ccpa', identity_verified=False)['id']}"

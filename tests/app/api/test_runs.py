@@ -28,7 +28,7 @@ Work = Callable[[], int]
 def test_runs_show_kind_steps_worker_and_times(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Callable[..., Any]
 ) -> None:
-    """A run shows its kind, steps, worker and times; runs are listed newest first, of all models or of one."""
+    """A run shows its kind, steps, worker and times; runs are listed newest first, for all models or for one."""
     forget("p1")
     work()
     unlearned, learned = get("/runs")["items"]
@@ -47,7 +47,7 @@ def test_runs_show_kind_steps_worker_and_times(
 
 @pytest.fixture
 def claimed(installation: Installation, live: dict[str, Any], forget: Make) -> ClaimedRun:
-    """Return a run that a worker has claimed to make a live model forget a person, with the rows already erased."""
+    """Return a run that a worker has claimed to make a live model forget a person, after the rows have been erased."""
     forget("p1")
     with installation.database.writing() as session:
         run = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
@@ -58,7 +58,7 @@ def claimed(installation: Installation, live: dict[str, Any], forget: Make) -> C
 
 @pytest.fixture
 def publish(installation: Installation, claimed: ClaimedRun) -> Callable[..., None]:
-    """Publish the claimed run as if its chain had run as planned, apart from the given changes."""
+    """Publish the claimed run as if its chain had run as planned, except for the given changes."""
 
     def call(**changed: Any) -> None:
         ran = {
@@ -88,7 +88,7 @@ def published(installation: Installation) -> Callable[[], list[int]]:
 
 
 def test_a_run_as_planned_is_published(publish: Callable[..., None], published: Callable[[], list[int]]) -> None:
-    """A run that went as planned publishes a version, a ledger entry and a certificate."""
+    """A run whose steps and mechanism match the plan publishes a version, a ledger entry and a certificate."""
     publish()
     assert published() == [2, 2, 1]
 
@@ -99,30 +99,31 @@ def refuses(publish: Callable[..., None], condition: type[Problem], **changed: A
 
 
 @each("difference", [-1, 1])
-def test_other_steps_than_planned_publish_nothing(
+def test_a_run_with_unplanned_steps_is_not_published(
     publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun, get: Get, difference: int
 ) -> None:
-    """A chain that took fewer or more steps than planned certifies nothing, and its request stays open."""
+    """A run that took fewer or more steps than planned is not certified, and its request stays open."""
     refuses(publish, RunDiffersFromPlan, steps_ran=claimed.steps + difference)
     assert published() == [1, 1, 0]
     assert get("/deletion-requests")["items"][0]["status"] == "running"
 
 
 @each("constant", ["noise_scale", "step_size", "radius", "l2"])
-def test_another_mechanism_publishes_nothing(
+def test_a_run_with_another_mechanism_is_not_published(
     publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun, constant: str
 ) -> None:
-    """A chain that ran with any other constant, even by the last bit, certifies nothing."""
+    """A run with a mechanism that differs from the planned one in any constant, even in the last bit, is not
+    certified."""
     assert claimed.mechanism
     nudged = math.nextafter(getattr(claimed.mechanism, constant), math.inf)
     refuses(publish, RunDiffersFromPlan, mechanism_ran=replace(claimed.mechanism, **{constant: nudged}))
     assert published() == [1, 1, 0]
 
 
-def test_a_parent_that_is_not_live_publishes_nothing(
+def test_a_run_whose_parent_is_not_live_is_not_published(
     installation: Installation, publish: Callable[..., None], published: Callable[[], list[int]], claimed: ClaimedRun
 ) -> None:
-    """A run that continued a version which is no longer in service certifies nothing."""
+    """A run that continued a version which is no longer in service is not certified."""
     with installation.database.writing() as session:
         session.get_one(Run, claimed.run_id).parent_version_id = "ver_superseded"
     refuses(publish, RunDiffersFromPlan)

@@ -1,4 +1,4 @@
-"""Several requests of one person, and what each reports about rows that another one erased."""
+"""Several requests of one person, and how each reports rows that another request erased."""
 
 import datetime
 from collections.abc import Callable
@@ -35,8 +35,9 @@ def test_a_request_names_the_one_that_erased_its_rows(
     approve: Callable[[str], dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """If two requests are in review and the second is approved and erases the rows, the first, approved afterwards,
-    names the second and has no statement that nothing was held. Discreet callers see neither."""
+    """If two requests are in review and the second is approved and erases the rows, the first, approved later,
+    refers to the second and gets no statement that nothing was held. A discreet caller sees neither the
+    reference nor a statement."""
     new_model(new_dataset()["id"])
     work()
     first, second = (forget("p1", identity_verified=False)["id"] for _ in range(2))
@@ -57,8 +58,8 @@ def test_a_request_names_the_one_that_erased_its_rows(
 def test_a_late_entry_is_judged_by_its_receipt(
     new_dataset: Make, forget: Make, work: Callable[[], int], days_ago: int, outcome: str
 ) -> None:
-    """A request received before the erasure, and entered after it, counts as about held rows; one received after it is
-    about nothing."""
+    """A request that was received before an erasure but entered after it counts as a request about held rows. A request
+    that was received after the erasure counts as a request about nothing held."""
     new_dataset()
     erased = forget("p1")["id"]
     work()
@@ -68,7 +69,7 @@ def test_a_late_entry_is_judged_by_its_receipt(
 
 
 def test_an_erasure_counts_for_an_alias(new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
-    """An erasure counts for a request that it named by an alias, and not for one of another dataset."""
+    """An erasure counts for a later request about one of its aliases, but not for a request about another dataset."""
     first, other = new_dataset()["id"], new_dataset()["id"]
     received = datetime.datetime.now(datetime.UTC).isoformat()
     erased = forget("nickname", aliases=["p1"], dataset_ids=[first])["id"]

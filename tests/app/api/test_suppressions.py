@@ -21,7 +21,8 @@ Refused = Callable[..., dict[str, Any]]
 def test_rows_of_suppressed_people_are_refused(
     upload: Upload, forget: Make, get: Get, refused: Refused, stored: Callable[[], dict[str, int]]
 ) -> None:
-    """An upload with rows of people who asked to be forgotten is refused as a whole, naming rows but no people."""
+    """An upload with rows of people who asked to be forgotten is refused as a whole, and the error names the
+    rows but not the people."""
     for person in ("p3", "p11"):
         forget(person)
     problem = refused(upload(), 409, "subject_suppressed")
@@ -34,7 +35,7 @@ def test_rows_of_suppressed_people_are_refused(
 def test_at_most_twenty_rows_are_named(
     npz_of: Callable[..., bytes], upload: Upload, forget: Make, refused: Refused
 ) -> None:
-    """The refusal of an upload with 20,000 rows of a suppressed person names at most twenty rows."""
+    """The error for an upload with 20,000 rows of a suppressed person names at most twenty rows."""
     forget("p1")
     rows = 20_000
     x = np.random.default_rng(0).normal(size=(rows, 3))
@@ -44,7 +45,7 @@ def test_at_most_twenty_rows_are_named(
 
 
 def test_rows_of_suppressed_people_can_be_skipped(upload: Upload, forget: Make, get: Get, refused: Refused) -> None:
-    """With suppressed=skip the other rows become a dataset that reports how many were left out."""
+    """With suppressed=skip the other rows become a dataset that reports how many rows were left out."""
     forget("p3")
     answer = upload(suppressed="skip")
     assert answer.status_code == 201
@@ -58,8 +59,8 @@ def test_rows_of_suppressed_people_can_be_skipped(upload: Upload, forget: Make, 
 def test_suppressed_rows_are_hidden_without_the_scope(
     upload: Upload, forget: Make, get: Get, refused: Refused, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A key with only models:write learns neither which rows are of suppressed people nor how many; each match by any
-    key is counted in the audit log, which names no person."""
+    """A key with only models:write learns neither which rows belong to suppressed people nor how many there are. Each
+    match, by any key, is counted in the audit log, which names no person."""
     for person in ("p3", "p11"):
         forget(person)
     app = key_with(Scope.MODELS_WRITE)
@@ -76,7 +77,8 @@ def test_suppressed_rows_are_hidden_without_the_scope(
 def test_a_match_is_recorded_even_if_the_upload_fails(
     npz_of: Callable[..., bytes], upload: Upload, forget: Make, get: Get, refused: Refused
 ) -> None:
-    """A fault in a later row does not prevent the record that earlier rows matched suppressed people."""
+    """If a later row of an upload is faulty, the audit log still records that earlier rows matched suppressed
+    people."""
     forget("p1")
     rows = 100_000
     x = np.random.default_rng(0).normal(size=(rows, 3))
@@ -87,7 +89,7 @@ def test_a_match_is_recorded_even_if_the_upload_fails(
 
 
 def test_an_upload_without_suppressed_people_keeps_every_row(upload: Upload) -> None:
-    """If no person of the file is suppressed, every row is kept."""
+    """If no person in a file is suppressed, every row is kept."""
     assert upload().json()["num_suppressed"] == 0
 
 
@@ -100,8 +102,8 @@ def test_rows_of_a_request_made_during_an_upload_are_not_stored(
     stored: Callable[[], dict[str, int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rows of a person whose request arrives during an upload are not stored, whatever the caller declared about
-    them."""
+    """If a person's request arrives during an upload of their rows, the upload is refused and none of its rows are
+    stored, even with suppressed=skip."""
     usual = Manifests.write
 
     def ask_meanwhile(*given: Any) -> str:

@@ -1,4 +1,4 @@
-"""Bounds on the target of a model, and the warning of a tenant that permits weaker targets."""
+"""Bounds on the target of a model, and the warning for tenants that permit weaker targets."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,8 +39,8 @@ def test_a_vacuous_target_is_refused(
     target: dict[str, float],
     paths: list[str],
 ) -> None:
-    """No model is created above epsilon 8, or above delta 1/n for the n slots of its dataset; the error names the
-    bounds."""
+    """A model with a target epsilon above 8, or a delta above 1/n for a dataset with n slots, is not created, and the
+    error names the bounds."""
     dataset = new_dataset(rows=60)
     problem = refused(gateway.post("/v1/models", json=asked(dataset["id"], **target)), 422, "target_too_weak")
     assert [fault["path"] for fault in problem["errors"]] == paths
@@ -49,7 +49,7 @@ def test_a_vacuous_target_is_refused(
 
 
 def test_the_weakest_target_without_permission_is_accepted(gateway: TestClient, new_dataset: Make) -> None:
-    """The target of epsilon 8 and delta 1/n is the weakest that needs no permission."""
+    """A target of epsilon 8 and delta 1/n is the weakest that is accepted without permission."""
     dataset = new_dataset(rows=60)
     assert gateway.post("/v1/models", json=asked(dataset["id"], epsilon=8.0, delta=1 / 60)).status_code == 202
 
@@ -72,7 +72,7 @@ def test_vacuous_policy_bounds_are_refused(gateway: TestClient, policy: Any, ref
 def test_widened_bounds_are_in_the_audit_log(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], get: Get, refused: Refused
 ) -> None:
-    """Only an admin can widen the bounds, and the audit log records the change."""
+    """Only an admin can widen the bounds on targets, and the audit log records the change."""
     wider = {"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}
     refused(gateway.patch("/v1/tenant", json=wider, headers=key_with(Scope.MODELS_WRITE)), 403, "scope_missing")
     gateway.patch("/v1/tenant", json=wider).raise_for_status()
@@ -83,7 +83,8 @@ def test_widened_bounds_are_in_the_audit_log(
 def test_a_widened_target_does_not_count_as_forgotten(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The outcome and the certificate state that the bounds were widened, and the accuracy of the best attacker."""
+    """If the bounds on targets were widened, both the outcome of a request and its certificate state this, together
+    with the accuracy of the best attacker."""
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
     model = new_model(new_dataset()["id"], target=VACUOUS, noise_scale=0.01)
     work()
@@ -102,7 +103,8 @@ def test_a_widened_target_does_not_count_as_forgotten(
 def test_a_request_joining_under_a_widened_target_is_not_forgotten(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """A request that joins another is owed nothing by the model with the weak target, which carried the person."""
+    """A request that joins another one does not count as forgotten if a model with a widened target carried the person,
+    even though that model owes it no certificate."""
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
     dataset = new_dataset()["id"]
     new_model(dataset, target=VACUOUS, noise_scale=0.01)
@@ -121,7 +123,8 @@ def test_a_request_joining_under_a_widened_target_is_not_forgotten(
 def test_a_target_within_the_bounds_counts_as_forgotten(
     live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """Within the bounds a person counts as forgotten, and the certificate states that nothing was widened."""
+    """If the target is within the bounds, the person counts as forgotten, and the certificate states that no
+    bound was widened."""
     request = forget("p1")
     work()
     assert get(f"/deletion-requests/{request['id']}")["outcome"] == Outcome.FORGOTTEN
@@ -132,8 +135,8 @@ def test_a_target_within_the_bounds_counts_as_forgotten(
 def test_verifiers_enforce_their_own_limits(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """A certificate is accepted by verifiers whose limits its unlearning guarantee meets, and refused by stricter
-    ones."""
+    """A verifier accepts a certificate whose unlearning guarantee meets the verifier's own limits; a stricter verifier
+    refuses the same certificate."""
     request = forget("p1")
     work()
     [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]

@@ -1,4 +1,4 @@
-"""Stored policies whose time zone this host's operating system does not know."""
+"""Stored policies whose time zone is unknown to the operating system of this host."""
 
 import json
 import subprocess
@@ -39,7 +39,7 @@ print("purged")
 
 @pytest.fixture
 def other(gateway: TestClient) -> dict[str, str]:
-    """Return the authorization of the admin of another tenant, which keeps no details of ended requests."""
+    """Return the authorization of the admin of another tenant, which does not keep the details of ended requests."""
     policy = {"report_seconds": 0, "retain_details_days": 0, "retain_requests_days": 0}
     made = gateway.post("/v1/tenants", json={"name": "shop", "policy": policy}).json()
     return {"Authorization": f"Bearer {made['admin_key']}"}
@@ -48,7 +48,7 @@ def other(gateway: TestClient) -> dict[str, str]:
 def test_legacy_time_zones_are_known_on_every_host(
     gateway: TestClient, installation: Installation, other: dict[str, str], admin_key: str
 ) -> None:
-    """A process on a host without any time zones serves the tenant of a legacy zone and the others, and purges."""
+    """A process on a host without time zone data serves tenants in legacy and other time zones, and runs its purges."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "US/Eastern"}}).raise_for_status()
     settings = installation.settings
     environment = environment_of(settings.data_dir, database_url=settings.resolved_database_url())
@@ -71,8 +71,8 @@ def test_an_unknown_time_zone_affects_only_its_tenant(
     refused: Refused,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """If this host does not know the time zone of a stored policy, requests of that tenant are refused with the reason,
-    which is logged. Other tenants are served, retention continues for all, and the tenant can set another zone."""
+    """If a host does not know the time zone of a stored policy, it refuses requests of that tenant and logs the reason.
+    Other tenants are served, retention continues for all tenants, and the tenant can set another zone."""
     with installation.database.writing() as session:
         tenant = session.get_one(Tenant, by.tenant_id)
         tenant.policy = tenant.policy | {"time_zone": "Mars/Olympus"}

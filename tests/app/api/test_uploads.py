@@ -1,4 +1,4 @@
-"""Uploads in progress: their form on disk, and the check that every endpoint uses it."""
+"""Uploads in progress: how their forms are stored on disk, and a check that every endpoint stores them so."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ BOUNDARY = b"--once\r\n"
 
 
 def form(filename: str, content: bytes, **fields: str) -> Iterator[bytes]:
-    """Return a form in pieces, with its file last."""
+    """Return a form in pieces, with its file at the end."""
     for name, value in fields.items():
         yield BOUNDARY + f'Content-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
     yield BOUNDARY + f'Content-Disposition: form-data; name="file"; filename="{filename}"\r\n\r\n'.encode()
@@ -40,13 +40,13 @@ def open_files(folder: Path) -> list[bytes]:
         try:
             if os.readlink(link).startswith(str(folder)):
                 found.append(link.read_bytes())
-        except FileNotFoundError:  # what listed them
+        except FileNotFoundError:  # the descriptor that listed the folder
             continue
     return found
 
 
 def test_uploads_are_never_on_disk_in_clear(gateway: TestClient, settings: Settings) -> None:
-    """An upload of any length is stored only encrypted and in unnamed files, and nothing remains afterwards."""
+    """An upload of any length is stored only encrypted and in unnamed files, and no file remains afterwards."""
     seen: list[int] = []
     pieces = form("rows.csv", CSV.encode(), name="people", schema=SCHEMA)
     folder = forms.folder(settings)
@@ -84,7 +84,7 @@ def test_uploads_are_never_on_disk_in_clear(gateway: TestClient, settings: Setti
 
 @each("parts", [11, 1000])
 def test_a_form_of_many_parts_is_refused(gateway: TestClient, parts: int) -> None:
-    """A form may have at most ten files and ten fields; more would use as many descriptors."""
+    """A form may have at most ten files and ten fields, because more would use too many file descriptors."""
     few = {"data": {"name": "people"}}
     many = [(f"file{number}", ("rows.npz", npz())) for number in range(parts)]
     assert gateway.post("/v1/datasets", **few, files=many).json()["code"] == "input_invalid"
@@ -94,7 +94,7 @@ def test_a_form_of_many_parts_is_refused(gateway: TestClient, parts: int) -> Non
 
 
 def test_every_form_is_spooled(settings: Settings) -> None:
-    """Every endpoint with a form uses a spool."""
+    """Every endpoint that accepts a form writes its files to a spool."""
     endpoints = [route for route in _endpoints(create_app(settings).routes) if _takes_form(route)]
     paths = ["/datasets", "/datasets/{dataset_id}/records", "/deletion-requests/{request_id}/attachments", "/networks"]
     assert sorted(route.path for route in endpoints) == [*paths, "/training-tables"]
@@ -114,6 +114,6 @@ def _takes_form(route: APIRoute) -> bool:
 
 
 def test_a_file_that_was_not_spooled_is_not_read(tmp_path: Path) -> None:
-    """An endpoint that would read a file in clear fails."""
+    """Reading an uploaded file that is not in an encrypted spool raises an error."""
     with (tmp_path / "rows.npz").open("w+b") as file, pytest.raises(TypeError, match="SpooledRoute"):
         uploads.upload(None, file=UploadFile(file), kind="npz", schema=None, classes=())  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Counts of waiting people, by SQL whose work is proportional to them."""
+"""Counts of waiting people, computed by SQL whose cost is proportional to their number."""
 
 import sqlalchemy as sa
 
@@ -14,8 +14,9 @@ MOMENTS = ", ".join(["'2026-01-01 00:00:00'"] * 4)
 
 
 def test_requests_in_review_do_not_multiply_with_rows(installation: Installation) -> None:
-    """SQLite, which has no statistics, reads two thousand requests in review, some with aliases, and twenty thousand
-    rows about once each. Reading all rows for each request took half a minute of processor time, every two seconds."""
+    """SQLite, which has no statistics here, reads each of two thousand requests in review and twenty thousand rows
+    about once, even if some requests have aliases. Reading all rows for each request took half a minute of processor
+    time every two seconds."""
     with installation.database.writing() as session:
         dataset = Dataset(id="ds_1", tenant_id=DEFAULT_TENANT, name="d", classes=[], num_features=1, num_slots=20_000)
         dataset.digest, dataset.revision, dataset.created_at = "", 0, now(session)

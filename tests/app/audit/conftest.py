@@ -1,4 +1,4 @@
-"""Fixtures: logs with entries, and tampering that the triggers would forbid."""
+"""Fixtures: logs with entries, and tampering that the triggers would prevent."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ Record = Callable[..., None]
 
 @pytest.fixture
 def record(installation: Installation, by: Actor) -> Record:
-    """Return a function that adds so many entries to a tenant's log."""
+    """Return a function that adds the given number of entries to a tenant's log."""
 
     def add(number: int, *, actor: Actor = by) -> None:
         with installation.database.writing(by=actor) as session:

@@ -18,7 +18,7 @@ HOUR = 3600.0
 
 @pytest.fixture
 def sign(installation: Installation) -> Callable[..., list[Head]]:
-    """Return a function that signs what is due, like a worker, and returns it."""
+    """Return a function that signs what is due, like a worker, and returns what it signed."""
 
     def do(every_seconds: float = HOUR) -> list[Head]:
         with installation.database.reading() as session:
@@ -43,7 +43,8 @@ def _length(installation: Installation, tenant_id: str) -> int:
 def test_logs_that_have_grown_are_signed(
     installation: Installation, by: Actor, other: Actor, record: Record, sign: Callable[..., list[Head]]
 ) -> None:
-    """Each tenant's head is signed once it has entries, and again when it has more and an hour has passed."""
+    """The head of a tenant's log is signed as soon as the log has entries, and again once it has grown and an
+    hour has passed."""
     lengths = {tenant_id: _length(installation, tenant_id) for tenant_id in (by.tenant_id, other.tenant_id)}
     assert {head.tenant_id: head.sequence for head in sign()} == lengths
     assert sign(0.0) == []
@@ -56,7 +57,7 @@ def test_logs_that_have_grown_are_signed(
 
 
 def test_a_thousand_entries_are_signed_at_once(by: Actor, record: Record, sign: Callable[..., list[Head]]) -> None:
-    """A log that has grown by a thousand entries is signed before the hour is over."""
+    """A log that has grown by a thousand entries is signed before an hour has passed."""
     sign()
     record(checkpoints.GROWTH - 1)
     assert sign() == []
@@ -67,7 +68,7 @@ def test_a_thousand_entries_are_signed_at_once(by: Actor, record: Record, sign: 
 def test_concurrent_workers_sign_a_head_once(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]]
 ) -> None:
-    """A head that another worker has signed meanwhile is not signed again."""
+    """A worker does not sign a head that another worker has signed in the meantime."""
     heads = sign()
     with installation.database.writing() as session:
         checkpoints.checkpoint(session, installation.keys, heads)
@@ -77,7 +78,8 @@ def test_concurrent_workers_sign_a_head_once(
 def test_a_checkpoint_verifies_with_the_public_key(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]]
 ) -> None:
-    """A checkpoint is a JWS of its own type, signed by the published key, over tenant, sequence and hash."""
+    """A checkpoint is a JWS with a specific type over the tenant, the sequence number and the hash, and it verifies
+    with the published key."""
     [head] = sign()
     [row] = _of(installation, by.tenant_id)
     public = OKPKey.import_key(installation.keys.signing_key.as_dict(private=False))
@@ -98,10 +100,10 @@ def test_a_checkpoint_verifies_with_the_public_key(
     assert AUDIT.is_signed(row, KeySet([public]))
 
 
-def test_no_other_signature_is_a_checkpoint(
+def test_a_foreign_signature_is_not_a_checkpoint(
     installation: Installation, by: Actor, sign: Callable[..., list[Head]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A checkpoint is refused if its signature is by another key, of another type or over another statement."""
+    """A checkpoint is refused if it was signed with another key, has another type or covers another statement."""
     [head] = sign()
     [row] = _of(installation, by.tenant_id)
     keys = KeySet([installation.keys.signing_key])
@@ -156,7 +158,7 @@ def test_an_altered_log_is_not_signed(
     capfd: pytest.CaptureFixture[str],
     statement: str,
 ) -> None:
-    """A log that does not follow from its last checkpoint is no longer signed, and the worker logs an error."""
+    """If a log no longer follows from its last checkpoint, it is not signed again, and the worker logs an error."""
     sign()
     record(4, actor=other)
     tamper(statement + f" AND tenant_id = '{other.tenant_id}'")

@@ -32,8 +32,8 @@ def deed(by: Actor, action: str = "thing.made", **detail: Any) -> Deed:
 
 
 def chain(database: Database, by: Actor) -> list[AuditEntry]:
-    """Return the tenant's stored log, and check that it has no gaps and that each hash follows from its entry and the
-    one before."""
+    """Return the tenant's stored log after checking that it has no gaps and that each hash follows from its
+    entry and the previous one."""
     with database.reading(by=by) as session:
         entries = list(session.scalars(sa.select(AuditEntry).order_by(AuditEntry.sequence)))
     assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
@@ -43,7 +43,8 @@ def chain(database: Database, by: Actor) -> list[AuditEntry]:
 
 
 def test_entries_record_actor_action_and_object(database: Database) -> None:
-    """An entry has the actor of the session, the action, its object and its detail, at the database's time."""
+    """An entry contains the actor of the session, the action, its object and its details, and the time of the
+    database."""
     with database.writing(by=HERE) as session:
         before = now(session)
         audit.record(session, "model.created", "mdl_1", epsilon=0.5)
@@ -54,13 +55,14 @@ def test_entries_record_actor_action_and_object(database: Database) -> None:
 
 
 def test_a_session_without_a_tenant_needs_an_actor(database: Database) -> None:
-    """Recording in a session without a tenant needs an explicit actor."""
+    """Recording an entry in a session without a tenant needs an explicit actor."""
     with database.writing() as session, pytest.raises(RuntimeError):
         audit.record(session, "thing.made", "th_1")
 
 
 def test_each_tenant_has_its_own_chain(database: Database) -> None:
-    """Entries of several tenants, in separate transactions and in one, each follow the last of the same tenant."""
+    """Each entry follows the last entry of the same tenant, whether entries of several tenants are recorded in separate
+    transactions or in one."""
     for by in (HERE, THERE, THERE, HERE):
         with database.writing(by=by) as session:
             audit.record(session, "thing.made", "th_1")
@@ -70,8 +72,8 @@ def test_each_tenant_has_its_own_chain(database: Database) -> None:
 
 
 def test_entries_keep_the_order_of_actions(database: Database) -> None:
-    """Entries are in the order of their actions, whether recorded together or singly, with or without flushes in
-    between."""
+    """Entries are in the order of their actions, whether they are recorded together or singly and with or
+    without flushes in between."""
     with database.writing(by=HERE) as session:
         audit.record_all(session, [])
         audit.record_all(session, [deed(HERE, number=number) for number in range(150)])
@@ -112,7 +114,7 @@ def test_a_transaction_that_fails_leaves_no_entry(database: Database) -> None:
 
 
 def test_concurrent_writers_make_one_chain(database: Database) -> None:
-    """Eight threads that record at the same time all succeed, and their entries form one chain."""
+    """Eight threads that record entries at the same time all succeed, and their entries form one chain."""
     start = threading.Barrier(8)
 
     def act(thread: int) -> None:
@@ -135,7 +137,7 @@ def test_concurrent_writers_make_one_chain(database: Database) -> None:
     ],
 )
 def test_times_round_trip(database: Database, moment: datetime.datetime) -> None:
-    """A time is stored and hashed to the microsecond, whatever its zone."""
+    """A time is stored and hashed to the microsecond, whatever its time zone."""
     with database.writing() as session:
         audit.record_all(session, [deed(HERE)], at=moment)
     *_, entry = chain(database, HERE)
@@ -152,7 +154,7 @@ def test_times_round_trip(database: Database, moment: datetime.datetime) -> None
     ],
 )
 def test_details_round_trip(database: Database, detail: dict[str, Any]) -> None:
-    """The detail of an entry, which is any JSON, is read back exactly as it was recorded."""
+    """The details of an entry, which can be any JSON, are read back exactly as they were recorded."""
     with database.writing(by=HERE) as session:
         audit.record(session, "thing.made", "th_1", **detail)
     *_, entry = chain(database, HERE)

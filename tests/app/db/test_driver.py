@@ -1,4 +1,4 @@
-"""Statements that bypass SQLAlchemy on SQLite."""
+"""Statements that bypass SQLAlchemy and go to SQLite directly."""
 
 import datetime
 from typing import Any
@@ -31,7 +31,8 @@ _KEYS = sa.union_all(
     "names", [[], ["a"], ["b", "a", "nobody"], [*map(str, range(99)), "a"], ["a", *map(str, range(500))]], ids=len
 )
 def test_a_select_gives_the_rows_of_sqlalchemy(installation: Installation, by: Actor, names: list[str]) -> None:
-    """A SELECT with lists of any length, constants and typed columns returns what SQLAlchemy returns, at each use."""
+    """A SELECT with lists of any length, constants and typed columns returns the same rows as SQLAlchemy each
+    time it is executed."""
     with installation.database.writing(by=by) as session:
         began = now(session)
         for name in ("a", "b"):
@@ -46,7 +47,7 @@ def test_a_select_gives_the_rows_of_sqlalchemy(installation: Installation, by: A
 
 
 def test_values_are_checked_as_by_sqlalchemy(installation: Installation) -> None:
-    """A text that no database can store is refused, also in a list."""
+    """A text that no database can store is refused, even inside a list."""
     query = sa.select(ApiKey.id).where(ApiKey.name.in_(_NAMED))
     with installation.database.reading() as session, pytest.raises(InputInvalid):
         rows(session, query, {"names": ["a\0b"]})
@@ -62,7 +63,7 @@ def test_lists_of_similar_lengths_share_a_statement(installation: Installation) 
 
 
 def test_listeners_hear_each_statement(installation: Installation) -> None:
-    """Selects and inserts, and the beginning of their transaction, are announced to listeners of the engine."""
+    """Listeners of the engine are notified of selects and inserts and of the beginning of their transaction."""
     engine = installation.database.engine
     with statements_to(engine) as statements, installation.database.writing() as session:
         rows(session, sa.select(Tenant.id), {})
@@ -73,7 +74,8 @@ def test_listeners_hear_each_statement(installation: Installation) -> None:
 
 
 def test_errors_are_those_of_sqlalchemy(installation: Installation) -> None:
-    """An error of the driver is raised as SQLAlchemy's, without values, and the transaction can be rolled back."""
+    """A driver error is raised as the corresponding SQLAlchemy error without values, and the transaction can be
+    rolled back."""
     database = installation.database
     sql = "INSERT INTO tenants (id, policy, created_at, webhook_generation, name) VALUES (?, '{}', '2026-01-01', 0, ?)"
 
@@ -91,7 +93,7 @@ def test_errors_are_those_of_sqlalchemy(installation: Installation) -> None:
 
 
 def test_times_are_written_as_sqlalchemy_writes_them(installation: Installation) -> None:
-    """A time of any zone is stored as UTC with microseconds, and a time without a zone is refused."""
+    """A time in any zone is stored as UTC with microseconds, and a time without a zone is refused."""
     dialect = installation.database.engine.dialect
     process = ApiKey.created_at.type.bind_processor(dialect)
     assert process is not None

@@ -1,4 +1,4 @@
-"""`usually` marks conditions that nearly all rows meet, so that the planner does not search by them."""
+"""`usually` marks conditions that almost all rows meet, so that the planner does not search by them."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def test_requests_are_looked_up_through_an_index(installation: Installation) -> 
 
 
 def test_lists_are_read_in_index_order(installation: Installation) -> None:
-    """Lists of requests read the index in its order; the database does not sort."""
+    """Lists of requests read the index in its order, so the database does not sort."""
     newest = sa.select(DeletionRequest).order_by(DeletionRequest.created_at.desc(), DeletionRequest.id.desc()).limit(50)
     by_column = {"status": DeletionRequest.status, "regulation": DeletionRequest.regulation}
     lists = {"": newest} | {f"_{name}": newest.where(column == "any") for name, column in by_column.items()}

@@ -32,8 +32,8 @@ def tables(database: Database) -> set[str]:
 
 @pytest.mark.slow
 def test_migrations_run_up_down_and_up(database: Database) -> None:
-    """Migrations create the whole schema, remove it completely, and create it again; only the newest revision is
-    current."""
+    """Migrations create the whole schema, remove it completely and create it again; only the newest revision
+    counts as current."""
     assert not migrate.is_current(database.engine)
     for _ in range(2):
         migrate.upgrade(database.engine)
@@ -55,7 +55,7 @@ def test_upgrading_a_current_database_is_a_no_op(installation: Installation) -> 
 
 @pytest.mark.parametrize("revision", ["0001", "0024", "9999"])
 def test_a_database_of_another_version_is_refused(database: Database, revision: str) -> None:
-    """A database with an unknown revision is refused on every path and stays unchanged."""
+    """Checks, upgrades and downgrades refuse a database with an unknown revision and leave it unchanged."""
     with database.engine.begin() as connection:
         connection.execute(sa.text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)"))
         connection.execute(sa.text("INSERT INTO alembic_version VALUES (:revision)"), {"revision": revision})
@@ -68,15 +68,15 @@ def test_a_database_of_another_version_is_refused(database: Database, revision: 
 
 
 def test_revisions_match_those_of_alembic() -> None:
-    """Revisions and heads, which are read without Alembic, match what Alembic finds."""
+    """Revisions and heads that are read without Alembic match those that Alembic finds."""
     scripts = ScriptDirectory.from_config(migrate._config())
     assert migrate._revisions() == {script.revision for script in scripts.walk_revisions()}
     assert migrate.heads() == sorted(scripts.get_heads())
 
 
 def test_revisions_declare_consistent_compatibility() -> None:
-    """The revisions of a branch are numbered without a gap, and none claims compatibility with code that an earlier one
-    has broken."""
+    """The revisions of a branch are numbered without gaps, and none declares compatibility with code that an
+    earlier revision has broken."""
     scripts: dict[str, list[tuple[int, int]]] = {}
     for script in ScriptDirectory.from_config(migrate._config()).walk_revisions():
         branch, number, oldest = migrations.parsed(script.revision)
@@ -112,7 +112,7 @@ def test_a_schema_is_usable_by_compatible_code(revisions: list[str], expected: l
 
 
 def test_tables_match_the_migrated_schema(database: Database) -> None:
-    """The schema in `app.db.tables` equals the migrated one."""
+    """The schema in `app.db.tables` equals the schema that the migrations create."""
     migrate.upgrade(database.engine)
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
@@ -121,7 +121,7 @@ def test_tables_match_the_migrated_schema(database: Database) -> None:
 
 @pytest.mark.service
 def test_concurrent_migrations_succeed(database: Database, new_url: str, tmp_path: Path) -> None:
-    """Processes that migrate a new database at the same moment all succeed and find it migrated."""
+    """Processes that migrate a new database at the same moment all succeed and then find it migrated."""
     environment = environment_of(tmp_path / "data", database_url=new_url)
     migrating = [subprocess.Popen([LETHE, "migrate"], env=environment, stdout=subprocess.PIPE) for _ in range(3)]
     said = [process.communicate(timeout=240)[0] for process in migrating]
@@ -134,7 +134,7 @@ def test_concurrent_migrations_succeed(database: Database, new_url: str, tmp_pat
 
 @pytest.mark.parametrize("table", [AuditEntry, Checkpoint, LedgerEntry, LedgerLink])
 def test_chains_are_append_only(database: Database, table: type[Table]) -> None:
-    """The database itself refuses to change or delete an audit entry, a ledger entry, a link or a checkpoint."""
+    """The database itself refuses to change or delete audit entries, ledger entries, links and checkpoints."""
     migrate.upgrade(database.engine)
     with database.writing() as session:
         at, tenant_id = now(session), access.ensure_default_tenant(session).tenant_id

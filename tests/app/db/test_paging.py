@@ -47,7 +47,7 @@ def add(session: Session, moments: list[datetime.datetime], *, prefix: str) -> N
 def pages(
     session: Session, *, limit: int, in_between: list[datetime.datetime], ascending: bool = False
 ) -> list[list[ApiKey]]:
-    """Return all pages, with rows added after the first one."""
+    """Return all pages of a list to which rows are added after the first page."""
     found: list[list[ApiKey]] = []
     cursor = None
     while cursor is not None or not found:
@@ -64,7 +64,7 @@ def pages(
 def test_pages_contain_every_row_once(
     engine: sa.Engine, moments: list[datetime.datetime], limit: int, ascending: bool
 ) -> None:
-    """The pages together contain all rows once, newest or oldest first, and only the last is short."""
+    """The pages together contain every row exactly once, newest or oldest first, and only the last page is short."""
     with Session(engine) as session:
         add(session, moments, prefix="row")
         found = pages(session, limit=limit, in_between=[], ascending=ascending)
@@ -86,7 +86,7 @@ def test_pages_contain_every_row_once(
 def test_pages_are_stable(
     engine: sa.Engine, moments: list[datetime.datetime], limit: int, in_between: list[datetime.datetime]
 ) -> None:
-    """Rows that are added during pagination neither displace nor repeat an existing one."""
+    """Rows that are added during pagination neither displace nor repeat existing rows."""
     with Session(engine) as session:
         add(session, moments, prefix="row")
         seen = [row.id for items in pages(session, limit=limit, in_between=in_between) for row in items]
@@ -100,7 +100,7 @@ def encoded(document: object) -> str:
 
 @given(cursor=st.text(max_size=30) | st.recursive(st.none() | st.text(), st.lists, max_leaves=3).map(encoded))
 def test_a_malformed_cursor_is_refused(engine: sa.Engine, cursor: str) -> None:
-    """A malformed cursor is refused, and the fault names the field."""
+    """A malformed cursor is refused, and the error names the field."""
     with Session(engine) as session, pytest.raises(InputInvalid) as caught:
         page(session, sa.select(ApiKey), ApiKey.created_at, ApiKey.id, limit=1, cursor=cursor)
     assert [fault.path for fault in caught.value.errors] == ["cursor"]

@@ -49,7 +49,7 @@ def _stored(session: Session) -> list[tuple[bytes | None, str | None]]:
 
 
 def test_sealed_values_round_trip(database: Database, tmp_path: Path) -> None:
-    """A sealed value is read back unchanged, and its plaintext is nowhere in the database."""
+    """A sealed value is read back unchanged, and its plaintext appears nowhere in the database."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=WRITTEN, name_ref="Jane Roe"))
     with database.reading() as session:
@@ -61,7 +61,7 @@ def test_sealed_values_round_trip(database: Database, tmp_path: Path) -> None:
 
 
 def test_an_empty_value_is_stored_as_null(database: Database) -> None:
-    """An empty value is stored as null without using a key, and is read back as null."""
+    """An empty value is stored as null without using a key and is read back as null."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=Particulars(), name_ref=None))
     with database.reading() as session:
@@ -89,7 +89,7 @@ def test_a_changed_value_keeps_its_key(database: Database, vault: Vault) -> None
 
 
 def test_a_sealed_text_is_found_by_its_reference(database: Database) -> None:
-    """A sealed text is found by its reference and appears in no logged statement."""
+    """A sealed text is found by its reference, and no logged statement contains it."""
     with database.writing() as session:
         session.add(_Thing(id=1, name_ref="Jane Roe"))
         session.add(_Thing(id=2, name_ref="John Doe"))

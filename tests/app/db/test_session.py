@@ -40,7 +40,7 @@ def test_a_writing_session_is_committed(database: Database, by: Actor) -> None:
 
 
 def test_a_writing_session_that_raises_changes_nothing(database: Database, by: Actor) -> None:
-    """A block that raises leaves the database unchanged."""
+    """If the block of a writing session raises an error, the database stays unchanged."""
 
     def fail_half_way() -> None:
         with database.writing(by=by) as session:
@@ -70,7 +70,7 @@ def test_a_reading_session_sees_a_snapshot(database: Database, by: Actor) -> Non
 
 
 def test_writers_queue_up(database: Database) -> None:
-    """Eight threads that read and then write the same value all succeed, and none overwrites another's write."""
+    """Eight threads that read and then write the same value all succeed, and no write is lost."""
     start = threading.Barrier(8)
 
     def count_up(_thread: int) -> None:
@@ -88,7 +88,7 @@ def test_writers_queue_up(database: Database) -> None:
 
 
 def test_writers_take_turns_by_tenant(database: Database, by: Actor) -> None:
-    """A writer of another tenant, or the service itself, waits for only one of the many writers of a tenant. Waiting
+    """A writer of another tenant, or of the service itself, waits for only one of a tenant's many writers. Waiting
     writers hold no connection, so they do not block readers."""
     order: list[str] = []
 
@@ -107,7 +107,7 @@ def test_writers_take_turns_by_tenant(database: Database, by: Actor) -> None:
 
 
 def test_foreign_keys_are_enforced(database: Database) -> None:
-    """A row cannot refer to a missing one."""
+    """A row cannot refer to a row that does not exist."""
     with pytest.raises(sa.exc.IntegrityError), database.writing() as session:
         session.execute(
             sa.text("INSERT INTO records (dataset_id, slot, subject_ref, erasure_id) VALUES ('ds_0', 0, NULL, NULL)")
@@ -115,14 +115,14 @@ def test_foreign_keys_are_enforced(database: Database) -> None:
 
 
 def test_errors_do_not_quote_values(database: Database) -> None:
-    """The text of a database error, which may be logged, does not repeat the values of the statement."""
+    """The text of a database error, which may be logged, does not contain the values of the statement."""
     with pytest.raises(StatementError) as caught, database.writing() as session:
         session.execute(sa.text("INSERT INTO nowhere VALUES (:subject)"), {"subject": "somebody-by-name"})
     assert "somebody-by-name" not in str(caught.value)
 
 
 def test_the_clock_is_aware_and_monotonic(database: Database) -> None:
-    """The database's clock returns aware times in UTC that never decrease between transactions."""
+    """The database clock returns timezone-aware UTC times that never decrease between transactions."""
     moments = []
     for _ in range(3):
         with database.reading() as session:
@@ -179,7 +179,7 @@ SELECTIONS: dict[str, tuple[Callable[[], sa.Executable], list[tuple[object, ...]
 
 @pytest.fixture
 def shared(database: Database) -> Database:
-    """Create two tenants with a key, a dataset with one record, and a model each."""
+    """Create two tenants, each with a key, a dataset with one record, and a model."""
     for slot, name in enumerate(("here", "there"), start=1):
         owned = {"tenant_id": f"ten_{name}", "name": name}
         shape = {"classes": [], "num_features": 1, "num_slots": 9, "digest": "", "revision": 0}
@@ -198,7 +198,7 @@ def shared(database: Database) -> Database:
 
 @each("shape", SELECTIONS)
 def test_a_tenant_sees_only_its_own_rows(shared: Database, shape: str) -> None:
-    """No form of statement, first or repeated, returns rows of another tenant."""
+    """No kind of statement returns rows of another tenant, whether it is executed for the first time or repeated."""
     statement, found = SELECTIONS[shape]
     for _ in range(2):
         with shared.reading(by=HERE) as session:
@@ -220,7 +220,7 @@ def test_a_tenant_gets_only_its_own_objects(shared: Database) -> None:
 
 
 def test_a_session_without_a_tenant_sees_everything(shared: Database) -> None:
-    """A session without a tenant sees all tenants, and has no actor to store anything for."""
+    """A session without a tenant sees the rows of all tenants, and asking for its actor raises an error."""
     with shared.reading() as session:
         assert len(session.scalars(sa.select(ApiKey)).all()) == 3
         assert session.get(ApiKey, "key_here")
@@ -257,7 +257,7 @@ def test_a_tenant_changes_only_its_own_rows(
 
 
 def test_records_are_changed_through_the_tenants_datasets(shared: Database) -> None:
-    """Records are found through the tenant's own datasets for changes and copies."""
+    """A session finds records to change or copy only through its tenant's own datasets."""
     mine = sa.select(Dataset.id)
     with shared.writing(by=HERE) as session:
         session.execute(sa.update(Record).where(Record.dataset_id.in_(mine)).values(subject_ref="sub_1"))
@@ -287,7 +287,7 @@ def test_records_are_changed_through_the_tenants_datasets(shared: Database) -> N
 def test_a_statement_without_a_mapped_class_is_refused(
     shared: Database, statement: Callable[[], sa.Executable]
 ) -> None:
-    """A statement that bypasses the mapped class, and with it the tenant's filter, is refused."""
+    """A statement without a mapped class is refused, because it would bypass the tenant's filter."""
     for _ in range(2):
         with shared.writing(by=HERE) as session, pytest.raises(RuntimeError, match="belongs to all"):
             session.execute(statement())
@@ -297,7 +297,8 @@ def test_a_statement_without_a_mapped_class_is_refused(
 
 
 def test_changes_by_primary_keys_are_refused(shared: Database) -> None:
-    """A list of changes by primary keys, which no condition restricts, is refused for a tenant."""
+    """A tenant's session refuses a bulk change by primary keys, because such a change cannot be restricted to
+    the tenant."""
     changes = [{"id": "key_there", "name": "changed"}]
     with shared.writing(by=HERE) as session, pytest.raises(RuntimeError, match="belongs to all"):
         session.execute(sa.update(ApiKey), changes)

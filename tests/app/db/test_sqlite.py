@@ -27,8 +27,8 @@ def files(folder: Path) -> bytes:
 
 
 def test_no_file_contains_deleted_or_updated_values(installation: Installation, by: Actor) -> None:
-    """No file contains deleted or updated values after scrubbing, even if another process has the database open and has
-    read from it."""
+    """After scrubbing, no file contains deleted or updated values, even if another process has the database
+    open and has read from it."""
     with installation.database.writing(by=by) as session:
         for name in ("deleted-by-name", "updated-by-name"):
             access.add_key(session, name=name, key=access.new_key(), scopes=[Scope.ADMIN])
@@ -36,7 +36,7 @@ def test_no_file_contains_deleted_or_updated_values(installation: Installation, 
     with installation.database.writing() as session:
         session.execute(sa.delete(ApiKey).where(ApiKey.name == "deleted-by-name"))
         session.execute(sa.update(ApiKey).where(ApiKey.name == "updated-by-name").values(name="somebody"))
-    assert b"deleted-by-name" in files(installation.settings.data_dir)  # in the log: the search finds what is there
+    assert b"deleted-by-name" in files(installation.settings.data_dir)  # in the log, so the search works
     with installations.opened(installation.settings, read_only=True) as another:
         with another.database.reading() as session:
             assert session.scalars(sa.select(ApiKey.name).where(ApiKey.name == "somebody")).one()
@@ -48,7 +48,8 @@ def test_no_file_contains_deleted_or_updated_values(installation: Installation, 
 
 
 def test_a_reader_delays_scrubbing_without_blocking_writers(installation: Installation, by: Actor) -> None:
-    """Deleted rows that a reader may still see stay until the reader ends; writers continue meanwhile."""
+    """Deleted rows that a reader may still see are scrubbed only when the reader ends; writers continue in the
+    meantime."""
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="seen-by-a-reader", key=access.new_key(), scopes=[Scope.ADMIN])
     with installation.database.reading() as reader:
@@ -90,7 +91,8 @@ def test_sqlite_is_configured_for_durability(closed: Database) -> None:
 
 
 def test_concurrent_first_opens_succeed(tmp_path: Path) -> None:
-    """Processes that open a new database at the same time wait for each other, and none finds it locked."""
+    """Processes that open a new database at the same time wait for each other, and no process finds the
+    database locked."""
     together = threading.Barrier(4)
     for number in range(20):
         engines = [sqlite.engine(sa.make_url(f"sqlite:///{tmp_path}/{number}.db"), read_only=False) for _ in range(4)]
@@ -107,8 +109,8 @@ def test_concurrent_first_opens_succeed(tmp_path: Path) -> None:
 
 
 def test_vacuuming_clears_unused_space(closed: Database, tmp_path: Path) -> None:
-    """Vacuuming removes the copies that inserts, updates and deletes of rows of all sizes left in unused space of
-    pages, and keeps the live rows."""
+    """Vacuuming removes the copies that inserts, updates and deletes left in the unused space of pages, for rows of all
+    sizes, and keeps the live rows."""
     draw = random.Random(3)
     live: set[str] = set()
     with closed.writing() as session:
@@ -130,14 +132,15 @@ def test_vacuuming_clears_unused_space(closed: Database, tmp_path: Path) -> None
         return {match.decode() for match in re.findall(rb"PLANT(p[0-9a-f]{12})", files(tmp_path))}
 
     assert sqlite.scrub(closed.engine)
-    assert found() > live  # what secure_delete leaves
+    assert found() > live  # secure_delete leaves these bytes
     closed.scrub()
     assert found() == live
     assert (tmp_path / "new.db-wal").stat().st_size == 0
 
 
 def test_the_file_is_rewritten_once_an_hour(closed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is rewritten once an hour, however often this is requested, and at once if the clock was wrong."""
+    """The database file is rewritten at most once an hour, however often this is requested, but immediately if
+    the clock was wrong."""
     began = time.time()
 
     def done(seconds: float) -> bool:
@@ -150,7 +153,7 @@ def test_the_file_is_rewritten_once_an_hour(closed: Database, monkeypatch: pytes
 
 def test_another_connection_does_not_remove_the_log(installation: Installation) -> None:
     """While this process has the database open, even after repeated connections, another process that opens and closes
-    it does not consider itself the last and remove the log."""
+    the database does not remove its log."""
     log = installation.settings.data_dir / "lethe.db-wal"
     come_and_go = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM tenants'); c.close()"
     with installation.database.reading() as session:

@@ -1,4 +1,4 @@
-"""Made-up people in a dataset of a database, without rows on disk, and the passing of time for them."""
+"""Made-up people in a dataset of a database, without rows on disk, and a way to let time pass for them."""
 
 import datetime
 
@@ -38,7 +38,7 @@ def obey(session: Session, policy: Policy) -> Policy:
 
 
 def hold(session: Session, people: list[str], *, dataset_id: str = "ds_1") -> None:
-    """Create a dataset with a row of each of these people."""
+    """Create a dataset with one row for each of these people."""
     at = datetime.datetime.now(datetime.UTC)
     dataset = Dataset(
         id=dataset_id,
@@ -84,12 +84,12 @@ def later(session: Session, passed: datetime.timedelta) -> None:
 
 
 def kept(installation: Installation, request_id: str) -> str:
-    """Return how much is still kept of a request."""
+    """Return how much of a request is still kept."""
     with installation.database.reading() as session:
         return session.get_one(DeletionRequest, request_id).kept
 
 
 def pass_by(installation: Installation, passed: datetime.timedelta) -> None:
-    """Let `passed` time go by in the database."""
+    """Let the given time pass in the database."""
     with installation.database.writing() as session:
         later(session, passed)

@@ -1,4 +1,4 @@
-"""Claims by workers of several requests of one person."""
+"""Claims by workers when one person has several requests."""
 
 import datetime
 
@@ -75,8 +75,8 @@ def owed(installation: Installation, request_id: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("served", [False, True])
 def test_a_second_request_waits_for_models_that_carry_the_person(installation: Installation, served: bool) -> None:
-    """A second request, whose grace period ends after the first has erased the rows, waits for the models that still
-    carry the person; if the first is completed, it completes with its rows."""
+    """If a request's grace period ends after an earlier request has erased the rows, the request waits for the models
+    that still carry the person. If the earlier request is already completed, the request completes at once."""
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)
         people.hold(session, ["sub_held"])
@@ -107,8 +107,8 @@ def test_a_second_request_waits_for_models_that_carry_the_person(installation: I
 
 
 def test_a_second_request_completes_if_no_model_carries_the_person(installation: Installation) -> None:
-    """A second request completes when it is claimed if no model of the dataset carries the person any longer, though
-    the first still waits for another dataset."""
+    """A second request completes when it is claimed if no model of the dataset still carries the person, even though
+    the first request waits for another dataset."""
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)
         people.hold(session, ["sub_held"])
@@ -132,8 +132,8 @@ def test_a_second_request_completes_if_no_model_carries_the_person(installation:
 def test_a_run_serves_a_bounded_number_of_requests_of_one_person(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run serves a bounded number of requests of one person. The others complete as soon as these do, without a run,
-    name the last of them and look the person up only once in total."""
+    """A run serves a bounded number of requests of one person. The remaining requests complete right afterwards without
+    a run, refer to the last request of the run, and look the person up only once."""
     monkeypatch.setattr(repository, "MAX_ALSO_THEIRS", 1)
     with installation.database.writing(by=OFFICER) as session:
         people.obey(session, POLICY)

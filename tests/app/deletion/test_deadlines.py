@@ -23,7 +23,7 @@ def moment(text: str, zone: str = "UTC", *, fold: int = 0) -> datetime.datetime:
     ("regulation", "submitted", "due"),
     [
         (Regulation.GDPR, "2026-01-15", "2026-02-15"),
-        (Regulation.GDPR, "2026-01-31", "2026-02-28"),  # no such day: the last of the month
+        (Regulation.GDPR, "2026-01-31", "2026-02-28"),  # there is no such day, so the last day of the month
         (Regulation.GDPR, "2028-01-31", "2028-02-29"),
         (Regulation.GDPR, "2026-12-31", "2027-01-31"),
         (Regulation.GDPR, "2026-02-28", "2026-03-28"),
@@ -33,7 +33,8 @@ def moment(text: str, zone: str = "UTC", *, fold: int = 0) -> datetime.datetime:
     ],
 )
 def test_each_regulation_has_its_time_limit(regulation: Regulation, submitted: str, due: str) -> None:
-    """A calendar month under the GDPR, 45 days under the CCPA, 30 days otherwise, at the same time of day."""
+    """The time limit is a calendar month under the GDPR, 45 days under the CCPA and 30 days otherwise, and it
+    ends at the same time of day."""
     assert due_at(LIMITS[regulation], moment(f"{submitted}T13:45:00")) == moment(f"{due}T13:45:00")
 
 
@@ -47,7 +48,8 @@ def test_each_regulation_has_its_time_limit(regulation: Regulation, submitted: s
     ],
 )
 def test_each_regulation_has_its_extension(regulation: Regulation, due: str, later: str) -> None:
-    """Two more months under the GDPR, 45 more days under the CCPA, 30 otherwise, counted from the first deadline."""
+    """The extension is two more months under the GDPR, 45 more days under the CCPA and 30 more days otherwise, counted
+    from the first deadline."""
     assert extended(LIMITS[regulation], moment(f"{due}T08:00:00")) == moment(f"{later}T08:00:00")
 
 
@@ -56,19 +58,19 @@ def test_each_regulation_has_its_extension(regulation: Regulation, due: str, lat
     [
         # clocks go forward on 29 March 2026 and back on 25 October
         ("Europe/Berlin", moment("2026-03-10T09:00", "Europe/Berlin"), moment("2026-04-10T09:00", "Europe/Berlin")),
-        # half past two does not exist on that day: it is read as before the change, 01:30 UTC
+        # half past two does not exist on that day: it is read with the earlier offset, as 01:30 UTC
         ("Europe/Berlin", moment("2026-02-28T02:30", "Europe/Berlin"), moment("2026-03-28T02:30", "Europe/Berlin")),
         ("Europe/Berlin", moment("2026-02-28T23:30"), moment("2026-04-01T00:30", "Europe/Berlin")),  # 1 March there
         ("Europe/Berlin", moment("2028-02-26T01:30"), moment("2028-03-26T01:30")),  # 02:30 is skipped that day
-        ("Europe/Berlin", moment("2026-09-25T00:30"), moment("2026-10-25T00:30")),  # 02:30, shown twice: the first
+        ("Europe/Berlin", moment("2026-09-25T00:30"), moment("2026-10-25T00:30")),  # 02:30 occurs twice: the first one
         ("Pacific/Apia", moment("2011-11-30T12:00", "Pacific/Apia"), moment("2011-12-31T12:00", "Pacific/Apia")),
-        ("Asia/Kolkata", moment("2026-01-30T20:00"), moment("2026-02-27T20:00")),  # 31 January there, so 28 February
+        ("Asia/Kolkata", moment("2026-01-30T20:00"), moment("2026-02-27T20:00")),  # there 31 January, so 28 February
     ],
 )
 def test_deadlines_follow_the_calendar_of_the_zone(
     zone: str, submitted: datetime.datetime, due: datetime.datetime
 ) -> None:
-    """Months and days follow the tenant's calendar, across every clock change."""
+    """Months and days of a deadline follow the calendar of the tenant's time zone, across every clock change."""
     assert due_at(LIMITS[Regulation.GDPR], submitted, zone=zone) == due
 
 
@@ -84,7 +86,7 @@ AN_HOUR = datetime.timedelta(hours=1)
 def test_a_deadline_is_28_to_45_days_away(regulation: Regulation, at: datetime.datetime, zone: str) -> None:
     """A deadline is between 28 and 45 days away in every time zone, apart from clock changes."""
     away = due_at(LIMITS[regulation], at, zone=zone) - at
-    day = datetime.timedelta(days=1 if zone == "Pacific/Apia" else 0)  # which left out one day in 2011
+    day = datetime.timedelta(days=1 if zone == "Pacific/Apia" else 0)  # Samoa left out a day in 2011
     assert datetime.timedelta(days=28) - AN_HOUR - day <= away <= datetime.timedelta(days=45) + AN_HOUR + day
 
 
@@ -92,7 +94,7 @@ def test_a_deadline_is_28_to_45_days_away(regulation: Regulation, at: datetime.d
 def test_earlier_requests_are_due_first(
     regulation: Regulation, one: datetime.datetime, other: datetime.datetime, zone: str
 ) -> None:
-    """A later request is never due on an earlier day of the zone's calendar."""
+    """A request that was made later is never due on an earlier calendar day of the time zone."""
     there = ZoneInfo(zone)
     first, second = (due_at(LIMITS[regulation], at, zone=zone).astimezone(there) for at in sorted((one, other)))
     assert first.date() <= second.date()
@@ -100,7 +102,8 @@ def test_earlier_requests_are_due_first(
 
 @given(at=MOMENTS, zone=st.sampled_from(ZONES))
 def test_an_extension_does_not_exceed_the_legal_maximum(at: datetime.datetime, zone: str) -> None:
-    """An extension of one month by two ends after the first deadline and no later than three months."""
+    """If a deadline of one month is extended by two, the new deadline is later than the first one and at most
+    three months after receipt."""
     limit = LIMITS[Regulation.GDPR]
     last = extended(limit, due_at(limit, at, zone=zone), zone=zone)
     whole = due_at(TimeLimit(months=3), at, zone=zone)
@@ -108,7 +111,7 @@ def test_an_extension_does_not_exceed_the_legal_maximum(at: datetime.datetime, z
 
 
 def test_a_policy_adds_and_replaces_regulations() -> None:
-    """A policy adds its own regulations, and can replace the limits of built-in ones."""
+    """A policy can add its own regulations and replace the limits of built-in ones."""
     own = {"lgpd": TimeLimit(days=15), "gdpr": TimeLimit(days=20)}
     found = deadlines.limits(Policy(regulations=own))
     assert found.keys() == {"gdpr", "ccpa", "other", "lgpd"}
@@ -130,14 +133,15 @@ A_DAY = datetime.timedelta(days=1)
     ],
 )
 def test_the_clock_reports_at_risk_and_overdue(left: datetime.timedelta, state: ClockState, days: int) -> None:
-    """A request is at risk within the horizon, overdue from its deadline on, and counts whole days."""
+    """A request is at risk within the horizon and overdue from its deadline on, and the remaining time is
+    counted in whole days."""
     found = clock(ended=False, deadline=NOW + left, paused_at=None, at=NOW, horizon=7 * A_DAY)
     assert (found.state, found.days_left, found.paused_since) == (state, days, None)
 
 
 def test_a_paused_or_ended_clock_stands_still() -> None:
-    """A paused clock keeps its remaining days, and a deadline missed before the pause stays missed; an ended clock has
-    no days."""
+    """A paused clock keeps its remaining days, and a deadline missed before the pause stays missed. The clock of an
+    ended request has no remaining days."""
     paused = clock(ended=False, deadline=NOW, paused_at=NOW - 3 * A_DAY, at=NOW + A_DAY, horizon=7 * A_DAY)
     assert (paused.state, paused.days_left, paused.paused_since) == (ClockState.PAUSED, 3, NOW - 3 * A_DAY)
     missed = clock(ended=False, deadline=NOW, paused_at=NOW + A_DAY, at=NOW + 9 * A_DAY, horizon=7 * A_DAY)

@@ -60,9 +60,9 @@ class Life(RuleBasedStateMachine):
         self.vault = Vault(Path(self.folder.name) / "vault", keys, reference=bytes.hex, record_key=str.encode)
         self.database = Database(f"sqlite:///{path}", vault=self.vault)
         self.requests: list[str] = []
-        self.given: dict[str, datetime.timedelta] = {}  # the time that each was given
+        self.given: dict[str, datetime.timedelta] = {}  # time limit of each request
         self.runs: list[str] = []
-        self.lifted_after: dict[str, int] = {}  # the last event before consent was given again
+        self.lifted_after: dict[str, int] = {}  # last event before consent was given again
         self.policy = Policy()
 
     def teardown(self) -> None:
@@ -132,7 +132,7 @@ class Life(RuleBasedStateMachine):
         with self.database.writing() as session:
             completion.settle(session)
             deletion.alert(session, datetime.timedelta(days=7))
-            assert deletion.alert(session, datetime.timedelta(days=7)) == 0  # each once
+            assert deletion.alert(session, datetime.timedelta(days=7)) == 0  # each one once
 
     @rule()
     def purge(self) -> None:
@@ -186,7 +186,7 @@ class Life(RuleBasedStateMachine):
                     assert before == after or after in TRANSITIONS[before], (before, after)
                 assert (request.completed_at is not None) == (request.status == RequestStatus.COMPLETED)
                 assert (request.reported_at is not None) == (RequestStatus.ACCEPTED in statuses)
-                if request.reported_at is not None:  # whatever a worker did or did not do
+                if request.reported_at is not None:  # whatever a worker has done so far
                     began = request.held_until or request.created_at
                     assert request.reported_at - began == datetime.timedelta(seconds=Policy().report_seconds)
                 seen = View(discreet=True, at=now(session)).events(request, events)
@@ -205,7 +205,8 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def deadlines_move_by_pauses_and_one_extension(self) -> None:
-        """`due_at` moves by the time of the pauses, and the deadline is the extended one if there is one."""
+        """`due_at` moves by the duration of the pauses, and the deadline is the extended one if there is an
+        extension."""
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
                 stood, since = datetime.timedelta(0), None
@@ -229,7 +230,7 @@ class Life(RuleBasedStateMachine):
                     assert not erasures
                 if request.status in (RequestStatus.REJECTED, RequestStatus.CANCELLED):
                     assert not any(erasure.num_claimed for erasure in erasures)
-                if deadlines.is_held(request, at=now(session)):  # nobody may see by it what is held
+                if deadlines.is_held(request, at=now(session)):  # the answer must not reveal what is held
                     assert request.status not in (RequestStatus.RUNNING, RequestStatus.COMPLETED)
                 if request.status == RequestStatus.COMPLETED:
                     assert all(erasure.nulled_at for erasure in erasures)
@@ -237,7 +238,8 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def whoever_asked_is_suppressed(self) -> None:
-        """A person is suppressed exactly if they have a standing request that was accepted after their last consent."""
+        """A person is suppressed if and only if they have a standing request that was accepted after their last
+        consent."""
         with self.database.reading() as session:
             expected = set()
             for request in session.scalars(sa.select(DeletionRequest).where(DeletionRequest.status.in_(STANDING))):
@@ -251,7 +253,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def the_audit_log_hangs_together(self) -> None:
-        """Each audit entry follows the one before."""
+        """Each audit entry follows the previous one."""
         with self.database.reading() as session:
             query = sa.select(AuditEntry).where(AuditEntry.tenant_id == DEFAULT_TENANT).order_by(AuditEntry.sequence)
             previous = GENESIS
@@ -275,7 +277,8 @@ class Life(RuleBasedStateMachine):
 
 
 def test_invariants_hold_in_every_order(set_up_once: Path) -> None:
-    """The invariants of this module hold after each step, in every order of calls, decisions, claims and deaths."""
+    """The invariants of this module hold after every step, for any order of calls, decisions, claims and worker
+    deaths."""
     run_state_machine_as_test(
         lambda: Life(set_up_once),
         settings=settings(

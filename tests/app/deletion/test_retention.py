@@ -1,4 +1,4 @@
-"""Retention of the details of requests."""
+"""Retention of the details of requests and of the requests themselves."""
 
 import datetime
 import hashlib
@@ -39,7 +39,7 @@ def found(installation: Installation, request_id: str) -> DeletionRequest:
 
 
 def test_details_are_purged_when_their_retention_ends(installation: Installation) -> None:
-    """After `retain_details_days` no details of an ended request are left, and its key is destroyed."""
+    """`retain_details_days` after a request has ended, none of its details are left and its key is destroyed."""
     request_id = ask(installation, Policy(retain_details_days=30, report_seconds=0))
     pass_by(installation, 29 * DAY)
     before = found(installation, request_id)
@@ -55,7 +55,8 @@ def test_details_are_purged_when_their_retention_ends(installation: Installation
 
 
 def test_a_trace_is_kept_of_a_request(installation: Installation) -> None:
-    """After `retain_requests_days` a request keeps only a trace without its subject, who may be added again."""
+    """After `retain_requests_days` only a trace of a request is kept, without its subject, and the person may
+    be added again."""
     request_id = ask(installation, Policy(retain_details_days=0, retain_requests_days=90, report_seconds=0))
     pass_by(installation, 89 * DAY)
     assert found(installation, request_id).subject_ref == "sub_a"
@@ -67,7 +68,8 @@ def test_a_trace_is_kept_of_a_request(installation: Installation) -> None:
 
 
 def test_a_later_request_still_suppresses_a_purged_subject(installation: Installation) -> None:
-    """When the subject of a request is no longer kept, another request that is kept still suppresses the person."""
+    """If the subject of one request is removed by retention, another request that is still kept continues to
+    suppress the person."""
     policy = Policy(retain_details_days=0, retain_requests_days=90, report_seconds=0)
     first = ask(installation, policy)
     with installation.database.writing() as session:
@@ -96,8 +98,8 @@ def test_an_open_request_is_not_purged(installation: Installation) -> None:
 
 
 def test_a_purge_is_recorded(installation: Installation) -> None:
-    """The audit log states that the service reduced how many requests to which level, and identifies them by a
-    digest."""
+    """The audit log states how many requests a purge reduced and to which level, and identifies the requests by
+    a digest."""
     policy = Policy(retain_details_days=0, report_seconds=0)
     ids = [ask(installation, policy), ask(installation, policy, "sub_b")]
     pass_by(installation, DAY)
@@ -110,7 +112,7 @@ def test_a_purge_is_recorded(installation: Installation) -> None:
 
 
 def test_retention_is_per_tenant(installation: Installation) -> None:
-    """The policy of one tenant never purges the details of another's requests."""
+    """The retention policy of one tenant never purges the details of another tenant's requests."""
     request_id = ask(installation, Policy(retain_details_days=0, report_seconds=0))
     with installation.database.writing() as session:
         people.obey(session, Policy(retain_details_days=3650))
@@ -119,8 +121,8 @@ def test_retention_is_per_tenant(installation: Installation) -> None:
 
 
 def test_an_interrupted_purge_is_repeated(installation: Installation) -> None:
-    """If the service dies between destroying keys and recording it, the details cannot be read, and the next purge
-    records it."""
+    """If the service dies after destroying keys but before recording the purge, the details cannot be read, and the
+    next purge is recorded for them."""
     request_id = ask(installation, Policy(retain_details_days=1, report_seconds=0))
     key = found(installation, request_id).particulars.key
     assert key is not None
@@ -131,7 +133,8 @@ def test_an_interrupted_purge_is_repeated(installation: Installation) -> None:
 
 
 def test_details_are_never_in_clear(installation: Installation) -> None:
-    """Neither a row nor a file of the data folder contains any of the texts, even while they are kept."""
+    """Neither the rows nor the files in the data folder contain any of the texts unencrypted, even while the
+    texts are kept."""
     ask(installation, Policy())
     with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()

@@ -36,15 +36,15 @@ def actions_of(installation: Installation, request_id: str) -> list[tuple[str, s
 
 
 def test_a_request_in_review_claims_nothing(installation: Installation) -> None:
-    """A request in review claims nothing; approved, it covers what is held by then, including rows added meanwhile, and
-    names the officer as its actor."""
+    """A request in review claims no rows. Once approved, it covers the rows held at that time, including rows added in
+    the meantime, and names the officer as its actor."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         request_id = people.ask(session, "sub_a", REVIEWED).request.id
         people.hold(session, ["sub_a"], dataset_id="ds_2")
         assert repository.by_request(session, Erasure, [request_id]) == {}
         assert repository.pending_erasures(session, dataset_id="ds_1", limit=9) == []
-    for _ in range(2):  # the second time changes nothing
+    for _ in range(2):  # repeating it changes nothing
         with installation.database.writing(by=OFFICER) as session:
             deletion.approve(session, deletion.get(session, request_id), policy=REVIEWED)
     with installation.database.reading() as session:
@@ -57,8 +57,8 @@ def test_a_request_in_review_claims_nothing(installation: Installation) -> None:
 
 
 def test_a_rejection_has_a_ground(installation: Installation) -> None:
-    """A request is rejected on a legal ground, in review or accepted; repeating it with the same ground is a no-op, and
-    another ground or an approval is refused."""
+    """A request can be rejected on a legal ground, in review or after acceptance. Repeating the rejection with the same
+    ground is a no-op; another ground or an approval is refused."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         ids = [people.ask(session, "sub_a", policy).request.id for policy in (REVIEWED, Policy())]
@@ -83,14 +83,14 @@ def test_a_rejection_has_a_ground(installation: Installation) -> None:
 
 @pytest.mark.parametrize(("regulation", "days"), [("gdpr", 59), ("ccpa", 45), ("other", 30)])
 def test_a_deadline_is_extended_once(installation: Installation, regulation: str, days: int) -> None:
-    """A deadline can be extended once, for a reason, and `due_at` stays."""
+    """A deadline can be extended once, with a reason, while the original deadline in `due_at` stays the same."""
     asked_at = datetime.datetime(2026, 1, 10, 12, tzinfo=datetime.UTC)
     with installation.database.writing(by=OFFICER) as session:
         request = deletion.get(
             session, people.ask(session, "sub_a", REVIEWED, regulation=regulation, submitted_at=asked_at).request.id
         )
         due_at = request.due_at
-        people.later(session, -400 * A_DAY)  # not late yet
+        people.later(session, -400 * A_DAY)  # so that the request is not late yet
         deletion.extend(session, request, policy=REVIEWED, reason="so many")
         assert (request.due_at, request.particulars.extension_reason) == (due_at + 400 * A_DAY, "so many")
         assert request.extended_due_at == request.deadline
@@ -101,7 +101,8 @@ def test_a_deadline_is_extended_once(installation: Installation, regulation: str
 
 
 def test_a_late_extension_is_refused(installation: Installation) -> None:
-    """An extension is refused after the first deadline, after the end, and for a regulation without extensions."""
+    """An extension is refused after the first deadline, after the request has ended, and under a regulation
+    without extensions."""
     own = Policy(auto_accept=False, regulations={"strict": TimeLimit(days=3)})
     refused: list[type[Problem]] = []
     with installation.database.writing(by=OFFICER) as session:
@@ -119,8 +120,8 @@ def test_a_late_extension_is_refused(installation: Installation) -> None:
 
 
 def test_the_clock_is_paused_while_the_sender_is_unverified(installation: Installation) -> None:
-    """A request whose sender could not identify the subject waits in review with its clock paused; any act that resumes
-    the clock moves both deadlines by the pause."""
+    """A request whose sender could not be identified as the subject waits in review with its clock paused; any act that
+    resumes the clock moves both deadlines by the length of the pause."""
     with installation.database.writing(by=OFFICER) as session:
         ids = [people.ask(session, "sub_a", Policy(), identity_verified=False).request.id for _ in range(3)]
         one, other, third = (deletion.get(session, request_id) for request_id in ids)
@@ -129,7 +130,7 @@ def test_the_clock_is_paused_while_the_sender_is_unverified(installation: Instal
         given = one.due_at - one.created_at, one.deadline - one.created_at
         people.later(session, 50 * A_DAY)  # paused: no deadline has passed
         assert deletion.alert(session, 7 * A_DAY) == 0
-        for _ in range(2):  # the second time changes nothing
+        for _ in range(2):  # repeating it changes nothing
             deletion.resume(session, one)
         deletion.approve(session, other, policy=Policy())
         deletion.reject(session, third, ground=RejectionGround.IDENTITY_NOT_ESTABLISHED, explanation="no answer")
@@ -180,8 +181,8 @@ def test_a_regulation_must_be_known(installation: Installation) -> None:
 
 
 def test_a_deadline_raises_alerts_once(installation: Installation) -> None:
-    """An open request raises one alert when its deadline is near and one when it has passed, and again if the deadline
-    was extended in between."""
+    """An open request raises one alert when its deadline is near and one when it has passed. Both are raised again if
+    the deadline is extended in between."""
     with installation.database.writing() as session:
         request = deletion.get(session, people.ask(session, "sub_a", REVIEWED).request.id)
         counts = []
@@ -202,8 +203,8 @@ def test_a_deadline_raises_alerts_once(installation: Installation) -> None:
 
 
 def test_no_request_is_claimed_during_its_grace_period(installation: Installation) -> None:
-    """During the grace period no worker claims a request, any caller may cancel it, and one about a stranger stays
-    open; it then completes."""
+    """During the grace period no worker claims a request, any caller may cancel it, and a request about an unknown
+    person stays open. The request completes after that period."""
     policy = Policy(grace_seconds=3600)
     with installation.database.writing() as session:
         people.obey(session, policy)

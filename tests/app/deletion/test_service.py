@@ -21,7 +21,7 @@ Get = Callable[[str], Any]
 
 
 def test_a_request_about_an_unknown_dataset_is_refused(installation: Installation) -> None:
-    """A request that names an unknown dataset is refused, and nothing is stored."""
+    """A request that names an unknown dataset is refused and not stored."""
     with pytest.raises(DatasetUnknown), installation.database.writing() as session:
         people.ask(session, "sub_a", Policy(), dataset_ids=["ds_0"])
     with installation.database.reading() as session:
@@ -33,7 +33,7 @@ def test_a_request_about_an_unknown_dataset_is_refused(installation: Installatio
 def test_nulling_a_row_deletes_its_reference(
     installation: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Nulling a row deletes its reference to a person; all other rows keep theirs."""
+    """When a row is nulled, its reference to a person is deleted; all other rows keep their references."""
     dataset = new_dataset(rows=10)
     others = [f"p{row}" for row in range(10) if row != 3]
     slots = slots_of(installation, dataset["id"], *others)
@@ -48,12 +48,13 @@ def test_nulling_a_row_deletes_its_reference(
 def test_a_request_does_not_wait_for_a_failed_model(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """A request does not wait for a model whose learning fails, as it never published anything of the person."""
+    """A request does not wait for a model whose learning fails, because that model never published anything
+    about the person."""
     model = new_model(new_dataset()["id"])
     request = forget("p1")
     for _ in range(3):
         with installation.database.writing() as session:
-            session.get_one(Model, model["id"]).not_before = None  # without waiting for the pause between attempts
+            session.get_one(Model, model["id"]).not_before = None  # skips the pause between attempts
             run = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
         assert run
         edits.edited(installation, run)

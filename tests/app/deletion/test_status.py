@@ -25,7 +25,7 @@ ALLOWED = {
 
 @each(("present", "wanted"), list(itertools.product(RequestStatus, RequestStatus)))
 def test_only_permitted_transitions_are_accepted(present: RequestStatus, wanted: RequestStatus) -> None:
-    """Exactly eleven pairs of states are permitted transitions; every other pair is refused."""
+    """Exactly eleven transitions between states are permitted, and every other one is refused."""
     if (present, wanted) in ALLOWED:
         status.check(present, wanted)
     else:
@@ -34,7 +34,7 @@ def test_only_permitted_transitions_are_accepted(present: RequestStatus, wanted:
 
 
 def test_every_open_state_can_end() -> None:
-    """Every open state can reach completion, and an ended state has no transitions."""
+    """Every open state can lead to completion, and an ended state has no transitions."""
     for state in RequestStatus:
         reachable = {state}
         for _ in RequestStatus:
@@ -44,7 +44,7 @@ def test_every_open_state_can_end() -> None:
 
 
 def test_every_change_of_a_status_is_an_event() -> None:
-    """Each status of a request has a kind of event with the same name."""
+    """For each status of a request there is a kind of event with the same name."""
     kinds = {status.entered(wanted) for wanted in RequestStatus}
     assert kinds <= set(EventKind)
     assert sorted(kinds) == sorted(RequestStatus)

@@ -14,8 +14,8 @@ from tests.app.deletion.people import OFFICER
 
 
 def test_a_request_suppresses_its_person_in_its_datasets(installation: Installation) -> None:
-    """A request for some datasets suppresses the person in these, and a request for all in every dataset, whether or
-    not anything was held."""
+    """A request for some datasets suppresses the person in these datasets, and a request for all datasets suppresses
+    the person everywhere, whether or not anything was held."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.ask(session, "sub_a", Policy())
@@ -30,7 +30,7 @@ def test_a_request_suppresses_its_person_in_its_datasets(installation: Installat
 
 @pytest.mark.parametrize("few", [1, 1000])
 def test_many_are_looked_up_at_once(installation: Installation, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The suppressed people among 2000 are found whether few or many are suppressed."""
+    """Among 2000 people, a lookup finds the suppressed ones, whether few or many are suppressed."""
     monkeypatch.setattr(search_repository, "_FEW_SUPPRESSIONS", few)
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
@@ -43,8 +43,9 @@ def test_many_are_looked_up_at_once(installation: Installation, few: int, monkey
         assert search_repository.suppressed_people(session, "ds_2", everybody) == {"sub_7"}
 
 
-def test_a_request_in_review_suppresses_nobody(installation: Installation) -> None:
-    """A request in review does not suppress its person; its approval does, and its rejection never did."""
+def test_a_request_in_review_does_not_suppress_its_person(installation: Installation) -> None:
+    """A request in review does not suppress its person until the request is approved, and a rejected request
+    never does."""
     policy = Policy(auto_accept=False)
     with installation.database.writing() as session:
         waiting = [people.ask(session, person, policy).request.id for person in ("sub_a", "sub_b")]
@@ -57,7 +58,8 @@ def test_a_request_in_review_suppresses_nobody(installation: Installation) -> No
 
 
 def test_a_suppression_lasts_until_its_last_request_is_withdrawn(installation: Installation) -> None:
-    """A person stays suppressed after the first of two requests is withdrawn, until the second is too."""
+    """A person who made two requests stays suppressed after the first is withdrawn, until the second is
+    withdrawn too."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         first, second = (people.ask(session, "sub_a", Policy()).request.id for _ in range(2))
@@ -68,8 +70,8 @@ def test_a_suppression_lasts_until_its_last_request_is_withdrawn(installation: I
 
 
 def test_consent_ends_a_suppression(installation: Installation) -> None:
-    """A person who consents again can be added, and the audit log does not name them; an earlier request does not
-    suppress them a second time."""
+    """A person who consents again can be added, and the audit log does not name them; an earlier request does
+    not suppress them again."""
     with installation.database.writing(by=OFFICER) as session:
         people.ask(session, "sub_a", Policy())
         assert suppression.lift(session, "sub_a", reason="consent_given") == 1
@@ -89,7 +91,7 @@ def test_consent_ends_a_suppression(installation: Installation) -> None:
 def test_recent_suppressions_include_those_an_upload_may_miss(
     installation: Installation, hours: int, expected: set[str]
 ) -> None:
-    """The suppressions since shortly before a moment are those that a reader at that moment may have missed."""
+    """The recent suppressions at a moment include all those that a reader at that moment may have missed."""
     with installation.database.writing() as session:
         people.ask(session, "sub_a", Policy())
         people.later(session, datetime.timedelta(hours=hours))

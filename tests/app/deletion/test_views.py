@@ -26,14 +26,15 @@ def request(status: RequestStatus, *, reported_in: datetime.timedelta = A_MINUTE
 
 @pytest.mark.parametrize("status", RequestStatus)
 def test_an_officer_sees_the_true_status(status: RequestStatus) -> None:
-    """A caller who may know what is held sees the true status."""
+    """A caller who may know what is held sees the true status of a request."""
     assert OFFICER.status(request(status)) == status
     assert OFFICER.completed_at(request(status)) == request(status).completed_at
 
 
 @pytest.mark.parametrize("status", RequestStatus)
 def test_an_app_does_not_see_work_in_progress(status: RequestStatus) -> None:
-    """An app sees a running request, or a completed one before its report, as accepted; every other status is shown."""
+    """An app sees a request as accepted while it is running or before its completion is reported; every other
+    status is shown as it is."""
     hidden = status in (RequestStatus.RUNNING, RequestStatus.COMPLETED)
     seen = request(status)
     assert APP.status(seen) == ("accepted" if hidden else status)
@@ -43,7 +44,7 @@ def test_an_app_does_not_see_work_in_progress(status: RequestStatus) -> None:
 
 
 def test_a_completion_is_shown_from_its_report_on() -> None:
-    """A completion is shown from its report on, with the time of the report."""
+    """The completion of a request is shown only from its report time on, and is dated with that time."""
     done = request(RequestStatus.COMPLETED, reported_in=datetime.timedelta(0))
     assert (APP.status(done), APP.completed_at(done)) == ("completed", NOW)
 
@@ -54,8 +55,8 @@ def event(status: RequestStatus, kind: EventKind | None = None, actor: str = "le
 
 
 def test_an_app_sees_only_events_independent_of_held_data() -> None:
-    """An app sees only events that do not depend on held data: one acceptance, decisions about the clock, and the
-    reported end, but no runs, rows or alerts."""
+    """An app sees only events that do not depend on held data: one acceptance, decisions about the clock and the
+    reported end, but no events about runs, rows or alerts."""
     events = [
         event(RequestStatus.RECEIVED, actor="key_1"),
         event(RequestStatus.ACCEPTED, actor="key_1"),
@@ -82,7 +83,7 @@ def test_an_app_sees_only_events_independent_of_held_data() -> None:
 
 @pytest.mark.parametrize("happened", EventKind)
 def test_unlisted_events_are_hidden_from_an_app(happened: EventKind) -> None:
-    """An app sees no event about runs, rows, alerts or actual completion."""
+    """An app sees no event about runs, rows, alerts or the actual completion."""
     shown = APP.events(request(RequestStatus.RUNNING), [event(RequestStatus.RUNNING, happened)])
     seen = {"received", "in_review", "accepted", "rejected", "cancelled", "extended", "paused", "resumed"}
     assert [one.kind for one in shown] == [happened] * (happened in seen)

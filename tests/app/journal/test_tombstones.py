@@ -1,4 +1,4 @@
-"""Tombstones record each request once, and refuse to be used when they cannot be trusted."""
+"""Tombstones record each request once, and are refused when they cannot be trusted."""
 
 import datetime
 from collections.abc import Callable
@@ -36,7 +36,8 @@ def statuses(installation: Installation) -> list[tuple[str, str]]:
 
 
 def test_each_event_is_recorded_once(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """Recording repeatedly writes one line per acceptance, with the deadline and without the person."""
+    """However often acceptances are recorded, each one is a single line, which states the deadline but not the
+    person."""
     new_dataset()
     asked = forget("p1", regulation="ccpa", metadata={"note": "unmistakable"}, external_id="case-77")
     for _ in range(3):
@@ -60,8 +61,8 @@ def test_an_older_copy_gets_the_missing_retirements(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Each retirement is one line, however often it is recorded; an older copy in place of the file gets the missing
-    ones from the database, so that no restore brings back what was retired."""
+    """Each retirement is recorded in one line, however often it is recorded. If an older copy replaces the file, the
+    missing retirements are added from the database, so that no restore brings back what was retired."""
     dataset = new_dataset()
     first, second = (new_model(dataset["id"]) for _ in range(2))
     work()
@@ -87,7 +88,7 @@ def test_an_older_copy_gets_the_missing_retirements(
 def test_a_backlog_is_written_in_portions(
     installation: Installation, monkeypatch: pytest.MonkeyPatch, new_dataset: Make, forget: Make
 ) -> None:
-    """A backlog of more lines than one write allows is written in portions, in order and completely."""
+    """If a backlog has more lines than one write allows, it is written in portions, in order and completely."""
     monkeypatch.setattr(tombstones, "_AT_ONCE", 2)
     new_dataset()
     asked = [forget(f"p{person}")["id"] for person in range(5)]
@@ -98,7 +99,7 @@ def test_a_backlog_is_written_in_portions(
 def test_withdrawals_reviews_and_extensions_are_recorded(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """Withdrawals, reviews and extensions are lines of their own, with the state of the clock."""
+    """A withdrawal, a review and an extension are each recorded in a separate line with the state of the clock."""
     new_dataset()
     asked = forget("p1")
     tombstones.record(installation)
@@ -115,7 +116,7 @@ def test_withdrawals_reviews_and_extensions_are_recorded(
 def test_a_worker_records_before_it_erases(
     installation: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """A run erases no rows before the request is recorded; if it cannot be recorded the run fails."""
+    """A run erases no rows before the request is recorded; if the request cannot be recorded, the run fails."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1")
     forget("p1")
@@ -137,14 +138,14 @@ def test_a_worker_records_before_it_erases(
 def test_the_gateway_records_by_itself(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
 ) -> None:
-    """An acceptance is in the file within seconds, even if no worker runs."""
+    """An accepted request is recorded in the file within seconds, even if no worker runs."""
     new_dataset()
     asked = forget("p1")
     wait_until(lambda: (asked["id"], "accepted") in statuses(installation))
 
 
 def test_a_torn_last_line_is_rewritten(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """A line that a crash cut short is removed and written again."""
+    """A line that was cut short by a crash is removed and written again."""
     new_dataset()
     forget("p1")
     wait_until(lambda: tombstones.record(installation) or statuses(installation))
@@ -160,7 +161,7 @@ def test_a_torn_last_line_is_rewritten(installation: Installation, file: Path, n
 def test_damage_is_refused(
     installation: Installation, file: Path, new_dataset: Make, forget: Make, damage: str
 ) -> None:
-    """A changed, missing or moved line is found when the lines are read."""
+    """Reading the lines detects a changed, missing or moved line."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")
@@ -172,7 +173,7 @@ def test_damage_is_refused(
         "swapped": [first, third, second, fourth],
         "doubled": [first, second, second, third, fourth],
     }
-    with locked(file.parent):  # the gateway would begin a new file where it sees an empty one
+    with locked(file.parent):  # the gateway would start a new file if it found an empty one
         file.write_bytes(b"".join(changed[damage]))
     with pytest.raises(TombstonesDamaged):
         list(tombstones.journal(installation).lines())
@@ -187,7 +188,7 @@ def test_a_damaged_last_line_stops_the_writer(
     tombstones.record(installation)
     with locked(file.parent):  # the gateway records too
         whole = file.read_bytes()
-        # Which line is last depends on whether a head was signed meanwhile.
+        # Which line is last depends on whether a head was signed in the meantime.
         earlier, end, last = whole[:-1].rpartition(b"\n")
         file.write_bytes(earlier + end + last.replace(b'"number":', b'"numbed":') + b"\n")
         assert file.read_bytes() != whole
@@ -200,7 +201,7 @@ def test_a_damaged_last_line_stops_the_writer(
 
 
 def test_a_missing_or_changed_key_is_reported(installation: Installation) -> None:
-    """A missing or changed key is reported as such, and not as damage to the tombstones."""
+    """A missing or changed key is reported as such, rather than as damage to the tombstones."""
     tombstones.record(installation)
     assert tombstones.kept_heads(installation.settings) == []
     (installation.settings.data_dir / "keys" / "subject.key").write_text("none")
@@ -234,8 +235,8 @@ def test_a_restored_database_serves_nothing(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """Until database and tombstones agree again, the gateway is not ready, serves no versions or predictions, and
-    refuses requests, which a restore would lose."""
+    """Until the database and the tombstones agree again, the gateway is not ready, serves no versions or predictions,
+    and refuses requests, because a restore would lose them."""
     live = new_model(new_dataset()["id"])
     work()
     forget("p1")
@@ -263,7 +264,7 @@ def test_a_restored_database_serves_nothing(
 
 
 def test_a_lost_file_is_rewritten(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """A new file contains everything that the database knows."""
+    """If the file is lost, a new file is written that contains every event in the database."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")
@@ -278,8 +279,8 @@ def test_a_lost_file_is_rewritten(installation: Installation, file: Path, new_da
 def test_a_file_lost_during_a_run_is_rewritten(
     installation: Installation, file: Path, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A run that finds the file lost writes everything that the database knows before its own line, so earlier versions
-    count after a restore."""
+    """A run that finds the file missing writes every event in the database before its own line, so that earlier
+    versions count after a restore."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     file.unlink()
@@ -296,8 +297,8 @@ def test_a_file_lost_during_a_run_is_rewritten(
 
 
 def test_old_lines_are_dropped(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
-    """Dropping removes lines older than the given time, except the last; the rest still verifies and can be appended
-    to."""
+    """Dropping old lines removes every line older than the given time except the last line; the remaining lines still
+    verify, and more lines can be appended."""
     new_dataset()
     for number in range(4):
         forget(f"p{number}")
@@ -320,7 +321,7 @@ def test_old_lines_are_dropped(installation: Installation, file: Path, new_datas
 
 
 def test_retention_of_lines_is_a_setting(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """No lines are dropped unless `tombstone_days` is set."""
+    """Without the setting `tombstone_days`, no lines are dropped."""
     new_dataset()
     for number in range(3):
         forget(f"p{number}")

@@ -1,4 +1,4 @@
-"""Hold the table of periodic jobs in docs/operations.md to the code."""
+"""The table of periodic jobs in docs/operations.md matches the code."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,8 @@ UNITS = {"s": 1, "min": 60, "h": 3600}
 
 
 def test_every_periodic_job_is_listed() -> None:
-    """The table lists exactly the jobs of workers and gateways, each with its interval and its feature."""
+    """The table in the documentation lists exactly the periodic jobs of workers and gateways, each with its
+    interval and feature."""
     section = PAGE.partition("## Periodic jobs\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| (\d+) (\w+)\b.*?(?:\(feature `(\w+)`\) )?\|$", section, re.MULTILINE)
     listed = [
@@ -25,6 +26,6 @@ def test_every_periodic_job_is_listed() -> None:
 
 
 def test_jobs_of_gateways_are_marked() -> None:
-    """The table marks the jobs that gateways run."""
+    """The table in the documentation marks the jobs that run in gateways."""
     of_gateways = re.findall(r"^\| `(\w+)` \| [^|]*\bgateways\b", PAGE, re.MULTILINE)
     assert of_gateways == [job.name for job in periodic_jobs.of_gateways()]

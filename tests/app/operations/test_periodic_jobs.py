@@ -1,4 +1,4 @@
-"""Periodic jobs are repeated one at a time, and never make writers wait."""
+"""Periodic jobs are repeated one at a time and never make writers wait."""
 
 import datetime
 import threading
@@ -52,7 +52,8 @@ def superseded(
 
 
 def test_a_slow_store_does_not_block_writers(installation: Installation, settings: Settings, superseded: str) -> None:
-    """Writers are not blocked while a slow store destroys weights; the database records it afterwards."""
+    """Writers are not blocked while a slow store destroys weights; the destruction is recorded in the database
+    afterwards."""
     with locked(settings.data_dir / "weights" / "keys"):
         destroying = threading.Thread(target=periodic_jobs.destroy_retired, args=(installation,))
         destroying.start()
@@ -67,8 +68,8 @@ def test_a_slow_store_does_not_block_writers(installation: Installation, setting
 
 
 def test_weights_destroyed_before_a_crash_are_recorded(installation: Installation, superseded: str) -> None:
-    """Weights that were destroyed by a worker that died before recording it are recorded as destroyed afterwards;
-    repeating it is a no-op."""
+    """If a worker dies after destroying weights but before recording it, the weights are recorded as destroyed later;
+    repeating this is a no-op."""
     installation.weights.destroy(superseded)
     for _ in range(2):
         periodic_jobs.destroy_retired(installation)
@@ -78,7 +79,7 @@ def test_weights_destroyed_before_a_crash_are_recorded(installation: Installatio
 
 
 def test_sweeping_rows_does_not_block_writers(installation: Installation, new_dataset: Make) -> None:
-    """Rows that no dataset claims are wiped while another session writes; those of a dataset stay."""
+    """Rows that belong to no dataset are wiped while another session writes; the rows of a dataset stay."""
     kept = new_dataset()["id"]
     lost = new_dataset("lost")["id"]
     rows = rows_of(installation, kept)
@@ -91,7 +92,7 @@ def test_sweeping_rows_does_not_block_writers(installation: Installation, new_da
         assert set(installation.rows.stored()) == {
             kept,
             lost,
-        }  # an upload that is about to be registered looks the same
+        }  # looks like an upload that is about to be registered
         periodic_jobs.sweep_rows(installation, unclaimed_for=datetime.timedelta(0))
     assert set(installation.rows.stored()) == {kept}
     np.testing.assert_array_equal(rows_of(installation, kept).features, rows.features)
@@ -100,7 +101,8 @@ def test_sweeping_rows_does_not_block_writers(installation: Installation, new_da
 def test_damage_is_found_by_the_periodic_check(
     installation: Installation, new_dataset: Make, get: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each block is opened in its turn, unless its rows are being written; a damaged one stops its dataset."""
+    """The periodic check opens each block in turn, unless its rows are being written; a damaged block stops its
+    dataset."""
     sound, damaged = new_dataset()["id"], new_dataset("damaged")["id"]
     [block] = (installation.settings.data_dir / "blocks").glob(f"{damaged}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 40))
@@ -117,7 +119,7 @@ def test_damage_is_found_by_the_periodic_check(
 def test_idempotent_answers_expire(
     gateway: TestClient, installation: Installation, new_dataset: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer is kept for LETHE_IDEMPOTENCY_DAYS; the same key then makes a new request."""
+    """A stored response is kept for LETHE_IDEMPOTENCY_DAYS; afterwards the same key creates a new request."""
     monkeypatch.setattr(periodic_jobs, "AT_ONCE", 2)
     new_dataset()
 
@@ -142,8 +144,8 @@ def test_idempotent_answers_expire(
 
 
 def test_a_failing_job_does_not_stop_others(settings: Settings, installation: Installation, capsys: Any) -> None:
-    """A job that raises is logged by its name, without the error's text; the others run, and it is repeated when it is
-    due."""
+    """A job that raises an error is logged by its name without the text of the error. The other jobs run, and the
+    failed job is repeated when it is next due."""
     done: list[str] = []
 
     def fail(installation: Installation) -> None:
@@ -169,7 +171,7 @@ def test_a_failing_job_does_not_stop_others(settings: Settings, installation: In
 
 
 def test_due_jobs_run_by_themselves(installation: Installation, settings: Settings, superseded: str) -> None:
-    """Due jobs run while the thread lives, which ends with the block."""
+    """Due jobs run as long as the thread lives, and the thread ends with the block."""
     before = set(threading.enumerate())
     with PeriodicJobs(settings, seconds=0.05):
         wait_until(lambda: statuses(installation) == ["destroyed", "live"], seconds=60)
@@ -177,7 +179,7 @@ def test_due_jobs_run_by_themselves(installation: Installation, settings: Settin
 
 
 def test_an_urgent_job_always_runs_when_due(settings: Settings, installation: Installation) -> None:
-    """An urgent job runs every time it is due, however long it takes."""
+    """An urgent job runs every time it is due, even if it takes long."""
     done: list[float] = []
     urgent = PeriodicJob(name="slow", seconds=0, do=lambda at: done.append(threading.Event().wait(0.1)), urgent=True)
     slow = PeriodicJobs(settings, [urgent])

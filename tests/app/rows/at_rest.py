@@ -1,4 +1,4 @@
-"""Rows of two blocks and a few more: written, opened and found on the disk."""
+"""Rows of slightly more than two blocks, written, opened and found on the disk."""
 
 from collections.abc import Iterator
 from pathlib import Path

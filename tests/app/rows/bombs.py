@@ -37,12 +37,12 @@ ROW = b"ann,state,low,"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bomb:
-    """A hostile file: how to write it, how it is read, and the expected error."""
+    """A hostile file, with how to write it, how it is read, and the expected error."""
 
     write: Callable[[Path], None]
     kind: formats.Kind
     code: str
-    values: int = 2  # in the schema's list of work
+    values: int = 2  # number of values that the schema lists for `work`
     max_bytes: int = formats.MAX_BYTES
 
     def schema(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _csv(part: bytes, times: int, *, start: bytes = b"") -> Callable[[Path], Non
 
 
 def _npz(*, method: int = zipfile.ZIP_DEFLATED, **members: tuple[bytes, int]) -> Callable[[Path], None]:
-    """Write members that begin as given and continue with that many zeros."""
+    """Write members that begin with the given bytes and continue with the given number of zeros."""
 
     def write(path: Path) -> None:
         with zipfile.ZipFile(path, "w", method, compresslevel=1) as archive:
@@ -110,7 +110,7 @@ def with_footer(content: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def with_num_rows(content: bytes, num_rows: int) -> bytes:
-    """Return the parquet file, which has two rows and one group, with another number of rows in its footer."""
+    """Return the Parquet file, which has two rows in one group, with a different number of rows in its footer."""
     return with_footer(content, b"\x16" + varint(2) + b"\x19\x1c", b"\x16" + varint(num_rows) + b"\x19\x1c")
 
 
@@ -174,7 +174,7 @@ BOMBS: dict[str, Bomb] = {
             subject=(_header("<U1", (160_000,)), 160_000 * 4),
         ),
         kind="npz",
-        code="row_invalid",  # once it is unpacked: the subjects are empty
+        code="row_invalid",  # after unpacking, because the subjects are empty
     ),
     "zeros that are compressed better": Bomb(
         write=_npz(method=zipfile.ZIP_BZIP2, x=(b"", 1_300_000_000), y=(b"", 1), subject=(b"", 1)),

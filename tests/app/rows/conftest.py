@@ -47,7 +47,7 @@ def client(data_dir: Path) -> Iterator[TestClient]:
 
 @pytest.fixture(scope="module")
 def send(client: TestClient) -> Callable[..., httpx.Response]:
-    """POST a file as a dataset; its name determines its kind."""
+    """POST a file as a dataset; the file's name determines its kind."""
 
     def post(content: bytes, filename: str, schema: str | None = None) -> httpx.Response:
         form = {"classes": CLASSES} if filename.endswith(".npz") else {"schema": json.dumps(SCHEMA)}
@@ -59,7 +59,7 @@ def send(client: TestClient) -> Callable[..., httpx.Response]:
 
 @pytest.fixture(scope="module")
 def held(data_dir: Path) -> Callable[[], tuple[int, list[str]]]:
-    """Count the datasets, and list the files that hold rows or uploads."""
+    """Count the datasets, and list the files that contain rows or uploads."""
 
     def look() -> tuple[int, list[str]]:
         with closing(sqlite3.connect(data_dir / "lethe.db")) as database:
@@ -72,8 +72,8 @@ def held(data_dir: Path) -> Callable[[], tuple[int, list[str]]]:
 
 @pytest.fixture
 def refused(send: Callable[..., httpx.Response], held: Callable[[], tuple[int, list[str]]]) -> Callable[..., list[str]]:
-    """Assert that a file is refused with this code and without any value of a record, and that nothing of it is kept;
-    return the places of the faults."""
+    """Assert that a file is refused with this code, without any value of a record, and that nothing from it is kept.
+    Return the locations of the faults."""
 
     def check(code: str, content: bytes, filename: str, schema: str | None = None) -> list[str]:
         before = held()
@@ -97,7 +97,7 @@ def objects(tmp_path: Path) -> ObjectStore:
 
 @pytest.fixture
 def new_store(objects: ObjectStore, tmp_path: Path, key_encryption: KeyEncryptionFile) -> Callable[..., RowStore]:
-    """Return a function that opens the store, as each process does."""
+    """Return a function that opens the store as each process does."""
 
     def opened(most_bytes: int = ROOM) -> RowStore:
         sealed = SealedStore(objects, keys=tmp_path / "keys", key_encryption=key_encryption)

@@ -1,5 +1,5 @@
-"""Broken and hostile uploads through the real endpoint: each is refused with a specific error, and leaves nothing
-behind."""
+"""Broken and hostile uploads through the real endpoint: each is refused with a specific error and leaves
+nothing behind."""
 
 import json
 import os
@@ -24,13 +24,13 @@ WHOLE = {"rows.csv": CSV.encode(), "rows.parquet": parquet(), "rows.npz": npz()}
 
 
 def test_undamaged_files_are_accepted(send: Callable[..., httpx.Response]) -> None:
-    """The files that the other tests damage are accepted while they are whole."""
+    """The files that the other tests damage are accepted as long as they are undamaged."""
     assert {send(content, name).status_code for name, content in WHOLE.items()} == {201}
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.npz"])
 def test_a_file_that_ends_too_early_is_refused(refused: Callable[..., list[str]], name: str) -> None:
-    """A parquet or npz file that is truncated anywhere is refused."""
+    """A Parquet or npz file that is truncated at any point is refused."""
     whole = WHOLE[name]
     for end in {*range(0, len(whole), len(whole) // 16), 1, 4, 8, 12, len(whole) - 8, len(whole) - 4, len(whole) - 1}:
         assert refused("input_invalid", whole[:end], name) == ["file"]
@@ -52,8 +52,8 @@ def test_a_wrong_suffix_is_refused(refused: Callable[..., list[str]], name: str,
 def test_arbitrary_bytes_are_accepted_or_refused(
     send: Callable[..., httpx.Response], held: Callable[[], tuple[int, list[str]]], name: str, data: st.DataObject
 ) -> None:
-    """Random bytes, truncated files, flipped bits and overwritten pieces return 201, 413 or 422, and only a 201 leaves
-    rows."""
+    """Random bytes, truncated files, flipped bits and overwritten pieces return 201, 413 or 422, and only a 201
+    response leaves rows behind."""
     whole = WHOLE[name]
     place = st.integers(0, len(whole) - 1)
     flipped = st.tuples(place, st.integers(0, 7)).map(
@@ -69,7 +69,7 @@ def test_arbitrary_bytes_are_accepted_or_refused(
     assert answer.status_code in {201, 413, 422}, answer.text
     if answer.status_code != 201:
         assert held() == before
-        named = sent.partition(b"\n")[0].decode(errors="replace")  # in a header, columns that nobody declared are named
+        named = sent.partition(b"\n")[0].decode(errors="replace")  # the refusal of a header names undeclared columns
         assert not any(value in answer.text for value in PRIVATE if value not in named)
 
 
@@ -114,7 +114,8 @@ CSVS: dict[str, tuple[bytes, str, list[str]]] = {
 
 @each("case", CSVS)
 def test_a_hostile_csv_is_refused(refused: Callable[..., list[str]], case: str) -> None:
-    """Absurd shapes, wrong encodings and broken quotes are refused at their line, without repeating it."""
+    """Files with absurd shapes, wrong encodings or broken quotes are refused with the line number but without
+    the line itself."""
     content, code, places = CSVS[case]
     assert refused(code, content, "rows.csv")[: len(places)] == places
 
@@ -122,8 +123,8 @@ def test_a_hostile_csv_is_refused(refused: Callable[..., list[str]], case: str) 
 def test_every_uploaded_subject_can_be_forgotten(
     client: TestClient, send: Callable[..., httpx.Response], refused: Callable[..., list[str]]
 ) -> None:
-    """The longest subject of an upload is the longest that a deletion request may name, and a longer one is refused by
-    both."""
+    """The longest subject id that an upload accepts is also the longest that a deletion request accepts; both
+    refuse a longer one."""
     longest = "ö" * 500
     assert send(CSV.replace("bob-7319", longest).encode(), "rows.csv").status_code == 201
     assert client.post("/v1/deletion-requests", json={"subject_id": longest}).status_code == 202
@@ -136,7 +137,8 @@ def test_every_uploaded_subject_can_be_forgotten(
 
 
 def test_line_ends_may_be_mixed(send: Callable[..., httpx.Response]) -> None:
-    """Line feeds, carriage returns and both, in one file after a byte order mark, are line ends."""
+    """In one file that begins with a byte order mark, line ends can be line feeds, carriage returns or both
+    together."""
     lines = CSV.splitlines()
     mixed = f"\ufeff{lines[0]}\r{lines[1]}\r\n\n\r{lines[2]}\n"
     assert send(mixed.encode(), "rows.csv").json()["num_records"] == 2
@@ -159,12 +161,13 @@ def test_a_hostile_schema_is_refused(refused: Callable[..., list[str]], case: st
 @pytest.mark.parametrize("bomb", bombs.BOMBS)
 @pytest.mark.soak
 def test_a_decompression_bomb_takes_little_memory(tmp_path: Path, bomb: str) -> None:
-    """A file that unpacks to more than a gibibyte is refused, or read, within one gibibyte of additional memory."""
+    """A file that unpacks to more than a gibibyte is either refused or read with less than a gibibyte of
+    additional memory."""
     path = tmp_path / "bomb"
     bombs.BOMBS[bomb].write(path)
     result = subprocess.run(
         [sys.executable, "-m", "tests.app.rows.bombs", bomb, path],
-        env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"},  # the other pools reserve gigabytes ahead
+        env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"},  # the other pools reserve gigabytes in advance
         cwd=Path(__file__).parents[3],
         capture_output=True,
         text=True,

@@ -20,11 +20,11 @@ CSV = HEADER + "ann,25,some,,low\nbob,,none,a note,high\n"
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-# --- what is read ----------------------------------------------------------------------------------------------------
+# --- accepted files --------------------------------------------------------------------------------------------------
 
 
 def test_the_file_name_determines_the_kind() -> None:
-    """A known suffix in any case determines the kind; any other name is refused."""
+    """A known file suffix, in upper or lower case, determines the kind; any other name is refused."""
     assert [ingest.kind_of(name) for name in ("a.csv", "b.v2.Csv")] == ["csv", "csv"]
     for name in ("a", "a.csv.gz", ".csv", "a.pkl", ""):
         with pytest.raises(InputInvalid):
@@ -32,7 +32,7 @@ def test_the_file_name_determines_the_kind() -> None:
 
 
 def test_files_are_read_in_batches(tmp_path: Path) -> None:
-    """A file with more rows than a batch holds is read in several batches, in order."""
+    """A file with more rows than fit in a batch is read in several batches, in order."""
     count = 2 * BATCH_ROWS + 5
     names = [f"p{number}" for number in range(count)]
     text = HEADER + "".join(f"{name},1,some,,low\n" for name in names)
@@ -40,7 +40,8 @@ def test_files_are_read_in_batches(tmp_path: Path) -> None:
 
 
 def test_csv_takes_quotes_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
-    """Quoted fields, Windows line ends, blank lines, any order of columns and a byte order mark are accepted."""
+    """A CSV file may contain quoted fields, Windows line ends, blank lines, columns in any order and a byte
+    order mark."""
     text = '\ufeffage,person,income,work,note\r\n25,"a, ""n"" n",low,some,"two\r\nlines"\r\n\r\n,bob,high,none,'
     features, labels, subjects = everything(csv_file(tmp_path, text), "csv")
     np.testing.assert_array_equal(features, everything(csv_file(tmp_path, CSV), "csv")[0])
@@ -49,7 +50,7 @@ def test_csv_takes_quotes_line_ends_and_a_byte_order_mark(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_the_adult_example_is_read() -> None:
-    """Both files of the Adult example have the rows, labels and distinct people that its README states."""
+    """The two files of the Adult example have the rows, labels and number of people that its README states."""
     schema = parse_schema(json.loads((ADULT / "schema.json").read_text()))
     for name, counts in (("train", [24_720, 7_841]), ("test", [12_435, 3_846])):
         features, labels, subjects = everything(ADULT / f"{name}.csv", "csv", schema)
@@ -59,7 +60,7 @@ def test_the_adult_example_is_read() -> None:
         ingest.check_learnable(counts, schema.classes)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refused files ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -81,14 +82,15 @@ def test_the_adult_example_is_read() -> None:
     ],
 )
 def test_a_bad_csv_row_is_named_by_its_line(tmp_path: Path, row: str, place: str) -> None:
-    """A bad row is refused at the line where it starts, counting blank lines and lines within quotes."""
+    """A bad row is reported by the number of the line on which it starts, where blank lines and lines within
+    quotes are counted."""
     text = HEADER + 'ann,25,some,"two\nlines",low\n\nbob,,none,,high\n' + row + "\n"
     assert refused(csv_file(tmp_path, text), "csv", RowInvalid) == [place]
 
 
 @pytest.mark.parametrize("name", ["4.86E+17", "4,86E+17", "4.86e+17", "4E+17", "-1.5E+16", "4711.0", "\u200b4711.00 "])
 def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None:
-    """A file with an id that a spreadsheet or data frame wrote as a number is refused at its row."""
+    """A file with an id that a spreadsheet or data frame wrote as a number is refused, and the error names the row."""
     wrong = "expected an id as text: a spreadsheet or data frame wrote this one as a number"
     csv = csv_file(tmp_path, f'{HEADER}4711,25,some,,low\n"{name}",25,some,,high\n')
     with pytest.raises(RowInvalid, match=f"^line 3, column person: {wrong}") as refusal:
@@ -98,12 +100,12 @@ def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("name", ["4711", "486000000000000000", "12e5", "4.86E", "1.2.0", "v4.0", "0.5", "4E+x"])
 def test_codes_that_resemble_numbers_are_ids(tmp_path: Path, name: str) -> None:
-    """Whole numbers, codes with an e and no sign, and numbers with dots are accepted as ids."""
+    """Whole numbers, codes with an e but without a sign, and numbers with dots are accepted as ids."""
     assert everything(csv_file(tmp_path, f"{HEADER}{name},25,some,,low\nbob,25,some,,high\n"), "csv")[2][0] == name
 
 
 def test_twenty_faults_are_collected(tmp_path: Path) -> None:
-    """A file full of faults is refused with the first twenty."""
+    """A file with many faults is refused with a list of the first twenty."""
     assert len(refused(csv_file(tmp_path, HEADER + "ann,x,some,,low\n" * 50), "csv", RowInvalid)) == 20
 
 
@@ -116,13 +118,13 @@ def test_twenty_faults_are_collected(tmp_path: Path) -> None:
         ("person,years,work,note,income", ["line 1, column age", "line 1, column 2"]),
     ],
 )
-def test_csv_columns_must_be_those_of_the_schema(tmp_path: Path, header: str, places: list[str]) -> None:
-    """A missing column is reported by its name, an undeclared or repeated one by its position."""
+def test_csv_columns_must_match_the_schema(tmp_path: Path, header: str, places: list[str]) -> None:
+    """A missing column is reported by its name, and an undeclared or repeated column by its position."""
     assert refused(csv_file(tmp_path, header + "\n"), "csv", SchemaInvalid) == places
 
 
 def test_a_csv_without_a_header_reveals_no_record(tmp_path: Path) -> None:
-    """If a record is in place of the header, the refusal does not quote it."""
+    """If a CSV file begins with a record instead of a header, the error does not quote the record."""
     with pytest.raises(SchemaInvalid) as refusal:
         list(read(csv_file(tmp_path, "ann,25,some,secret,low\n"), "csv"))
     told = refusal.value.detail + str(refusal.value.errors)
@@ -131,7 +133,7 @@ def test_a_csv_without_a_header_reveals_no_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", CSV.encode("utf-16"), HEADER.encode() + b"\xff,1,some,,low\n"])
 def test_a_file_that_is_not_csv_text_is_refused(tmp_path: Path, data: bytes) -> None:
-    """An empty file and one that is not UTF-8 are refused with a message."""
+    """An empty file and a file that is not UTF-8 are each refused with a message."""
     refused(csv_file(tmp_path, data), "csv", InputInvalid)
 
 
@@ -141,7 +143,7 @@ def test_a_csv_file_needs_a_schema(tmp_path: Path) -> None:
 
 
 def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
-    """Return random bytes, or a truncated file, or one with some bytes overwritten."""
+    """Return random bytes, a truncated file, or a file with some bytes overwritten."""
     cut = st.integers(0, len(whole)).map(lambda end: whole[:end])
     place = st.integers(0, len(whole) - 1)
     hit = st.tuples(place, st.binary(min_size=1, max_size=4)).map(
@@ -153,7 +155,8 @@ def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
 @in_one_folder
 @given(st.data())
 def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.DataObject) -> None:
-    """Random bytes, truncated files and files with some bytes overwritten raise only named conditions."""
+    """Reading random bytes, truncated files and files with overwritten bytes raises no exception other than
+    `Problem`."""
     path = csv_file(tmp_path, CSV)
     path.write_bytes(data.draw(damaged(path.read_bytes())))
     with suppress(Problem):
@@ -161,7 +164,7 @@ def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.Da
             assert np.isfinite(batch.features).all()
 
 
-# --- what can be learned ---------------------------------------------------------------------------------------------
+# --- learnable rows --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -176,13 +179,13 @@ def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.Da
     ],
 )
 def test_unlearnable_rows_are_refused(counts: list[int], classes: Any, sentence: str) -> None:
-    """An upload without rows, with rows of one class, or with a class without rows is refused, and the class is
-    named."""
+    """An upload without rows, with rows of one class only, or with a class that has no rows is refused, and the
+    error names the class."""
     with pytest.raises(DatasetUnusable) as refusal:
         ingest.check_learnable(counts, classes)
     assert refusal.value.detail == sentence
 
 
 def test_rows_of_every_class_can_be_learned() -> None:
-    """Rows of every class make a dataset learnable."""
+    """A dataset can be learned from if it has rows of every class."""
     ingest.check_learnable([1, 1, 1], ("low", "middle", "high"))

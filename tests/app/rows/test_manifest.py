@@ -1,4 +1,4 @@
-"""Trees over blocks: reading returns what was written and edited, and edits write few nodes."""
+"""Trees over blocks: reading returns what was written and edited, and edits write only a few nodes."""
 
 import secrets
 from pathlib import Path
@@ -29,8 +29,8 @@ def new_blocks(num_blocks: int) -> list[ManifestEntry]:
 
 @pytest.mark.parametrize("num_blocks", [1, 3, 4, 5, 16, 17, 64, 70])
 def test_trees_return_blocks_in_order(objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int) -> None:
-    """Blocks are returned in order, all or some of them, before and after edits; an edit of one block writes one node
-    per level, and shares the others."""
+    """A tree returns all of its blocks, or some of them, in order, both before and after edits. An edit of one block
+    writes one node per level and shares the other nodes."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests, shape = Manifests(objects), shape_of(num_blocks)
     blocks = new_blocks(num_blocks)
@@ -57,7 +57,8 @@ def test_trees_return_blocks_in_order(objects: FolderStore, monkeypatch: pytest.
 def test_a_root_counts_its_non_null_rows(
     objects: FolderStore, monkeypatch: pytest.MonkeyPatch, num_blocks: int
 ) -> None:
-    """The counts of all blocks add up to that of the root, before and after edits, at any height."""
+    """The numbers of non-null rows in all blocks add up to the count of the root, before and after edits and
+    for trees of any height."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests, blocks = Manifests(objects), new_blocks(num_blocks)
     root = manifests.write("ds_1", shape_of(num_blocks), blocks)
@@ -69,7 +70,7 @@ def test_a_root_counts_its_non_null_rows(
 
 
 def test_a_damaged_node_is_found(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A flipped bit, a truncation or a swap of any manifest node is found on reading."""
+    """A flipped bit, a truncation or a swap of any manifest node is detected when the node is read."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)
     root = manifests.write("ds_1", shape_of(20), new_blocks(20))
@@ -87,7 +88,7 @@ def test_a_damaged_node_is_found(objects: FolderStore, monkeypatch: pytest.Monke
 
 
 def test_no_other_node_is_a_root(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name of a node inside a tree is not accepted as a root, however short that node is."""
+    """The name of an inner node of a tree is not accepted as a root, however short that node is."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)
     root = manifests.write("ds_1", shape_of(17), new_blocks(17))
@@ -100,7 +101,7 @@ def test_no_other_node_is_a_root(objects: FolderStore, monkeypatch: pytest.Monke
 
 
 def test_a_node_is_read_once(objects: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each node of a tree is read from the store once, as a read from a bucket costs a request."""
+    """Each node of a tree is read from the store only once, because every read from a bucket costs a request."""
     monkeypatch.setattr(manifest, "FANOUT", 4)
     manifests = Manifests(objects)
     root = manifests.write("ds_1", shape_of(20), new_blocks(20))

@@ -23,7 +23,8 @@ def _damage(installation: Installation, dataset_id: str) -> str | None:
 
 
 def test_check_values_differ_by_key_dataset_slot_and_person(installation: Installation) -> None:
-    """The check value depends on the key, dataset, slot and person, including no person, and is deterministic."""
+    """The check value depends on the key, the dataset, the slot and the person, which may be missing, and is
+    deterministic."""
     one, other = installation.keys.record_key("ds_1"), installation.keys.record_key("ds_2")
     of = [
         (one, 3, b"sub_a"),
@@ -41,7 +42,8 @@ def test_check_values_differ_by_key_dataset_slot_and_person(installation: Instal
 
 
 def test_every_record_is_stored_with_its_check_value(installation: Installation, new_dataset: Make) -> None:
-    """Records of an upload have valid check values; a record without one, or with another's, is damaged."""
+    """The records of an upload have valid check values; a record without a check value, or with that of another
+    record, is damaged."""
     dataset_id = new_dataset(rows=30)["id"]
     assert _damage(installation, dataset_id) is None
     with installation.database.writing() as session:
@@ -53,8 +55,8 @@ def test_every_record_is_stored_with_its_check_value(installation: Installation,
 
 
 def test_every_record_is_verified_once_a_round(installation: Installation) -> None:
-    """Each portion continues where the last one ended, over all datasets; after the last one nothing is due for an
-    hour."""
+    """Each portion continues where the previous one ended, across all datasets; after the last portion no check
+    is due for an hour."""
     a, b = "ds_1", "ds_2"
     with installation.database.writing() as session:
         for dataset_id in (a, b):
@@ -77,19 +79,19 @@ def test_every_record_is_verified_once_a_round(installation: Installation) -> No
 
 
 def test_a_lost_record_is_damage(installation: Installation, new_dataset: Make) -> None:
-    """A lost record is found by the dataset's count, by the periodic check and by a recheck."""
+    """A lost record is detected by the row count of the dataset, by the periodic check and by a recheck."""
     dataset_id = new_dataset(rows=30)["id"]
     with installation.database.writing() as session:
         session.execute(sa.delete(Record).where(Record.slot == 29))
         session.execute(sa.update(Dataset).values(records_verified_at=None, records_verified_to=None))
-        [found] = records.verify_portion(session)  # before the gateway's own round can
+        [found] = records.verify_portion(session)  # before the gateway's own check can find it
     assert _damage(installation, dataset_id) == "record"
     assert found.damage is not None
     assert (found.damage.kind, found.damage.block) == (DamageKind.RECORD, None)
 
 
 def test_a_portion_includes_negative_slots(installation: Installation, new_dataset: Make) -> None:
-    """A portion also checks a slot that became negative, and records the damage once."""
+    """A portion also checks a record whose slot became negative, and records the damage once."""
     dataset_id = new_dataset(rows=30)["id"]
     with installation.database.writing() as session:
         session.execute(sa.update(Record).where(Record.slot == 3).values(slot=-5))

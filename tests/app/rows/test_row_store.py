@@ -1,4 +1,4 @@
-"""Rows at rest, in a folder and in a bucket."""
+"""Rows at rest in a folder and in a bucket."""
 
 import datetime
 import errno
@@ -20,7 +20,7 @@ from tests.app.rows.at_rest import NUM_SLOTS, TOUCHED, batch_of, files, rows_of
 
 
 def test_written_rows_are_read_back(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """Rows are read in the order of their batches, by any process that opens the store, and are read-only."""
+    """Any process that opens the store reads rows in the order of their batches, and cannot change them."""
     expected = [batch_of(5), batch_of(NUM_SLOTS - 5, seed=1)]
     with new_store().open("ds_1", root) as rows:
         rows.show([range(rows.shape.num_blocks)])
@@ -28,14 +28,14 @@ def test_written_rows_are_read_back(store: RowStore, root: str, new_store: Calla
         np.testing.assert_array_equal(rows.labels, np.hstack([part[1] for part in expected]))
         assert not rows.features.flags.writeable
         assert not rows.labels.flags.writeable
-    assert not rows.features.any()  # what is left of the memory
+    assert not rows.features.any()  # the memory was overwritten
     assert store.stored().keys() == {"ds_1"}
     assert store.stored()["ds_1"] <= datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=1)
 
 
 def test_weights_are_stored_beside_labels(store: RowStore, new_store: Callable[..., RowStore]) -> None:
-    """Row weights are read back from any block, nulled with their rows and filled with them; batches with and without
-    weights cannot be mixed in one dataset, nor in its slots."""
+    """Row weights are read back from any block, nulled with their rows and filled with them. A dataset cannot mix
+    batches with and without weights, and its slots cannot be filled with the other kind."""
     features, labels = batch_of(NUM_SLOTS)
     both = np.stack([labels, np.arange(1, NUM_SLOTS + 1, dtype=np.int32)], axis=1)
     with store.writing("ds_w") as writer:
@@ -48,7 +48,7 @@ def test_weights_are_stored_beside_labels(store: RowStore, new_store: Callable[.
             here = slice(number * BLOCK_ROWS, number * BLOCK_ROWS + rows.shape.rows_in(number))
             np.testing.assert_array_equal(rows.labels[here], both[here])
             np.testing.assert_array_equal(rows.features[here], features[here])
-            assert np.count_nonzero(rows.labels[:, 1]) == here.stop - here.start  # what was there before is gone
+            assert np.count_nonzero(rows.labels[:, 1]) == here.stop - here.start  # the earlier block was overwritten
     with store.writing("more") as waiting:
         waiting.write(features[:1], both[:1])
     with store.writing("plain") as without:
@@ -71,7 +71,7 @@ def test_weights_are_stored_beside_labels(store: RowStore, new_store: Callable[.
 
 
 def test_stored_files_reveal_no_row(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
-    """Stored files contain no encoded row nor any part of one, and only their owner can read them."""
+    """Stored files contain no encoded row and no part of one, and only their owner can read them."""
     features, _ = rows_of(store, root)
     at_rest = [objects.get(name) for name in objects.names()] + [path.read_bytes() for path in files(tmp_path)]
     for row in (0, BLOCK_ROWS, NUM_SLOTS - 1):
@@ -81,7 +81,7 @@ def test_stored_files_reveal_no_row(store: RowStore, root: str, objects: ObjectS
 
 
 def test_a_failed_upload_leaves_nothing(store: RowStore, objects: ObjectStore, tmp_path: Path) -> None:
-    """If the block raises or writes no row, nothing is left, and the rows can be written again."""
+    """If the block raises an error or writes no rows, no file is left, and the rows can be written again."""
 
     def torn_upload() -> None:
         with store.writing("ds_1") as writer:
@@ -103,7 +103,7 @@ def test_a_failed_upload_leaves_nothing(store: RowStore, objects: ObjectStore, t
 def test_a_failed_writing_thread_leaves_nothing(
     store: RowStore, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failure in a writing thread is raised to the writer, and nothing is left of the other blocks."""
+    """A failure in a writing thread is raised to the writer, and the other blocks are removed."""
     put, names = SealedStore.put, list[str]()
 
     def full_at_the_third(self: SealedStore, name: str, content: bytes) -> None:
@@ -121,7 +121,7 @@ def test_a_failed_writing_thread_leaves_nothing(
 
 
 def test_rows_are_written_once(store: RowStore, root: str) -> None:
-    """A second upload under the same id is refused and the first one remains."""
+    """A second upload under the same id is refused, and the first one remains."""
     with pytest.raises(FileExistsError), store.writing("ds_1") as writer:
         writer.write(*batch_of(5))
     assert store.shape("ds_1", root).num_slots == NUM_SLOTS
@@ -137,14 +137,14 @@ def test_rows_are_written_once(store: RowStore, root: str) -> None:
     ],
 )
 def test_arrays_of_another_kind_are_refused(store: RowStore, spoilt: tuple[np.ndarray, np.ndarray]) -> None:
-    """Batches with other types or shapes than the rows raise, and nothing is stored."""
+    """A batch whose types or shapes differ from those of the earlier batches raises an error, and nothing is stored."""
     with pytest.raises((ValueError, TypeError)), store.writing("ds_1", 3) as writer:
         writer.write(*spoilt)
     assert store.stored() == {}
 
 
 def test_rows_that_do_not_fit_are_refused(root: str, new_store: Callable[..., RowStore]) -> None:
-    """Rows that need more than the permitted memory are not opened; edits need memory for one block only."""
+    """Rows that need more than the permitted memory are not opened; an edit needs memory for only one block."""
     needed = NUM_SLOTS * 16
     small = new_store(most_bytes=needed - 1)
     with small.open("ds_1", root) as rows:
@@ -157,8 +157,8 @@ def test_rows_that_do_not_fit_are_refused(root: str, new_store: Callable[..., Ro
 
 
 def test_only_requested_blocks_take_memory(store: RowStore, root: str) -> None:
-    """Blocks are loaded on request, take memory only while in use and are zero before and after; other blocks are never
-    opened."""
+    """Blocks are loaded on request, take memory only while in use, and their memory is zero before and after. Other
+    blocks are never opened."""
     features, labels = rows_of(store, root)
     middle, end = slice(BLOCK_ROWS, 2 * BLOCK_ROWS), slice(2 * BLOCK_ROWS, NUM_SLOTS)
     opened: list[int] = []
@@ -188,7 +188,7 @@ def test_only_requested_blocks_take_memory(store: RowStore, root: str) -> None:
 
 
 def test_deleted_rows_are_gone(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
-    """Nothing is left of deleted rows, and a second deletion is a no-op."""
+    """After rows are deleted, no file contains them, and deleting them again is a no-op."""
     for _ in range(2):
         store.delete("ds_1")
         assert store.stored() == {}
@@ -200,7 +200,7 @@ def test_deleted_rows_are_gone(store: RowStore, root: str, objects: ObjectStore,
 
 
 def test_an_id_that_is_a_path_is_unknown(store: RowStore) -> None:
-    """An id that could be a path is an unknown dataset."""
+    """An id that could be a path is treated as an unknown dataset."""
     with pytest.raises(DatasetUnknown):
         store.shape("../ds_1", "0" * 64)
     with pytest.raises(DatasetUnknown):
@@ -208,7 +208,7 @@ def test_an_id_that_is_a_path_is_unknown(store: RowStore) -> None:
 
 
 def test_rows_in_use_are_not_destroyed(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """Rows that the database named when a reader began are kept until the reader has ended."""
+    """Rows that the database referred to when a reader began are kept until that reader has ended."""
     after = store.edit("ds_1", root, null=TOUCHED)
     destroying = threading.Thread(target=lambda: new_store().destroy_replaced("ds_1", before=root, after=after))
     with store.alone("ds_1"):
@@ -223,7 +223,7 @@ def test_rows_in_use_are_not_destroyed(store: RowStore, root: str, new_store: Ca
 
 
 def test_a_deleted_lock_is_replaced(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """A process that waited while rows and their lock were deleted has exclusive access to the rows that exist
+    """A process that waited while rows and their lock were deleted gets exclusive access to the rows that exist
     afterwards."""
     entered = threading.Event()
 

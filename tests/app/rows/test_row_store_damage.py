@@ -1,4 +1,4 @@
-"""Damage to rows at rest, in a folder and in a bucket, is found and named; an unavailable store is not damage."""
+"""Damage to rows at rest, in a folder and in a bucket, is detected and named; an unavailable store is not damage."""
 
 from pathlib import Path
 
@@ -16,10 +16,11 @@ from tests.stored import flipped
 
 
 def test_reordered_blocks_are_damage(store: RowStore, root: str, objects: ObjectStore) -> None:
-    """Blocks that are swapped, in the tree or in the store, are damage, as the root fixes the order of rows."""
+    """Swapping blocks, in the tree or in the store, is reported as damage, because the root fixes the order of
+    the rows."""
     node = next(name for name in objects.names() if root in name)
     was = objects.get(node)
-    size = BLOCK_ID + 8  # with how many of its rows are not null
+    size = BLOCK_ID + 8  # followed by its number of non-null rows
     first, second, last = (was[start:][:size] for start in range(len(was) - 3 * size, len(was), size))
     objects.put(node, was[: -3 * size] + second + first + last)
     with pytest.raises(DatasetDamaged):
@@ -34,7 +35,7 @@ def test_reordered_blocks_are_damage(store: RowStore, root: str, objects: Object
 
 
 def _only(tmp_path: Path, objects: ObjectStore, what: str) -> str:
-    """Return the name of an object, or of a key file, of the second block or of the manifest."""
+    """Return the name of an object, or of a key file, that belongs to the second block or to the manifest."""
     wanted = ".node" if what == "manifest" else ".00000001-"
     return next(name for name in objects.names() if wanted in name)
 
@@ -56,8 +57,8 @@ def _only(tmp_path: Path, objects: ObjectStore, what: str) -> str:
 def test_damage_is_reported_on_every_open(
     store: RowStore, root: str, objects: ObjectStore, tmp_path: Path, what: str, kind: DamageKind, block: int | None
 ) -> None:
-    """A flipped bit in a file that holds rows, or a lost file, is reported as damage on every attempt to open the
-    rows."""
+    """A flipped bit in a file that contains rows, or the loss of such a file, is reported as damage whenever
+    the rows are opened."""
     name = _only(tmp_path, objects, what.partition(" ")[0])
     key = tmp_path / "keys" / f"{name.removesuffix('.sealed')}.key"
     match what:
@@ -87,7 +88,7 @@ def test_damage_is_reported_on_every_open(
 
 
 def test_a_block_with_another_row_count_is_damage(store: RowStore, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block that opens but has another number of non-null rows than its root states is damage."""
+    """A block that opens but does not have the number of non-null rows stated by its root is reported as damage."""
     put = RowStore._put
     with monkeypatch.context() as patch:
         patch.setattr(RowStore, "_put", lambda *given: put(*given)._replace(records=BLOCK_ROWS))
@@ -98,7 +99,7 @@ def test_a_block_with_another_row_count_is_damage(store: RowStore, root: str, mo
 
 
 def test_an_invalid_root_is_damage(store: RowStore, root: str) -> None:
-    """Rows whose database names another root, or an invalid one, are damaged."""
+    """Rows are reported as damaged if the database names another root for them, or an invalid one."""
     for other in ("0" * 64, root[:-1] + ("0" if root[-1] != "0" else "1"), "no root", root[:-1]):
         with pytest.raises(DatasetDamaged) as found:
             store.check("ds_1", other)
@@ -108,7 +109,8 @@ def test_an_invalid_root_is_damage(store: RowStore, root: str) -> None:
 def test_another_key_encryption_key_is_not_damage(
     store: RowStore, root: str, tmp_path: Path, key_encryption: KeyEncryptionFile
 ) -> None:
-    """Rows do not open while the key-encryption key is missing or another one, and open again when it is back."""
+    """While the key-encryption key is missing or wrong, rows do not open but are not reported as damaged; they open
+    again once the key is back."""
     [kek] = tmp_path.rglob("kek")
     right = kek.read_text()
     for wrong in ("0" * 64, "not a key"):
@@ -120,7 +122,7 @@ def test_another_key_encryption_key_is_not_damage(
 
 
 def test_an_unreachable_store_is_not_damage(tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
-    """A store that cannot be reached is not damage; a later check succeeds."""
+    """A store that cannot be reached is not reported as damaged, and a later check succeeds."""
     objects = FolderStore(tmp_path / "blocks")
     objects.check()
     sealed = SealedStore(objects, keys=tmp_path / "keys", key_encryption=key_encryption)

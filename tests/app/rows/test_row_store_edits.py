@@ -1,4 +1,4 @@
-"""Edits of rows at rest, in a folder and in a bucket: what they write, and what is destroyed after them."""
+"""Edits of rows at rest, in a folder and in a bucket: what an edit writes, and what is destroyed after it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ FILLED = (3, 4, 5, BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 6)
 
 
 def test_roots_are_not_functions_of_rows(store: RowStore, root: str) -> None:
-    """The same rows written again have another root, and so have rows that were changed and changed back."""
+    """Writing the same rows again produces a different root, and so does changing rows and changing them back."""
     with store.writing("ds_2") as writer:
         writer.write(*batch_of(5))
         writer.write(*batch_of(NUM_SLOTS - 5, seed=1))
@@ -26,12 +26,12 @@ def test_roots_are_not_functions_of_rows(store: RowStore, root: str) -> None:
     with store.writing("back") as back:
         back.write(*batch_of(NUM_SLOTS - 5, seed=1))
     refilled = store.edit("ds_2", writer.root, fill=[_of("back", back.root, range(5, NUM_SLOTS))])
-    assert refilled == writer.root  # nothing had changed
+    assert refilled == writer.root  # no change
 
 
 def test_slots_become_null(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """Under the new root the chosen slots are zero and counted as null, and the others keep their bits; the old root is
-    unchanged, and the root stays if all chosen slots are null already."""
+    """Under the new root, the chosen slots are zero and count as null, and the other slots are unchanged. The old root
+    still opens the old rows, and no new root is created if all chosen slots are already null."""
     before, labels = rows_of(store, root)
     after = store.edit("ds_1", root, null=TOUCHED)
     np.testing.assert_array_equal(rows_of(new_store(), root)[0], before)
@@ -44,7 +44,7 @@ def test_slots_become_null(store: RowStore, root: str, new_store: Callable[..., 
 
 
 def test_only_touched_blocks_are_written(store: RowStore, root: str, objects: ObjectStore) -> None:
-    """An edit writes the blocks that it changes and the nodes above them, and reads no others."""
+    """An edit writes only the blocks that it changes and the nodes above them, and reads no other blocks."""
     before = objects.names().keys()
     victim = next(name for name in before if ".00000001-" in name)
     objects.put(victim, b"damaged")
@@ -53,8 +53,8 @@ def test_only_touched_blocks_are_written(store: RowStore, root: str, objects: Ob
 
 
 def test_replaced_blocks_cannot_be_opened(store: RowStore, root: str, tmp_path: Path) -> None:
-    """Once the new root is recorded, the keys of what only the old root names are destroyed, while shared objects and
-    those that a later run writes meanwhile stay."""
+    """Once the new root is recorded, the keys of objects that only the old root uses are destroyed. Shared objects, and
+    objects that a later run writes in the meantime, stay."""
     after = store.edit("ds_1", root, null=[1])
     beside = store.edit("ds_1", after, null=[2])
     store.destroy_replaced("ds_1", before=root, after=after)
@@ -73,7 +73,8 @@ def test_replaced_blocks_cannot_be_opened(store: RowStore, root: str, tmp_path: 
 
 
 def test_a_partial_manifest_is_swept(store: RowStore, root: str, tmp_path: Path) -> None:
-    """The file of a manifest that a killed process was writing to a folder is removed when the rows are settled."""
+    """If a killed process leaves a partly written manifest file in a folder, it is removed when the rows are
+    settled."""
     left = tmp_path / "blocks" / ".unfinished" / f"ds_1.{'0' * 64}.node.34a09c37"
     left.write_bytes(b"half a node")
     with store.alone("ds_1"):
@@ -83,7 +84,7 @@ def test_a_partial_manifest_is_swept(store: RowStore, root: str, tmp_path: Path)
 
 
 def test_restored_old_blocks_are_swept(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
-    """Blocks and keys of an older copy, which no root names, are found, not opened, and destroyed."""
+    """Blocks and keys from an older copy that no root refers to are found and destroyed without being opened."""
     old_objects = {name: objects.get(name) for name in objects.names()}
     old_keys = {path: path.read_bytes() for path in (tmp_path / "keys").iterdir()}
     after = store.edit("ds_1", root, null=[1])
@@ -103,7 +104,7 @@ def test_restored_old_blocks_are_swept(store: RowStore, root: str, objects: Obje
 
 
 @pytest.mark.parametrize("slot", [-1, NUM_SLOTS])
-def test_a_slot_outside_changes_nothing(store: RowStore, root: str, objects: ObjectStore, slot: int) -> None:
+def test_a_slot_outside_the_dataset_is_refused(store: RowStore, root: str, objects: ObjectStore, slot: int) -> None:
     """A slot that does not exist raises an error before anything is written."""
     before = objects.names().keys()
     with pytest.raises(IndexError):
@@ -116,8 +117,8 @@ def _of(rows_id: str, root: str, slots: range | tuple[int, ...]) -> Filling:
 
 
 def test_a_batch_fills_slots(store: RowStore, root: str) -> None:
-    """The rows of a batch fill their slots in order, except those that end null, and everything else is unchanged; if
-    all is so already the root stays."""
+    """The rows of a batch fill the given slots in order, except for slots that the same edit nulls, and all other slots
+    stay the same. Repeating the edit does not change the root."""
     before, _ = rows_of(store, root)
     batch = batch_of(len(FILLED), seed=7)
     with store.writing("add_1") as writer:
@@ -136,7 +137,7 @@ def test_a_batch_fills_slots(store: RowStore, root: str) -> None:
 
 
 def test_a_large_batch_fills_slots(store: RowStore, root: str) -> None:
-    """A batch of more than a block fills scattered slots."""
+    """A batch that is larger than a block can fill scattered slots."""
     batch = batch_of(BLOCK_ROWS + 100, seed=7)
     with store.writing("add_1") as writer:
         writer.write(*batch)
@@ -147,7 +148,7 @@ def test_a_large_batch_fills_slots(store: RowStore, root: str) -> None:
 
 @pytest.mark.parametrize("slots", [(1, 2), (1, 1, 2), (2, 1, 0), (0, 1, NUM_SLOTS)])
 def test_a_batch_that_does_not_fit_is_refused(store: RowStore, root: str, slots: tuple[int, ...]) -> None:
-    """A batch is refused unless its slots are as many as its rows, distinct, ordered and within the dataset."""
+    """A batch is refused unless it has one slot per row and the slots are distinct, ordered and within the dataset."""
     with store.writing("add_1") as writer:
         writer.write(*batch_of(3))
     with pytest.raises((ValueError, IndexError)):

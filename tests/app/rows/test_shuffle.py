@@ -1,4 +1,4 @@
-"""Rows get their slots by a uniformly random permutation, in memory or by way of a file."""
+"""Rows get their slots by a uniformly random permutation, in memory or through a file."""
 
 from collections import Counter
 from itertools import permutations
@@ -17,7 +17,7 @@ PLACE = np.dtype([("place", "<i8")])
 
 
 def order_of(folder: Path, pieces: list[int], *, parts: int, held_bytes: int = uploads.HELD_BYTES) -> list[int]:
-    """Return the order in which rows 0, 1, ... leave a shuffle that they enter in pieces of the given sizes."""
+    """Return the order in which rows 0, 1, ... leave a shuffle if they enter it in pieces of the given sizes."""
     with Shuffle(folder, most_bytes=parts, part_bytes=1, held_bytes=held_bytes) as rows:
         first = 0
         for size in pieces:
@@ -30,7 +30,7 @@ def order_of(folder: Path, pieces: list[int], *, parts: int, held_bytes: int = u
 def test_a_shuffle_returns_every_row_once(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[int], parts: int, held_bytes: int
 ) -> None:
-    """A shuffle returns every row exactly once, whatever part of it was written to the file."""
+    """A shuffle returns every row exactly once, however much of it was written to the file."""
     order = order_of(tmp_path_factory.getbasetemp(), pieces, parts=parts, held_bytes=held_bytes)
     assert sorted(order) == list(range(sum(pieces)))
 
@@ -38,8 +38,8 @@ def test_a_shuffle_returns_every_row_once(
 @pytest.mark.slow
 @pytest.mark.parametrize(("parts", "held_bytes"), [(1, 1000), (3, 1000), (3, 10)])
 def test_all_orders_are_equally_likely(tmp_path: Path, parts: int, held_bytes: int) -> None:
-    """Each of the 24 orders of four rows that come by two is equally likely, by a chi-square test with a false alarm
-    rate of less than one in ten million, whether the rows were held in memory or in the file."""
+    """A shuffle of four rows that arrive two at a time yields each of the 24 orders equally often, with the rows in
+    memory or in the file, by a chi-squared test with a false-alarm rate below one in ten million."""
     times = 2400
     seen = Counter(tuple(order_of(tmp_path, [2, 2], parts=parts, held_bytes=held_bytes)) for _ in range(times))
     assert seen.keys() <= set(permutations(range(4)))
@@ -48,7 +48,7 @@ def test_all_orders_are_equally_likely(tmp_path: Path, parts: int, held_bytes: i
 
 
 def test_a_shuffle_leaves_no_file(tmp_path: Path) -> None:
-    """A shuffle's file has no name, and a small upload needs no file at all."""
+    """The file of a shuffle has no name, and a small upload needs no file."""
     with Shuffle(tmp_path / "nowhere", most_bytes=2**30) as rows:
         rows.add(np.arange(1000).view(PLACE))
         assert len(list(rows.shuffled())) > 1

@@ -27,8 +27,8 @@ ROWS = 10_000
 
 @pytest.fixture
 def sorted_by_label(gateway: TestClient) -> dict[str, Any]:
-    """Upload a file whose first half is of one class and second half of the other; each row is identified by its first
-    feature."""
+    """Upload a file whose first half belongs to one class and whose second half belongs to the other; the first
+    feature identifies each row."""
     x = np.column_stack((np.linspace(1, 2, ROWS), np.ones(ROWS)))
     arrays = {"x": x, "y": np.arange(ROWS) * 2 // ROWS, "subject": np.array([f"p{row}" for row in range(ROWS)])}
     file = io.BytesIO()
@@ -41,8 +41,8 @@ def sorted_by_label(gateway: TestClient) -> dict[str, Any]:
 
 
 def test_a_sorted_file_is_stored_mixed(installation: Installation, sorted_by_label: dict[str, Any]) -> None:
-    """Every hundredth of the slots has both classes, within six and a half standard deviations of their shares; a
-    correct permutation fails this less than once in ten million times."""
+    """After a sorted file is uploaded, every hundredth of the slots has both classes within six and a half standard
+    deviations of their shares. A correct permutation fails this less than once in ten million times."""
     labels = rows_of(installation, sorted_by_label["id"]).labels
     of_one_class = labels.reshape(100, -1).sum(axis=1)
     assert labels.sum() == ROWS // 2
@@ -50,7 +50,7 @@ def test_a_sorted_file_is_stored_mixed(installation: Installation, sorted_by_lab
 
 
 def test_uploading_a_file_again_draws_other_slots(installation: Installation, new_dataset: Make) -> None:
-    """The permutation is drawn again for each upload of the same file."""
+    """Each upload of the same file draws a new permutation."""
     people = [f"p{row}" for row in range(40)]
     one, other = new_dataset(rows=40)["id"], new_dataset(rows=40)["id"]
     assert slots_of(installation, one, *people) != slots_of(installation, other, *people)
@@ -67,7 +67,7 @@ def test_records_name_the_slots_that_rows_landed_in(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each person's record has their row's slot; forgetting a person nulls exactly their row."""
+    """The record of each person names the slot of their row, and forgetting a person nulls exactly that row."""
     if held == "in files":
         monkeypatch.setattr(uploads.Shuffle.__init__, "__kwdefaults__", {"part_bytes": 2**20, "held_bytes": 0})
         monkeypatch.setattr(uploads, "_HELD", 100)
@@ -83,7 +83,8 @@ def test_records_name_the_slots_that_rows_landed_in(
 
 
 def test_skipped_rows_leave_no_gap(installation: Installation, gateway: TestClient, forget: Make) -> None:
-    """Rows of suppressed people get neither a slot nor a record; the other rows correspond to their records."""
+    """Rows of suppressed people get neither a slot nor a record, and the slots of the other rows match their
+    records."""
     forget("p3")
     file = io.BytesIO()
     x = np.column_stack((np.arange(1.0, 21), np.ones(20)))
@@ -98,7 +99,7 @@ def test_skipped_rows_leave_no_gap(installation: Installation, gateway: TestClie
 
 
 def test_references_are_read_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """References, including None, can be read repeatedly in order, and leave no named file."""
+    """References, including None, can be read repeatedly in order and leave no named file behind."""
     monkeypatch.setattr(uploads, "_HELD", 5)
     wanted = [f"sub_{number:040}" if number % 3 else None for number in range(23)]
     kept = References(tmp_path)
@@ -110,7 +111,7 @@ def test_references_are_read_in_order(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_reference_that_is_too_long_is_refused() -> None:
-    """A reference that is too long is refused and not truncated."""
+    """A reference that is too long is refused instead of being truncated."""
     assert packed(["sub_" + 40 * "a"]).tolist() == [b"sub_" + 40 * b"a"]
     with pytest.raises(ValueError, match="44"):
         packed(["sub_" + 41 * "a"])
@@ -119,7 +120,8 @@ def test_a_reference_that_is_too_long_is_refused() -> None:
 def test_tenants_take_turns_at_reading_uploads(
     installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a tenant has many files read, a batch of another tenant's file is read after each of theirs."""
+    """While one tenant has many files read, batches of another tenant's file are read in alternation with batches of
+    the first tenant's files."""
     turns = Turns()
     monkeypatch.setattr(uploads, "_TURNS", turns)
     monkeypatch.setattr(formats, "BATCH_ROWS", 5)
@@ -130,7 +132,7 @@ def test_tenants_take_turns_at_reading_uploads(
     def take(tenant_id: str) -> None:
         def check(_batch: Batch, _num_taken: int) -> None:
             order.append(tenant_id)
-            # All others have asked for their next turn, as they do where a batch takes longer than asking.
+            # All others have requested their next turn, as they do if a batch takes longer than a request.
             wait_until(lambda: num_waiting(turns) >= len(left) - 1)
 
         upload = RowUpload(
@@ -152,6 +154,6 @@ def test_tenants_take_turns_at_reading_uploads(
             wait_until(lambda: num_waiting(turns) == len(tenants))
         for upload in uploading:
             upload.result()
-    # Either may have asked first.
+    # Either tenant may have been the first.
     assert order[:16] in (["hard", "quiet"] * 8, ["quiet", "hard"] * 8)
     assert order[16:] == ["hard"] * 24

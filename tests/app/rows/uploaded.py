@@ -1,4 +1,4 @@
-"""Small accepted uploads of every kind, for tests that break them, and the rows they produce."""
+"""Small uploads of every kind that are accepted, for tests that break them, and the rows that they produce."""
 
 import io
 from typing import Any
@@ -22,7 +22,7 @@ SCHEMA = {
 }
 HEADER = "person,age,work,income,note\n"
 CSV = HEADER + "ann-7319,31,state,low,secret-4242\nbob-7319,42,private,high,secret-4242\n"
-PRIVATE = ("7319", "4242")  # in every record, and never in an answer
+PRIVATE = ("7319", "4242")  # part of every record, and never of a response
 PEOPLE = ["ann-7319", "bob-7319"]
 
 

@@ -1,4 +1,4 @@
-"""Fixtures: runs claimed like a worker's, failing runs, a live model."""
+"""Fixtures: runs claimed as a worker does, failing runs, and a live model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ Claim = Callable[..., ClaimedRun | None]
 
 @pytest.fixture
 def claim(installation: Installation) -> Claim:
-    """Claim the next run like a worker."""
+    """Claim the next run as a worker does."""
 
     def claimed(*, worker: str = "w", lease_seconds: float = 30.0, max_requests: int = 100) -> ClaimedRun | None:
         with installation.database.writing() as session:

@@ -1,4 +1,4 @@
-"""Runs that a test holds like a worker."""
+"""Runs that a test claims in the place of a worker."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def forget_pauses(installation: Installation) -> None:
 
 
 def publish(installation: Installation, claimed: ClaimedRun, **changed: Any) -> None:
-    """Publish a version like a worker after the chain has run; the rows are already erased."""
+    """Publish a version as a worker does after the chain has run; the rows are already erased."""
     assert claimed.mechanism
     sealed = sealing.to_safetensors(np.zeros((1, 4)))
     installation.weights.put(claimed.version_id, sealed)

@@ -1,4 +1,5 @@
-"""Rows added to a dataset end every chain on it: nothing is unlearned across them, and the people in them are found."""
+"""Rows added to a dataset end every chain on it: no run unlearns across an addition, and the added people can
+be found."""
 
 import datetime
 from collections.abc import Callable
@@ -63,8 +64,8 @@ def _claim(installation: Installation) -> queue.ClaimedRun:
 def test_a_claim_takes_batches_first(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
-    """Batches get the next revision and erasures the one after it; the run is from scratch at the last revision, and
-    has the slots of both."""
+    """Batches get the next revision, and erasures get the one after that. The run starts from scratch at the last
+    revision and includes the slots of both."""
     addition = add(live["dataset_id"], "new1", "new2")
     slots = slots_of(installation, live["dataset_id"], "new1", "new2")
     forget("new1")
@@ -81,8 +82,8 @@ def test_a_claim_takes_batches_first(
 def test_a_lost_claim_only_leads_to_relearning(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
-    """If a worker dies after it claimed a batch, even repeatedly, the next run learns from scratch and writes the batch
-    again."""
+    """If a worker dies after it claimed a batch, even repeatedly, the next run learns from scratch and writes
+    the batch again."""
     add(live["dataset_id"], "new1")
     slots = slots_of(installation, live["dataset_id"], "new1")
     for _ in range(3):
@@ -97,13 +98,13 @@ def test_a_lost_claim_only_leads_to_relearning(
 def test_no_chain_continues_past_an_addition(
     installation: Installation, live: dict[str, Any], forget: Make, add: Callable[..., str]
 ) -> None:
-    """Publication refuses a run that would continue a chain from before an addition, whatever planned it."""
+    """Publication refuses a run that would continue a chain from before an addition, however the run was planned."""
     forget("p7")
     claimed = _claim(installation)
     assert claimed.kind == "unlearn"
     assert claimed.mechanism
     addition = add(live["dataset_id"], "new1")
-    with installation.database.writing() as session:  # what no claim does while a run is under way
+    with installation.database.writing() as session:  # no claim would do this while a run is in progress
         session.get_one(Addition, addition).revision = session.get_one(Dataset, live["dataset_id"]).revision
 
     def publish() -> None:
@@ -132,8 +133,8 @@ def test_no_chain_continues_past_an_addition(
 def test_added_rows_count_as_edits_until_relearning(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], work: Callable[[], int]
 ) -> None:
-    """Added rows count as edits of a model's data from the time they may be written until the model has learned
-    again."""
+    """Added rows count as edits of a model's data from the moment they may be written until the model has
+    learned again."""
 
     def standing() -> accounting.LiveAccount:
         with installation.database.reading() as session:
@@ -156,8 +157,8 @@ def test_a_certificate_of_an_added_person_counts_steps_since(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """The certificate of an added person counts the steps since the model learned the rows and all versions so far, and
-    verifies."""
+    """The certificate of an added person counts the steps since the model learned the added rows, counts all versions
+    published so far, and verifies."""
     add(live["dataset_id"], "new1")
     assert work() == 1
     request = forget("new1")
@@ -169,7 +170,7 @@ def test_a_certificate_of_an_added_person_counts_steps_since(
     evidence = verification.verify(jws, certificates.public_keys(installation.keys)).statement["evidence"]
     assert evidence["steps_present"] == learn_steps
     [exposure] = evidence["exposures"].values()
-    assert sum(count for _, count in exposure["releases"]) == 3  # two from before: too many, never too few
+    assert sum(count for _, count in exposure["releases"]) == 3  # two are from before: never too few
 
 
 def test_added_rows_end_the_waiting_period(
@@ -197,7 +198,7 @@ def test_added_rows_end_the_waiting_period(
 def test_an_uncommitted_batch_is_swept(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], work: Callable[[], int]
 ) -> None:
-    """A sweep wipes batches that no addition claims, and leaves batches that are waiting."""
+    """A sweep wipes batches that belong to no addition, and leaves batches that are waiting."""
     addition = add(live["dataset_id"], "new1")
     with installation.rows.writing("add_orphan", 4) as writer:
         writer.write(np.ones((1, 4), dtype=np.float32), np.ones(1, dtype=np.int32))
@@ -212,7 +213,7 @@ def test_an_uncommitted_batch_is_swept(
 def test_a_destroyed_batch_is_not_damage(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], monkeypatch: pytest.MonkeyPatch, get: Get
 ) -> None:
-    """A sweep that reaches a batch after its worker has destroyed it does not report damage."""
+    """If a sweep reaches a batch that its worker has already destroyed, it reports no damage."""
     add(live["dataset_id"], "new1")
     stored = installation.rows.stored()
     delete = RowStore.delete
@@ -248,9 +249,9 @@ def test_a_damaged_batch_is_dropped_alone(
     work: Callable[[], int],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A damaged addition fails the run and is dropped unwritten, as both logs record; its people are no longer held,
-    and its batch is destroyed before any of them counts as erased. Other additions and erasures of the dataset
-    continue, also for people whose rows a lost run had claimed."""
+    """A damaged addition fails the run and is dropped without being written, as both logs record. Its people are no
+    longer held, and its batch is destroyed before any of them counts as erased. The dataset's other additions and
+    erasures continue, even for people whose rows a lost run had claimed."""
     dataset = live["dataset_id"]
     for subject in ("p8", "p9"):
         forget(subject)
@@ -296,7 +297,8 @@ def test_a_damaged_batch_is_dropped_alone(
 def test_a_missing_batch_stops_the_dataset(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], settings: Settings, get: Get
 ) -> None:
-    """A batch with a missing file, as after rows were put back from another moment, is not dropped."""
+    """A batch with a missing file, as after rows were restored from another moment, stops the dataset and is
+    not dropped."""
     addition = add(live["dataset_id"], "new1")
     [block] = (settings.data_dir / "blocks").glob(f"{addition}.*.sealed")
     block.unlink()

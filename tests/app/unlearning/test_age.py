@@ -1,4 +1,4 @@
-"""The cost of a run does not grow with the age of its model or the number of rows."""
+"""The cost of a run does not grow with the age of its model or with the number of rows."""
 
 import threading
 from collections.abc import Callable
@@ -17,7 +17,7 @@ AGE = 2000
 
 
 def grow_old(installation: Installation, model_id: str) -> None:
-    """Turn the model's only version into the last of many, each made by its own run."""
+    """Turn the model's only version into the last of many versions, each published by a separate run."""
     with installation.database.writing() as session:
         version = session.scalars(sa.select(Version).where(Version.model_id == model_id)).one()
         run, model = session.get_one(Run, version.run_id), session.get_one(Model, model_id)
@@ -52,8 +52,8 @@ def grow_old(installation: Installation, model_id: str) -> None:
 def forgotten(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> Callable[..., tuple[int, str]]:
-    """Return a function that forgets a person of a dataset of so many rows, and returns the number of statements and
-    the signed certificate."""
+    """Return a function that forgets a person of a dataset with the given number of rows, and returns the number of
+    statements and the signed certificate."""
 
     def measured(*, rows: int, is_old: bool = False) -> tuple[int, str]:
         dataset = new_dataset(rows=rows)
@@ -65,7 +65,7 @@ def forgotten(
         statements: list[str] = []
 
         def heard(*said: Any) -> None:
-            if threading.current_thread() is threading.main_thread():  # not the heartbeats, which go by time
+            if threading.current_thread() is threading.main_thread():  # without the periodic heartbeats
                 statements.append(said[2])
 
         sa.event.listen(installation.database.engine, "before_cursor_execute", heard)
@@ -79,13 +79,13 @@ def forgotten(
 
 
 def test_statements_of_a_run_do_not_grow_with_history(forgotten: Callable[..., tuple[int, str]]) -> None:
-    """Neither two thousand earlier requests nor ten times the rows increase the number of statements of a run, and its
-    signed statement grows only by a few hundred bytes for the runs that still count."""
+    """Neither two thousand earlier requests nor ten times as many rows increase the number of statements that a run
+    executes. The signed statement of the run grows only by a few hundred bytes, for the runs that still count."""
     asked, young = forgotten(rows=30)
     of_many, _ = forgotten(rows=300)
     of_old, old = forgotten(rows=30, is_old=True)
     assert asked <= 170
-    assert max(of_many, of_old) <= asked + 20  # the gateway's chores may have written down a few things before it
+    assert max(of_many, of_old) <= asked + 20  # the gateway's periodic jobs may have recorded a few events before it
     assert len(old) < len(young) + 2000
     evidence = certificates.statement_in(old)["evidence"]
     [seen] = evidence["exposures"].values()

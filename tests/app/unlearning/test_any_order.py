@@ -36,7 +36,7 @@ DIES_AT = ("edit", "commit_rows", "destroy_replaced", "delete", "confirm_edited"
 
 
 class Killed(BaseException):
-    """Raised to simulate the death of a worker, after which nothing runs."""
+    """Error that simulates the death of a worker, after which none of its code runs."""
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def _dying_after(name: str) -> Iterator[None]:
 
 
 class Story:
-    """An installation, and the people and rows that its dataset must have according to the answers of calls."""
+    """An installation, and the people and rows that its dataset must contain according to the responses so far."""
 
     def __init__(self, installation: Installation, client: TestClient) -> None:
         self.at, self.client = installation, client
@@ -131,7 +131,8 @@ class Story:
             self.occupied = session.scalar(sa.select(sa.func.count()).select_from(Record)) or 0
 
     def check(self) -> None:
-        """Check that only the expected rows are stored, that ledger and certificates verify, and chains are whole."""
+        """Check that only the expected rows are stored, that the ledger and the certificates verify, and that
+        chains are whole."""
         at = self.at
         rows = rows_of(at, self.dataset)
         assert int(rows.features.any(axis=1).sum()) == sum(self.held.values())
@@ -162,7 +163,7 @@ class Story:
 def test_any_order_of_events_is_consistent(
     set_up_once: Any, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """After additions, requests and kills in any order, the rows on disk are those expected and the ledger verifies."""
+    """After additions, requests and kills in any order, the rows on disk are as expected and the ledger verifies."""
     folder = tmp_path_factory.mktemp("story") / "data"
     shutil.copytree(set_up_once, folder)
     settings = Settings(data_dir=folder, lease_seconds=60.0, calls_per_minute=0)

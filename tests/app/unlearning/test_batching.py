@@ -1,4 +1,4 @@
-"""Models may batch requests up to a number and a time, but never into the week before a deadline."""
+"""Models may batch requests up to a number and a waiting time, but never into the week before a deadline."""
 
 import datetime
 from collections.abc import Callable
@@ -20,7 +20,7 @@ HOUR = 3600
 
 @pytest.fixture
 def older(installation: Installation) -> Callable[..., None]:
-    """Move all requests back in time so that they were made, or are due, at another moment."""
+    """Move all requests back in time, so that they were made or are due earlier."""
 
     def move(**by: datetime.timedelta) -> None:
         with installation.database.writing() as session:
@@ -40,7 +40,7 @@ def statuses(get: Get, *requests: dict[str, Any]) -> list[str]:
 def test_requests_wait_for_a_full_batch(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model that batches three requests lets two wait and serves all three in one run."""
+    """A model with a batch size of three lets two requests wait and serves three in one run."""
     model = new_model(new_dataset()["id"], batching={"max_requests": 3, "max_wait_seconds": HOUR})
     assert model["batching"] == {"max_requests": 3, "max_wait_seconds": HOUR}
     work()
@@ -77,7 +77,7 @@ def test_a_near_deadline_ends_the_wait(
     work: Callable[[], int],
     older: Any,
 ) -> None:
-    """Requests are served a week before the first of them is due, whatever the batching."""
+    """Waiting requests are served a week before the first of them is due, whatever the batching settings."""
     new_model(new_dataset()["id"], batching={"max_requests": 1000, "max_wait_seconds": 30 * 24 * HOUR})
     work()
     request = forget("p1")
@@ -93,7 +93,7 @@ def test_a_near_deadline_ends_the_wait(
 def test_batching_is_per_model(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], older: Any
 ) -> None:
-    """A model without batching runs at once, which erases the rows; a model of the same dataset with batching runs
+    """A model without batching runs at once and erases the rows; a model of the same dataset with batching runs
     later."""
     dataset = new_dataset()
     prompt = new_model(dataset["id"])
@@ -112,7 +112,7 @@ def test_batching_is_per_model(
 def test_learning_does_not_wait(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model that must learn does so at once and serves the requests that wait on its dataset."""
+    """A model that has to learn does so at once, and its run also serves the requests that wait on its dataset."""
     dataset = new_dataset()
     new_model(dataset["id"], batching={"max_wait_seconds": HOUR})
     work()
@@ -127,6 +127,6 @@ def test_learning_does_not_wait(
 
 @each("batching", [{"max_requests": 0}, {"max_wait_seconds": -1}, {"max_wait_seconds": 31 * 86400}, {"other": 1}])
 def test_unusable_batching_is_refused(gateway: TestClient, new_dataset: Make, batching: dict[str, int]) -> None:
-    """Batching numbers out of range and unknown names return 422."""
+    """Batching settings with numbers out of range or unknown names return 422."""
     body = {"name": "m", "dataset_id": new_dataset()["id"], "batching": batching}
     assert gateway.post("/v1/models", json=body).status_code == 422

@@ -1,4 +1,4 @@
-"""Canary tests of runs: plans, and runs that are not published."""
+"""Canary tests of runs: their plans, and runs that are not published because of them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -47,7 +47,7 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
 
 
 def publish(installation: Installation, claimed: ClaimedRun, observed: Observed | None) -> None:
-    """Publish a version like a worker after the chain has run; the rows are already erased."""
+    """Publish a version as a worker does after the chain has run; the rows are already erased."""
     assert claimed.mechanism
     with installation.database.writing() as session:
         unlearning.publish(
@@ -66,8 +66,8 @@ def publish(installation: Installation, claimed: ClaimedRun, observed: Observed 
 def test_lanes_go_through_the_steps_of_the_run(
     installation: Installation, gateway: Any, live: dict[str, Any], forget: Make, claim: Claim, work: Callable[[], int]
 ) -> None:
-    """A run that continues has lanes that carry all steps since the model last began; a run from scratch has new
-    lanes."""
+    """In a run that continues a chain, the lanes have taken all steps since the model last started from scratch; a run
+    from scratch has new lanes."""
     learned = live["mechanism"]["learn_steps"]
     forget("p1")
     work()
@@ -106,8 +106,8 @@ def test_a_run_refuted_by_its_canary_test_is_not_published(
     version: int,
     case: str,
 ) -> None:
-    """A run whose audit is missing, differs or found something publishes nothing; the request stays open, and the next
-    run completes it."""
+    """A run whose audit is missing, differs from the plan or has a finding is not published. The request stays open,
+    and the next run completes it."""
     observe, refusal = OBSERVED[case]
     request = forget(f"p{version}")
     claimed = claim()
@@ -129,7 +129,8 @@ def test_a_run_refuted_by_its_canary_test_is_not_published(
 def test_a_run_over_other_records_than_recorded_is_refused(
     installation: Installation, live: dict[str, Any], forget: Make, claim: Claim
 ) -> None:
-    """A run that read another number of records than recorded does not match its plan."""
+    """A run that read a different number of records from the recorded number is refused, because it does not
+    match its plan."""
     forget("p1")
     claimed = claim()
     assert claimed.audit

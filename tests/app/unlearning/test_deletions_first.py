@@ -28,7 +28,7 @@ def claim(installation: Installation) -> Claim:
 def test_a_deletion_worker_does_not_learn(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
-    """A worker for deletions only finds no work while models wait to learn, but serves a request."""
+    """A worker that serves only deletions does not claim models that wait to learn, but claims a request."""
     new_model(new_dataset("waits")["id"])
     with installation.database.reading() as session:
         assert due_repository.anything_to_do(session)
@@ -44,7 +44,7 @@ def test_a_deletion_worker_does_not_learn(
 def test_forgetting_goes_before_learning(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
-    """A model that was made after the rows were erased learns after the dataset's other models have forgotten."""
+    """A model that was created after rows were erased learns only after the dataset's other models have forgotten."""
     dataset = new_dataset()
     first, second = new_model(dataset["id"]), new_model(dataset["id"])
     while runner.run_next(installation, worker="w"):
@@ -61,7 +61,7 @@ def test_forgetting_goes_before_learning(
 def test_a_run_from_scratch_for_a_deletion_does_not_give_way(
     new_dataset: Make, new_model: Make, forget: Make, claim: Claim
 ) -> None:
-    """A run from scratch gives way unless a deletion request waits for it."""
+    """A run from scratch gives way to deletions, unless a deletion request waits for that run itself."""
     new_model(new_dataset("nobody asked")["id"])
     claimed = claim()
     assert claimed
@@ -77,13 +77,13 @@ def test_a_run_from_scratch_for_a_deletion_does_not_give_way(
 def test_a_learning_run_gives_way_and_continues(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get
 ) -> None:
-    """A worker that has begun to learn does a deletion of another dataset in between, and publishes both, the deletion
-    first; no step is learned twice."""
+    """A worker that has begun to learn pauses for a deletion on another dataset and then continues. Both are published,
+    the deletion first, and no step is repeated."""
     asked = new_dataset("asked")
     new_model(asked["id"])
     assert runner.run_next(installation, worker="w")
     learning = new_model(new_dataset("to learn")["id"], learn_steps=5000)
-    request = forget("p1", dataset_ids=[asked["id"]], regulation="ccpa")  # due after the model: that is claimed first
+    request = forget("p1", dataset_ids=[asked["id"]], regulation="ccpa")  # due later than the model
     assert runner.run_next(installation, worker="w")
     forgot, learned, _ = get("/runs")["items"]
     assert (learned["model_id"], learned["status"], learned["steps_done"]) == (learning["id"], "published", 5000)
@@ -96,8 +96,7 @@ def test_a_learning_run_gives_way_and_continues(
 def test_a_death_during_suspended_learning_hands_back_both_runs(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, claim: Claim
 ) -> None:
-    """If a worker dies while its learning is suspended for a deletion, both runs are handed back and both are
-    repeated."""
+    """If a worker dies while its learning run is suspended for a deletion, both runs are handed back and repeated."""
     new_model(new_dataset("to learn")["id"])
     assert claim()
     asked = new_dataset("asked")

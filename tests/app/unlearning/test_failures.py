@@ -1,4 +1,4 @@
-"""Runs that fail or whose worker dies are handed back, repeated and reported to the waiting requests."""
+"""Runs that fail or whose worker dies are handed back, repeated, and reported to the requests that wait for them."""
 
 import datetime
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Claim = Callable[..., ClaimedRun | None]
 def test_a_failed_run_backs_off_and_is_tried_again(
     claim: Claim, live: Any, forget: Make, get: Get, installation: Installation
 ) -> None:
-    """A failed run is repeated after 0.5 s, then 1 s, 2 s and so on up to a minute, and nothing is lost."""
+    """A failed run is repeated after 0.5 s, then after 1 s, 2 s and so on up to a minute, and no request is lost."""
     request = forget("p3")
     pauses = []
     for _ in range(10):
@@ -37,7 +37,7 @@ def test_a_failed_run_backs_off_and_is_tried_again(
             assert model.not_before
             pauses.append((model.not_before - before).total_seconds())
             assert (model.status, model.error_code) == ("live", "OSError")
-            model.not_before += datetime.timedelta(hours=1)  # however slow this machine is
+            model.not_before += datetime.timedelta(hours=1)  # regardless of the speed of this machine
         assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
         _confirm_by_an_erase_run(claim, installation)
         assert claim() is None
@@ -53,8 +53,8 @@ def test_a_failed_run_backs_off_and_is_tried_again(
 def test_a_failed_run_is_reported_twice(
     claim: Claim, fail: Callable[[ClaimedRun | None], None], live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A request whose runs fail reports the reason, and then that they are repeated until one succeeds; later failures
-    are not reported before it completes."""
+    """A request whose runs fail reports the reason, and after the second failure reports that the run is repeated until
+    it succeeds. Further failures are not reported."""
     request = forget("p3")
     for _ in range(5):
         fail(claim())
@@ -86,7 +86,8 @@ def _confirm_by_an_erase_run(claim: Claim, installation: Installation) -> None:
 def test_a_model_that_never_learns_fails_after_three_attempts(
     claim: Claim, fail: Callable[[ClaimedRun | None], None], new_dataset: Make, new_model: Make, get: Get, gateway: Any
 ) -> None:
-    """A first learning run that fails three times ends in `failed`, is not repeated, and can be requested again."""
+    """If the first learning run of a model fails three times, the model ends in `failed` and is not retried until
+    relearning is requested."""
     model = new_model(new_dataset()["id"])
     for _ in range(2):
         fail(claim())
@@ -114,8 +115,8 @@ def test_a_failed_model_completes_waiting_requests(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A request completes when its model ends in `failed`, whenever it was made: the rows are erased, and no
-    certificate is owed."""
+    """When a model ends in `failed`, the requests on its dataset complete whenever they were made: the rows are erased,
+    and no certificate is owed."""
     dataset = new_dataset()
     model = new_model(dataset["id"])
     request = forget("p3") if asked_during_attempt == 0 else {}
@@ -135,7 +136,7 @@ def test_a_failed_model_completes_waiting_requests(
 def test_a_late_failure_does_not_affect_the_successor(
     claim: Claim, live: Any, forget: Make, installation: Installation
 ) -> None:
-    """A worker that lost its lease and fails afterwards neither ends nor delays the run of its successor."""
+    """A worker that fails after it lost its lease neither ends nor delays the run of its successor."""
     forget("p3")
     lost = claim(lease_seconds=-1.0)
     held = claim()
@@ -149,7 +150,7 @@ def test_a_late_failure_does_not_affect_the_successor(
 def test_runs_of_a_dead_worker_are_taken_back(
     claim: Claim, live: Any, forget: Make, get: Get, installation: Installation
 ) -> None:
-    """The runs of a dead worker can be claimed again at once; other workers keep theirs."""
+    """The runs of a dead worker can be claimed again at once; other workers keep their runs."""
     slots = slots_of(installation, live[0]["id"], "p3")
     request = forget("p3")
     held = claim(worker="dead")
@@ -166,7 +167,7 @@ def test_runs_of_a_dead_worker_are_taken_back(
 def test_a_run_that_kills_its_workers_backs_off(
     claim: Claim, live: Any, forget: Make, installation: Installation
 ) -> None:
-    """After three deaths in a row the model waits before its next run, longer each time."""
+    """After more than three worker deaths in a row, the model waits before its next run."""
     forget("p3")
     waits = []
     for _ in range(5):
@@ -182,8 +183,8 @@ def test_a_run_that_kills_its_workers_backs_off(
 def test_failures_that_repeat_are_counted_on_one_run(
     installation: Installation, claim: Claim, fail: Any, live: Any, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """If runs keep failing for the same reason, the first, the last and a count are kept. Their request names the last,
-    all count as ended, and another reason starts a new count."""
+    """If runs keep failing for the same reason, only the first, the last and a count are kept. The request names the
+    last run, all runs count as ended, and a different reason starts a new count."""
     request = forget("p1")
     for _ in range(6):
         fail(claim())

@@ -1,5 +1,4 @@
-"""Fairness: no request waits forever, neither behind busier models, nor behind broken ones, nor for a batch that never
-fills."""
+"""Fairness: no request waits forever behind busier models, behind broken models, or for a batch that never fills."""
 
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +42,8 @@ def claim(installation: Installation) -> Callable[[], ClaimedRun]:
 def test_models_of_one_dataset_take_turns(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """Both models keep up and the first request completes although a new request arrives before every run."""
+    """Both models of a dataset keep up, and the first request completes, although a new request arrives before
+    every run."""
     dataset = new_dataset()
     new_model(dataset["id"]), new_model(dataset["id"])
     work()
@@ -63,7 +63,8 @@ def test_a_new_model_is_learned_despite_a_stream_of_requests(
     work: Callable[[], int],
     status: Any,
 ) -> None:
-    """Learning of a new model is not postponed by a stream of requests, nor are they by it."""
+    """A stream of requests does not postpone the learning of a new model, and the learning does not postpone
+    the requests."""
     dataset = new_dataset()
     new_model(dataset["id"])
     work()
@@ -79,7 +80,7 @@ def test_a_new_model_is_learned_despite_a_stream_of_requests(
 def test_datasets_are_served_by_deadline(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """A dataset whose models never catch up does not delay a request on another dataset that is due next."""
+    """A dataset whose models never catch up does not delay the request on another dataset that is due next."""
     busy, quiet = new_dataset("busy"), new_dataset("quiet")
     for dataset in (busy, busy, quiet):
         new_model(dataset["id"])
@@ -95,8 +96,8 @@ def test_datasets_are_served_by_deadline(
 def test_a_broken_model_does_not_stop_others(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """A dataset that cannot be planned for is postponed; requests for it are accepted, and those for others
-    complete."""
+    """A dataset for which no run can be planned is postponed. Requests for it are still accepted, and requests for
+    other datasets still complete."""
     broken, sound = new_dataset("broken"), new_dataset("sound")
     model = new_model(broken["id"])
     new_model(sound["id"])
@@ -114,7 +115,7 @@ def test_a_broken_model_does_not_stop_others(
 def test_undestroyable_weights_do_not_stop_runs(
     settings: Settings, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], status: Any
 ) -> None:
-    """Runs continue if a file cannot be destroyed, and its destruction is retried."""
+    """If a file cannot be destroyed, runs continue and the destruction is retried."""
     new_model(new_dataset()["id"])
     work()
     (settings.data_dir / "weights" / "stray.sealed").mkdir()
@@ -126,7 +127,7 @@ def test_undestroyable_weights_do_not_stop_runs(
 def test_rows_from_a_backup_are_refused(
     settings: Settings, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int], status: Any
 ) -> None:
-    """Rows that were put back from a backup in place of the recorded ones are not learned from."""
+    """A model does not learn from rows that were restored from a backup in place of the recorded ones."""
     dataset = new_dataset()
     model = new_model(dataset["id"])
     work()
@@ -146,7 +147,7 @@ def test_rows_from_a_backup_are_refused(
 def test_deaths_and_failures_are_counted_separately(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, claim: Callable[[], ClaimedRun]
 ) -> None:
-    """A model whose worker died twice does not end in `failed` because a run then fails once."""
+    """A model whose worker died twice does not end in `failed` if a run then fails once."""
     model = new_model(new_dataset()["id"])
     for _ in range(2):
         claim()
@@ -168,8 +169,8 @@ def test_a_model_that_kills_its_workers_fails(
     work: Any,
     status: Any,
 ) -> None:
-    """A first learning run whose worker dies ten times ends in `failed`, and completes the requests that wait for
-    it."""
+    """If the worker of a model's first learning run dies ten times, the model ends in `failed`, and the
+    requests that wait for it complete."""
     model = new_model(new_dataset()["id"])
     request = forget("p1")
     for _ in range(10):
@@ -190,8 +191,8 @@ def test_a_relearned_model_owes_certificates_again(
     get: Get,
     claim: Any,
 ) -> None:
-    """People whose rows still existed when their model failed, and are in it when it is relearned, get a
-    certificate."""
+    """If a failed model is relearned, people whose rows still existed when it failed and who are in the
+    relearned model get a certificate."""
     model = new_model(new_dataset()["id"])
     for _ in range(2):
         run_id = claim().run_id
@@ -213,7 +214,8 @@ def test_a_relearned_model_owes_certificates_again(
 def test_the_guarantee_of_a_lagging_model_counts_its_people(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """While rows are null and a model still carries them, its guarantee counts them; then it meets its target."""
+    """While rows are null but a model still carries their people, the model's guarantee counts these people;
+    afterwards it meets the target."""
     dataset = new_dataset()
     models = [new_model(dataset["id"], noise_scale=0.02) for _ in range(2)]
     work()
@@ -238,7 +240,7 @@ def test_a_prediction_retries_with_the_next_version(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A prediction that finds its version destroyed in the meantime is made with the next version."""
+    """If a prediction finds that its version has been destroyed, it is made with the next version."""
     model = new_model(new_dataset()["id"])
     work()
     forget("p1")
@@ -258,7 +260,7 @@ def test_a_prediction_retries_with_the_next_version(
 def test_metrics_are_dropped_with_erased_evaluation_people(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Accuracy, an exact statistic of the evaluation people, is dropped when one of them is erased."""
+    """The accuracy is an exact statistic of the evaluation people, so it is dropped when one of them is erased."""
     learned, measured = new_dataset("learned"), new_dataset("measured", seed=1, first=60)
     model = new_model(learned["id"], evaluation_dataset_id=measured["id"])
     work()
@@ -269,7 +271,8 @@ def test_metrics_are_dropped_with_erased_evaluation_people(
 
 
 def test_learned_rows_are_refused_as_evaluation_data(gateway: TestClient, new_dataset: Make) -> None:
-    """The learned rows uploaded under another name are refused as evaluation data."""
+    """Rows from which a model learned are refused as its evaluation data, even if they are uploaded under
+    another name."""
     learned, again = new_dataset("learned"), new_dataset("again")
     body = {"name": "m", "dataset_id": learned["id"], "l2": 0.05, "evaluation_dataset_id": again["id"]}
     answer = gateway.post("/v1/models", json=body)

@@ -1,4 +1,4 @@
-"""The plan: the cheapest way to the target, with its reason."""
+"""A plan is the cheapest way to the target, with its reason."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ def learned(noise_scale: float | None = None) -> Chain:
 
 
 def test_learning_takes_the_steps_of_the_mechanism() -> None:
-    """A run from scratch takes the mechanism's learning steps, with the reason that it was requested."""
+    """A run from scratch takes the mechanism's learning steps, and its plan states that relearning was requested."""
     chosen = mechanism()
     for kind in ("learn", "relearn"):
         plan = planner.learn(chosen, kind=kind)
@@ -37,7 +37,8 @@ def test_learning_takes_the_steps_of_the_mechanism() -> None:
 
 
 def test_one_record_is_unlearned() -> None:
-    """Forgetting one record of a thousand continues the chain, with fewer steps than learning and with that reason."""
+    """To forget one record of a thousand, the plan continues the chain, and its reason is that this takes fewer
+    steps than learning."""
     chain = learned()
     plan = planner.forget(chain, records=1, epsilon=1.0, delta=DELTA)
     assert plan.kind == "unlearn"
@@ -46,7 +47,7 @@ def test_one_record_is_unlearned() -> None:
 
 
 def test_relearning_is_planned_if_it_is_cheaper() -> None:
-    """If the noise is far too small for the target, the plan is to relearn, with the reason."""
+    """If the noise is far too small for the target, the plan is to relearn, and its reason says so."""
     chain = learned(noise_scale=1e-9)
     plan = planner.forget(chain, records=1, epsilon=0.01, delta=1e-9)
     assert (plan.kind, plan.steps) == ("relearn", chain.mechanism.learn_steps)
@@ -54,7 +55,7 @@ def test_relearning_is_planned_if_it_is_cheaper() -> None:
 
 
 def test_nothing_to_forget_still_takes_a_step() -> None:
-    """A model that fell behind a revision without rows of its own is brought up to date in the fewest steps."""
+    """A plan for a model with an outstanding revision but no records to forget takes at least one unlearning step."""
     plan = planner.forget(learned(), records=0, epsilon=1.0, delta=DELTA)
     assert plan.kind == "unlearn"
     assert plan.steps >= 1
@@ -62,7 +63,7 @@ def test_nothing_to_forget_still_takes_a_step() -> None:
 
 @given(records=st.integers(1, 1000), epsilon=st.floats(0.05, 10), noise_scale=st.floats(1e-4, 0.1))
 def test_every_plan_reaches_the_target(records: int, epsilon: float, noise_scale: float) -> None:
-    """A plan exists for any chain and target, meets (epsilon, delta), and would miss it with one step less."""
+    """For any chain and target there is a plan that meets (epsilon, delta) and would miss it with one step fewer."""
     chain = learned(noise_scale)
     plan = planner.forget(chain, records=records, epsilon=epsilon, delta=DELTA)
     if plan.kind == "relearn":
@@ -83,13 +84,14 @@ def test_every_plan_reaches_the_target(records: int, epsilon: float, noise_scale
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
 def test_more_records_never_take_fewer_steps(epsilon: float) -> None:
-    """The steps of a plan never fall as the number of records grows."""
+    """The number of planned steps never decreases as the number of records to forget grows."""
     steps = [planner.forget(learned(), records=k, epsilon=epsilon, delta=DELTA).steps for k in range(1, 40)]
     assert steps == sorted(steps)
 
 
 def test_unlearning_continues_and_relearning_restarts_the_chain() -> None:
-    """Unlearning continues the chain with the records gone; relearning restarts it, with no records to forget."""
+    """Unlearning continues the chain without the forgotten records; relearning restarts the chain with no
+    records to forget."""
     chain = learned()
     plan = planner.forget(chain, records=2, epsilon=1.0, delta=DELTA)
     assert planner.after(chain, plan, records=2) == accountant.advance(chain, Run(steps=plan.steps, records=2))

@@ -25,7 +25,7 @@ Wait = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def wait(installation: Installation) -> Wait:
-    """Store a dataset of a tenant, if it is new, and a request that waits on it; return the ids of both."""
+    """Store a request that waits for a tenant's dataset, which is created if it is new; return the ids of both."""
 
     def store(
         dataset_id: str = "ds_a",
@@ -79,7 +79,7 @@ def due(installation: Installation) -> list[str]:
 
 
 def change(installation: Installation, request_id: str, **columns: object) -> None:
-    """Change only a request."""
+    """Change fields of a request and nothing else."""
     with installation.database.writing() as session:
         request = session.get_one(DeletionRequest, request_id)
         for name, value in columns.items():
@@ -105,7 +105,7 @@ def open_erasures(session: Session) -> int:
 
 
 def test_a_request_in_its_grace_period_is_not_due(installation: Installation, wait: Wait) -> None:
-    """A request is not due before `held_until`, and a run that serves another request leaves it alone."""
+    """A request is not due before `held_until`, and a run that serves another request does not take it."""
     _, held = wait(held_until=DAY)
     assert due(installation) == []
     wait()
@@ -120,7 +120,7 @@ def test_a_request_in_its_grace_period_is_not_due(installation: Installation, wa
     "status", [RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.REJECTED, RequestStatus.CANCELLED]
 )
 def test_only_accepted_requests_are_queued(installation: Installation, wait: Wait, status: RequestStatus) -> None:
-    """A request that awaits a decision, or was rejected or withdrawn, is not in the queue."""
+    """A request that awaits a decision, was rejected or was withdrawn is not in the queue."""
     wait(status=status)
     _, request_id = wait("ds_b")
     change(installation, request_id, status=status)
@@ -136,7 +136,7 @@ def test_only_accepted_requests_are_queued(installation: Installation, wait: Wai
 def test_the_queue_follows_the_request(
     installation: Installation, wait: Wait, status: RequestStatus, held_until: datetime.timedelta | None
 ) -> None:
-    """After any change of a request, its erasures are queued as if they had been stored with it now."""
+    """After any change to a request, its erasures are in the same place in the queue as if they were queued now."""
     _, request_id = wait()
     change(installation, request_id, status=status, held_until=held_until, deadline=3 * DAY)
     with installation.database.reading() as session:
@@ -147,8 +147,8 @@ def test_the_queue_follows_the_request(
 
 
 def test_the_earliest_deadlines_are_served_first(installation: Installation, wait: Wait) -> None:
-    """A run that takes two of three requests takes those with the earliest deadlines, whatever their order of
-    arrival."""
+    """A run that takes two of three requests takes those with the earliest deadlines, regardless of their order
+    of arrival."""
     wait(due_in=20 * DAY, made=-9 * DAY)
     near = {wait(due_in=days * DAY)[1] for days in (3, 5)}
     with installation.database.reading() as session:
@@ -157,7 +157,8 @@ def test_the_earliest_deadlines_are_served_first(installation: Installation, wai
 
 
 def test_all_requests_of_a_person_are_taken_together(installation: Installation, wait: Wait) -> None:
-    """A run takes all requests of a person, even if it takes no other that is equally late."""
+    """A run takes all requests of a person together, even one with a late deadline, before it takes a request
+    of another person."""
     first, later = wait(due_in=DAY, subject_ref="sub_1")[1], wait(due_in=20 * DAY, subject_ref="sub_1")[1]
     wait(due_in=2 * DAY)
     with installation.database.reading() as session:
@@ -166,8 +167,8 @@ def test_all_requests_of_a_person_are_taken_together(installation: Installation,
 
 
 def test_tenants_take_turns(installation: Installation, wait: Wait) -> None:
-    """A tenant with several due datasets does not delay another, whose dataset is first or second; a deadline within a
-    week goes before any turn."""
+    """A tenant with several due datasets does not delay another tenant, whose dataset is served first or second. A
+    dataset that is due within a week is served before any other."""
     for number in range(4):
         wait(f"ds_many_{number:02}", "tn_many", due_in=(10 + number) * DAY)
     assert due(installation)[0] == "ds_many_00"
@@ -216,8 +217,8 @@ def two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_estimates_are_for_one_run(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Callable[[str], Any]
 ) -> None:
-    """The estimate of a request and the account of its dataset are for as many requests as one run takes, and match the
-    run that follows."""
+    """The estimate of a request and the account of its dataset are based on the number of requests that one run takes,
+    and they match the run that follows."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")
     request = [forget(f"p{person}") for person in range(5)][-1]

@@ -1,4 +1,4 @@
-"""Cancelled learning, and retired models and datasets: what ends, what is destroyed, and what stays."""
+"""Cancelled learning, and retired models and datasets: what ends, what is destroyed and what stays."""
 
 from collections.abc import Callable
 from typing import Any
@@ -63,7 +63,7 @@ def status(get: Get, model: dict[str, Any]) -> tuple[str, int | None]:
     return found["status"], found["live_version"]
 
 
-# --- runs that are cancelled -----------------------------------------------------------------------------------------
+# --- cancelled runs --------------------------------------------------------------------------------------------------
 
 
 def test_a_cancelled_first_run_can_be_restarted(
@@ -75,7 +75,7 @@ def test_a_cancelled_first_run_can_be_restarted(
     claim: Any,
     work: Callable[[], int],
 ) -> None:
-    """After its first run is cancelled, a model is not due and reports it; relearning starts it again."""
+    """After its first run is cancelled, a model is not due and reports the cancellation; relearning starts it again."""
     model = new_model(new_dataset()["id"])
     claimed = claim()
     assert call("POST", f"/runs/{claimed.run_id}/cancel")["status"] == "cancelled"
@@ -93,7 +93,7 @@ def test_a_cancelled_first_run_can_be_restarted(
 def test_cancelling_a_relearning_keeps_the_live_version(
     live: dict[str, Any], get: Get, call: Call, claim: Any, work: Callable[[], int]
 ) -> None:
-    """The live version stays in service if relearning, or a canary test, is cancelled."""
+    """If relearning or a canary test is cancelled, the live version stays in service."""
     for asked in ("relearn", "audit"):
         call("POST", f"/models/{live['id']}/{asked}")
         call("POST", f"/runs/{claim().run_id}/cancel")
@@ -105,7 +105,7 @@ def test_cancelling_a_relearning_keeps_the_live_version(
 def test_cancelling_a_first_run_completes_waiting_requests(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, call: Call, claim: Any, work: Any
 ) -> None:
-    """A request made while a model learns completes if that run is cancelled: the model owes it nothing."""
+    """A request made while a model learns completes if that run is cancelled, because the model owes it nothing."""
     new_model(new_dataset()["id"])
     claimed = claim()
     request = forget("p1")
@@ -118,7 +118,7 @@ def test_cancelling_a_first_run_completes_waiting_requests(
 def test_a_run_for_a_deletion_cannot_be_cancelled(
     live: dict[str, Any], new_model: Make, forget: Make, get: Get, call: Call, claim: Any
 ) -> None:
-    """A run that a deletion request waits for cannot be cancelled."""
+    """A run for which a deletion request waits cannot be cancelled."""
     new_model(live["dataset_id"])
     forget("p1")
     claimed = claim()
@@ -129,7 +129,7 @@ def test_a_run_for_a_deletion_cannot_be_cancelled(
 def test_a_mandatory_relearning_cannot_be_cancelled(
     installation: Installation, live: dict[str, Any], call: Call, claim: Any
 ) -> None:
-    """A relearning of a model whose weights are lost cannot be cancelled; retiring the model ends it."""
+    """A relearning of a model whose weights are lost cannot be cancelled, but retiring the model ends it."""
     with installation.database.writing() as session:
         model = session.get_one(Model, live["id"])
         model.wanted, model.error_code = "relearn", "weights_destroyed"
@@ -147,7 +147,7 @@ def test_a_mandatory_relearning_cannot_be_cancelled(
 def test_retiring_a_model_destroys_its_weights(
     installation: Installation, live: dict[str, Any], forget: Make, gateway: TestClient, get: Get, call: Call, work: Any
 ) -> None:
-    """Retiring a model destroys its weights at once; its versions, exports, ledger and certificates stay, and later
+    """Retiring a model destroys its weights at once. Its versions, exports, ledger and certificates stay, and later
     requests do not include it."""
     path = f"/models/{live['id']}"
     assert gateway.get(f"/v1{path}/versions/1/weights").status_code == 200
@@ -185,7 +185,7 @@ def test_retiring_a_model_destroys_its_weights(
 def test_a_model_that_owes_a_version_cannot_be_retired(
     live: dict[str, Any], forget: Make, get: Get, call: Call, work: Any
 ) -> None:
-    """A model that owes a request a version cannot be retired, and the refusal explains how to proceed."""
+    """A model that owes a request a version cannot be retired, and the error explains how to proceed."""
     forget("p1")
     refusal = call("DELETE", f"/models/{live['id']}", code="model_in_use")
     assert f"model_id={live['id']}" in refusal["detail"]
@@ -197,8 +197,8 @@ def test_a_model_that_owes_a_version_cannot_be_retired(
 def test_a_learning_model_can_be_retired(
     installation: Installation, new_dataset: Make, new_model: Make, call: Call, claim: Any, work: Callable[[], int]
 ) -> None:
-    """Retiring a model that learns ends its run; weights that its worker may still write are destroyed like those of
-    any ended run."""
+    """Retiring a learning model ends its run; weights that its worker may still write are destroyed like those
+    of any ended run."""
     model = new_model(new_dataset()["id"])
     claimed = claim()
     assert call("DELETE", f"/models/{model['id']}")["status"] == "retired"
@@ -213,9 +213,9 @@ def test_a_learning_model_can_be_retired(
 def test_retiring_a_dataset_destroys_its_rows(
     installation: Installation, live: dict[str, Any], forget: Make, get: Get, call: Call, work: Any
 ) -> None:
-    """When the models of a dataset are retired and no requests wait, retiring it destroys its rows and their owners'
-    references; nothing is learned from it or added to it, and requests of people who were in it find nothing held
-    there."""
+    """If all models of a dataset are retired and no requests wait, retiring the dataset destroys its rows and the
+    references to their people. No model can then learn from it and no rows can be added to it, and later requests of
+    people who were in it find nothing held there."""
     forget("p1")
     work()
     dataset_id = live["dataset_id"]
@@ -242,8 +242,8 @@ def test_retiring_a_dataset_destroys_its_rows(
 def test_a_dataset_with_rows_to_be_erased_cannot_be_retired(
     new_dataset: Make, forget: Make, get: Get, call: Call, work: Any
 ) -> None:
-    """A dataset with rows to be erased cannot be retired; a request in review finds nothing there when it is approved
-    after the retirement."""
+    """A dataset with rows to be erased cannot be retired. A request in review that is approved after the retirement
+    finds nothing held there."""
     dataset = new_dataset()
     forget("p1")
     call("DELETE", f"/datasets/{dataset['id']}", code="dataset_in_use")
@@ -259,7 +259,7 @@ def test_a_dataset_with_rows_to_be_erased_cannot_be_retired(
 def test_waiting_batches_are_dropped_with_their_dataset(
     installation: Installation, new_dataset: Make, forget: Make, get: Get, call: Call, work: Any
 ) -> None:
-    """A batch that waits for a retired dataset is dropped, and its rows are destroyed too."""
+    """If a dataset is retired, batches that wait to be added are dropped, and their rows are destroyed too."""
     dataset = new_dataset()
     forget("p1")
     work()
@@ -273,7 +273,7 @@ def test_waiting_batches_are_dropped_with_their_dataset(
 
 
 def test_an_interrupted_retirement_is_completed(installation: Installation, by: Actor, live: dict[str, Any]) -> None:
-    """A retirement that was killed after the commit, after the tombstones, or after the rows is completed by the next
+    """A retirement that is killed after the commit, after the tombstones or after the rows is completed by the next
     attempt; until then the dataset is not reported as destroyed."""
     with installation.database.writing(by=by) as session:
         retirement.retire_model(session, installation.keys, session.get_one(Model, live["id"]))
@@ -283,10 +283,10 @@ def test_an_interrupted_retirement_is_completed(installation: Installation, by: 
     folder = installation.settings.resolved_tombstones().parent
     folder.chmod(0o500)
     try:
-        periodic_jobs.destroy_now(installation)  # what cannot be written down is not destroyed
+        periodic_jobs.destroy_now(installation)  # rows are not destroyed if this cannot be recorded
     finally:
         folder.chmod(0o700)
-    installation.rows.delete(live["dataset_id"])  # and died
+    installation.rows.delete(live["dataset_id"])  # and then died
     periodic_jobs.sweep_rows(installation)
     for _ in range(2):
         periodic_jobs.destroy_of_retired(installation)
@@ -298,8 +298,8 @@ def test_an_interrupted_retirement_is_completed(installation: Installation, by: 
 
 
 def test_blocks_written_after_a_retirement_are_swept(installation: Installation, new_dataset: Make, call: Call) -> None:
-    """Blocks that a worker left in the middle of an edit are swept; their keys are not kept for an hour, as those of an
-    upload that may still be claimed are."""
+    """Blocks that a worker left in the middle of an edit are swept at once, and their keys are not kept for the hour
+    that an unfinished upload would get."""
     dataset = new_dataset()
     call("DELETE", f"/datasets/{dataset['id']}")
     for rows_id in (dataset["id"], "ds_uploaded"):

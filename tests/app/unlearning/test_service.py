@@ -28,7 +28,7 @@ def test_nothing_is_claimed_if_nothing_is_due(claim: Claim, live: Any) -> None:
 
 
 def test_a_new_model_is_learned(claim: Claim, new_dataset: Make, new_model: Make) -> None:
-    """The first run of a model starts from scratch and erases nothing."""
+    """The first run of a model starts from scratch and erases no rows."""
     dataset = new_dataset()
     model = new_model(dataset["id"])
     claimed = claim()
@@ -40,7 +40,7 @@ def test_a_new_model_is_learned(claim: Claim, new_dataset: Make, new_model: Make
 
 
 def test_a_request_is_unlearned(claim: Claim, live: Any, forget: Make, get: Get, installation: Installation) -> None:
-    """A claimed request is running, its rows are listed, and its run continues the live version."""
+    """A claimed request is running and its rows are listed, and its run continues the live version."""
     slots = slots_of(installation, live[0]["id"], "p3")
     request = forget("p3")
     claimed = claim()
@@ -70,7 +70,7 @@ def test_a_dataset_without_models_is_erased(
 
 
 def test_one_run_serves_all_waiting_requests(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
-    """A claimed run serves all requests that wait at that time, including several of one person."""
+    """A claimed run serves all requests that wait at that time, including several requests of one person."""
     slots = slots_of(installation, live[0]["id"], "p3", "p4")
     for person in ("p3", "p4", "p3"):
         forget(person)
@@ -80,7 +80,7 @@ def test_one_run_serves_all_waiting_requests(claim: Claim, live: Any, forget: Ma
 
 
 def test_one_run_per_dataset(claim: Claim, live: Any, forget: Make, new_model: Make) -> None:
-    """While a run is under way no worker can claim another on its dataset."""
+    """While a run is in progress, no worker can claim another run on the same dataset."""
     forget("p3")
     assert claim(worker="one")
     forget("p4")
@@ -89,7 +89,7 @@ def test_one_run_per_dataset(claim: Claim, live: Any, forget: Make, new_model: M
 
 
 def test_relearning_runs_from_scratch(claim: Claim, live: Any, gateway: Any) -> None:
-    """A model that is asked to learn again runs from scratch while its live version stays in service."""
+    """A model whose relearning was requested runs from scratch while its live version stays in service."""
     assert gateway.post(f"/v1/models/{live[1]['id']}/relearn").status_code == 202
     claimed = claim()
     assert claimed
@@ -99,7 +99,7 @@ def test_relearning_runs_from_scratch(claim: Claim, live: Any, gateway: Any) -> 
 def test_a_run_with_an_expired_lease_is_taken_over(
     claim: Claim, live: Any, forget: Make, get: Get, installation: Installation
 ) -> None:
-    """A run whose lease has expired is abandoned by the next claim, which gets the same work in a new run."""
+    """When the lease of a run has expired, the next claim abandons the run and returns the same work as a new run."""
     request = forget("p3")
     first = claim(worker="silent", lease_seconds=-1.0)
     second = claim(worker="next")
@@ -120,7 +120,7 @@ def test_a_run_with_an_expired_lease_is_taken_over(
 def test_a_worker_without_its_lease_is_refused(
     claim: Claim, live: Any, forget: Make, installation: Installation
 ) -> None:
-    """A worker that lost its lease cannot renew, confirm, finish or publish the run."""
+    """A worker that lost its lease cannot renew the lease, and cannot confirm, finish or publish the run."""
     forget("p3")
     lost = claim(lease_seconds=-1.0)
     held = claim()
@@ -138,7 +138,7 @@ def test_a_worker_without_its_lease_is_refused(
 
 
 def test_renewing_moves_the_end_of_the_lease(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
-    """A renewed run is not taken over at the end of its first lease, and reports its progress."""
+    """A run whose lease was renewed is not taken over at the end of its first lease, and reports its progress."""
     forget("p3")
     claimed = claim(lease_seconds=-1.0)
     assert claimed
@@ -152,7 +152,7 @@ def test_renewing_moves_the_end_of_the_lease(claim: Claim, live: Any, forget: Ma
 
 
 def test_a_run_is_published_once(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
-    """A second publication of a run is refused and leaves one version and one ledger entry."""
+    """Publishing a run a second time is refused, which leaves one version and one ledger entry."""
     forget("p3")
     claimed = claim()
     assert claimed
@@ -167,7 +167,7 @@ def test_a_run_is_published_once(claim: Claim, live: Any, forget: Make, installa
 
 
 def test_an_unplanned_run_is_not_published(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
-    """A run with other steps or another mechanism than planned publishes nothing, and keeps its lease."""
+    """A run with other steps or another mechanism than planned is not published and keeps its lease."""
     forget("p3")
     claimed = claim()
     assert claimed
@@ -184,12 +184,12 @@ def test_an_unplanned_run_is_not_published(claim: Claim, live: Any, forget: Make
 def test_a_heartbeat_does_not_block_readers(
     claim: Claim, new_dataset: Make, new_model: Make, installation: Installation
 ) -> None:
-    """Lease and audit result of a run can be read while a heartbeat changes the run."""
+    """The lease and the audit result of a run can be read while a heartbeat changes the run."""
     new_model(new_dataset(rows=60)["id"], audit={"lanes": 0})
     claimed = claim()
     assert claimed
     with installation.database.reading() as session:
-        session.execute(sa.select(Run.id)).all()  # from here on it sees one snapshot
+        session.execute(sa.select(Run.id)).all()  # from here on, the session reads one snapshot
         with installation.database.writing(exclusive=False) as beating:
             unlearning.renew(beating, run_id=claimed.run_id, steps_done=1, lease_seconds=30)
         unlearning.check_held(session, run_id=claimed.run_id)
@@ -197,6 +197,6 @@ def test_a_heartbeat_does_not_block_readers(
 
 
 def test_an_unknown_run_is_named(installation: Installation) -> None:
-    """An unknown run raises `RunUnknown`."""
+    """Referring to an unknown run raises `RunUnknown`."""
     with installation.database.reading() as session, pytest.raises(RunUnknown):
         unlearning.get(session, "run_none")

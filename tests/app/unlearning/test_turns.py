@@ -1,4 +1,4 @@
-"""Order among tenants: near deadlines go first, then tenants alternate, and no request waits forever."""
+"""The order among tenants: near deadlines go first, then tenants alternate, and no request waits forever."""
 
 import datetime
 
@@ -14,7 +14,7 @@ HOUR = datetime.timedelta(hours=1)
 
 
 def due(dataset_id: str, tenant_id: str, days: float | None, *, learning: float | None = None) -> DueDataset:
-    """Return a dataset that is due in so many days."""
+    """Return a dataset that is due in the given number of days."""
     return DueDataset(
         dataset_id=dataset_id,
         tenant_id=tenant_id,
@@ -28,7 +28,8 @@ def names(found: list[DueDataset]) -> list[str]:
 
 
 def test_a_backlog_of_one_tenant_does_not_hold_up_another() -> None:
-    """A tenant with a single dataset, due last, is first or second even if another tenant has fifty due datasets."""
+    """A tenant whose only dataset is due last is still served first or second, even if another tenant has fifty
+    due datasets."""
     backlog = [due(f"a{number}", "a", 10 + number / 10) for number in range(50)]
     quiet = due("b0", "b", 30)
     ran_last = {"a": TenantShare(last_began_at=NOW - HOUR), "b": TenantShare(last_began_at=NOW - DAY)}
@@ -38,7 +39,7 @@ def test_a_backlog_of_one_tenant_does_not_hold_up_another() -> None:
 
 
 def test_near_deadlines_go_first() -> None:
-    """Datasets due within a week go before all others; among them tenants alternate regardless of deadlines."""
+    """Datasets due within a week go before all others; among them, tenants alternate regardless of deadlines."""
     found = [due("a0", "a", 6), due("a1", "a", -1), due("a2", "a", 8), due("b0", "b", 7), due("b1", "b", 20)]
     ran = {"a": TenantShare(running=3, last_began_at=NOW)}
     assert names(in_turn(found, ran, at=NOW)) == ["b0", "a1", "a0", "b1", "a2"]
@@ -47,14 +48,15 @@ def test_near_deadlines_go_first() -> None:
 
 
 def test_learning_is_never_pressing() -> None:
-    """A model whose relearning was requested long ago goes by its tenant's place in the order, and within the tenant
-    before later deadlines."""
+    """A model whose relearning was requested long ago waits for its tenant's turn and is placed before later
+    deadlines within the tenant."""
     found = [due("a0", "a", None, learning=-100), due("a1", "a", 20), due("b0", "b", 6)]
     assert names(in_turn(found, {}, at=NOW)) == ["b0", "a0", "a1"]
 
 
 def test_the_tenant_with_the_fewest_workers_is_next() -> None:
-    """A tenant without a running worker goes before a tenant with some, whichever had the last run."""
+    """A tenant without a running worker goes before a tenant with running workers, whichever of them had the
+    last run."""
     found = [due("a0", "a", 9), due("b0", "b", 30), due("b1", "b", 31), due("b2", "b", 32)]
     ran = {"a": TenantShare(running=2, last_began_at=NOW - DAY), "b": TenantShare(last_began_at=NOW)}
     assert names(in_turn(found, ran, at=NOW)) == ["b0", "b1", "a0", "b2"]
@@ -74,7 +76,8 @@ some_standings = st.dictionaries(
 def test_the_order_keeps_deadlines_and_loses_nothing(
     found: list[DueDataset], standings: dict[str, TenantShare]
 ) -> None:
-    """Nothing is lost, near deadlines come first, and datasets of one tenant come in the order of their deadlines."""
+    """The order contains every dataset, puts near deadlines first, and keeps the datasets of one tenant in the
+    order of their deadlines."""
     ordered = in_turn(found, standings, at=NOW)
     assert sorted(names(ordered)) == sorted(names(found))
     near = [one.first <= NOW + BEFORE_THE_DEADLINE for one in ordered]
@@ -86,12 +89,12 @@ def test_the_order_keeps_deadlines_and_loses_nothing(
 
 @given(st.integers(1, 4), st.lists(st.tuples(anybody, st.integers(1, 6)), min_size=20, max_size=60), st.data())
 def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data: st.DataObject) -> None:
-    """While a tenant without a running worker waits, no other tenant begins two runs, however many workers there
-    are."""
+    """While a tenant without a running worker waits, every other tenant starts at most one run, however many
+    workers there are."""
     waiting: list[DueDataset] = []
-    running: list[tuple[int, str]] = []  # until when, and whose
+    running: list[tuple[int, str]] = []  # end and tenant of each run
     began: dict[str, datetime.datetime] = {}
-    since: dict[str, list[str]] = {}  # tenants that wait with nothing under way, and who began a run meanwhile
+    since: dict[str, list[str]] = {}  # waiting tenants without a run, and tenants that began one since
     for step, (tenant_id, length) in enumerate(arrivals):
         at = NOW + step * datetime.timedelta(seconds=1)
         running = [(until, whose) for until, whose in running if until > step]
@@ -118,8 +121,8 @@ def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data:
 
 @given(st.integers(1, 3), st.floats(0.2, 45), st.floats(8, 45))
 def test_no_tenant_waits_forever(per_step: int, limit: float, mine: float) -> None:
-    """A tenant with more work than can be done, and with earlier deadlines, cannot delay another forever: at most the
-    work requested before the other's deadline goes first."""
+    """A tenant with endless work and earlier deadlines cannot delay another tenant forever: at most the work that was
+    requested before the other tenant's deadline goes first."""
     waiting = [due("quiet", "b", mine)]
     ran = {"b": TenantShare(last_began_at=NOW)}
     for step in range(int(per_step * 2 * (mine + 45) * 4)):

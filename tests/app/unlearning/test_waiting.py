@@ -1,4 +1,4 @@
-"""People whose requests wait are not covered by any guarantee, which every reader of the model is shown."""
+"""People whose requests wait are not covered by any guarantee, and every reader of the model is shown their number."""
 
 import datetime
 from collections.abc import Callable
@@ -21,7 +21,7 @@ DAY = 86_400
 
 @pytest.fixture
 def patient(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[str, Any]:
-    """Return a live model that waits for two hundred requests, or a day."""
+    """Return a live model that waits for two hundred requests or one day."""
     model = new_model(new_dataset(rows=60, rows_each=2)["id"], batching={"max_requests": 200, "max_wait_seconds": DAY})
     assert work() == 1
     return model
@@ -34,8 +34,8 @@ def reasons(waiting: dict[str, Any]) -> dict[str, int]:
 def test_waiting_people_are_reported_beside_an_epsilon_of_zero(
     patient: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """People whose accepted requests wait for a batch are counted next to an epsilon of 0, with the first deadline and
-    the end of their wait; before their requests all counts are zero."""
+    """People whose accepted requests wait for a batch are counted next to an epsilon of 0, together with the first
+    deadline and the end of their wait. Before these requests are made, all counts are zero."""
     nobody = {"people": 0, "requests": 0, "first_due_at": None, "reasons": []}
     assert get(f"/models/{patient['id']}")["waiting"] == nobody
     made = [forget("p1"), forget("p2"), forget("p3", regulation="ccpa"), forget("p1")]
@@ -56,9 +56,9 @@ def test_waiting_people_are_reported_beside_an_epsilon_of_zero(
 def test_a_queued_request_no_longer_waits_after_its_run(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A request is queued until a worker takes it; after the run, epsilon covers its person."""
+    """A request is queued until a worker takes it; after the run, the reported epsilon covers its person."""
     model = new_model(new_dataset()["id"])
-    assert get(f"/models/{model['id']}")["waiting"] is None  # nothing carries anybody
+    assert get(f"/models/{model['id']}")["waiting"] is None  # no model carries any person
     work()
     forget("p1")
     assert reasons(get(f"/models/{model['id']}")["waiting"]) == {"queued": 1}
@@ -71,8 +71,8 @@ def test_a_queued_request_no_longer_waits_after_its_run(
 def test_requests_in_review_and_in_the_grace_period_count(
     patient: dict[str, Any], new_dataset: Make, forget: Make, get: Get, gateway: TestClient
 ) -> None:
-    """A request in review counts under any of its names and only for its own datasets; so does a request in its grace
-    period, with the end of that period."""
+    """A request in review is counted under any of its ids and only for its own datasets. A request in its grace period
+    is counted in the same way, with the end of that period."""
     elsewhere = new_dataset(name="elsewhere")["id"]
     forget("p1", identity_verified=False)
     forget("stranger", aliases=["p2"], identity_verified=False)
@@ -129,7 +129,8 @@ def test_reasons_why_no_worker_takes_a_request(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Damage, a spent budget, a failed run to be retried and another run are each reported as the reason."""
+    """Damage, a spent budget, a failed run that will be retried and another run in progress are each reported as the
+    reason why no worker takes a request."""
     live = new_model(new_dataset()["id"])
     assert work() == 1
     forget("p1")

@@ -10,7 +10,7 @@ WORKERS = 8
 
 
 def test_concurrent_wipes_succeed(tmp_path: Path) -> None:
-    """Workers that wipe the same files at the same moment all succeed and find the files gone."""
+    """Workers that wipe the same files at the same moment all succeed, and the files are gone afterwards."""
     paths = [tmp_path / f"{number}.sealed" for number in range(50)]
     together = threading.Barrier(WORKERS)
 

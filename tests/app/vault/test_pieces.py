@@ -1,4 +1,4 @@
-"""The vault: sealed content can be opened until its key is destroyed, and never after."""
+"""The vault: sealed content can be opened until its key is destroyed, and never afterwards."""
 
 import resource
 import threading
@@ -34,7 +34,7 @@ def _bytes(folder: Path) -> bytes:
 
 @given(content=st.binary(max_size=300))
 def test_sealed_pieces_round_trip(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Sealed content opens unchanged and is not readable in its sealed form."""
+    """Sealed content is unreadable, and opening it returns the original content."""
     folder = tmp_path_factory.mktemp("vault")
     key_encryption = KeyEncryptionFile(folder / "kek")
     key_encryption.create()
@@ -45,13 +45,13 @@ def test_sealed_pieces_round_trip(content: bytes, tmp_path_factory: pytest.TempP
 
 
 def test_another_process_opens_a_sealed_piece(vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
-    """Any process that shares the folder and the key-encryption key opens what another process sealed."""
+    """Any process that shares the folder and the key-encryption key can open what another process sealed."""
     sealed = vault.seal(b"free text")
     assert Vault(tmp_path / "vault", key_encryption, reference=str, record_key=str.encode).open(sealed) == b"free text"
 
 
-def test_a_destroyed_key_opens_nothing(vault: Vault) -> None:
-    """A piece whose key is destroyed cannot be opened, and the others can."""
+def test_a_piece_with_a_destroyed_key_cannot_be_opened(vault: Vault) -> None:
+    """A piece whose key is destroyed cannot be opened; the other pieces can."""
     gone, kept = vault.seal(b"gone"), vault.seal(b"kept")
     vault.destroy([vault.key_of(gone)])
     assert vault.open(gone) is None
@@ -61,7 +61,7 @@ def test_a_destroyed_key_opens_nothing(vault: Vault) -> None:
 
 
 def test_a_destroyed_key_is_overwritten(vault: Vault, tmp_path: Path) -> None:
-    """Destroying a key overwrites its whole line of the page with zeros."""
+    """Destroying a key overwrites its whole line in the page with zeros."""
     sealed = vault.seal(b"gone")
     [page] = (tmp_path / "vault").glob("*.page")
     before = page.read_bytes()
@@ -73,7 +73,7 @@ def test_a_destroyed_key_is_overwritten(vault: Vault, tmp_path: Path) -> None:
 
 
 def test_sealing_again_uses_the_same_key(vault: Vault) -> None:
-    """A replacement is sealed under the key of the piece it replaces, so destroying that key destroys both."""
+    """A replacement is sealed under the key of the piece that it replaces, so destroying that key destroys both."""
     first = vault.seal(b"first")
     second = vault.seal(b"second", key=vault.key_of(first))
     assert vault.open(second) == b"second"
@@ -84,7 +84,7 @@ def test_sealing_again_uses_the_same_key(vault: Vault) -> None:
 
 
 def test_every_piece_has_its_own_key(vault: Vault, tmp_path: Path) -> None:
-    """Threads that seal at the same time never share a key, across several pages."""
+    """Threads that seal at the same time never share a key, even across several pages."""
     sealed: list[bytes] = []
 
     def seal() -> None:
@@ -101,7 +101,8 @@ def test_every_piece_has_its_own_key(vault: Vault, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", [0, 9, 12, 25, -1])
 def test_a_changed_piece_is_refused(vault: Vault, place: int) -> None:
-    """A sealed piece with a flipped bit is refused, or names a missing key."""
+    """A sealed piece with a flipped bit cannot be opened, either because it was changed or because its key does
+    not exist."""
     sealed = bytearray(vault.seal(b"free text"))
     sealed[place] ^= 1
     with pytest.raises((ValueError, FileNotFoundError)):
@@ -109,8 +110,8 @@ def test_a_changed_piece_is_refused(vault: Vault, place: int) -> None:
 
 
 def test_the_key_encryption_key_can_be_changed(vault: Vault, tmp_path: Path, key_encryption: KeyEncryptionFile) -> None:
-    """After a change of the key-encryption key everything opens except destroyed pieces, and copies of old pages are
-    void."""
+    """After a change of the key-encryption key, every piece opens except destroyed ones, and copies of old
+    pages cannot be used."""
     kept, gone = vault.seal(b"kept"), vault.seal(b"gone")
     vault.destroy([vault.key_of(gone)])
     [page] = (tmp_path / "vault").glob("*.page")
@@ -129,8 +130,8 @@ def test_the_key_encryption_key_can_be_changed(vault: Vault, tmp_path: Path, key
 def test_opening_many_pieces_checks_the_key_once(
     vault: Vault, key_encryption: KeyEncryptionFile, tmp_path: Path
 ) -> None:
-    """While many pieces are opened the key-encryption key is checked only once; a change meanwhile is noticed, and
-    another thread checks for itself."""
+    """While many pieces are opened, the key-encryption key is checked only once. A change of the key in the meantime is
+    noticed, and another thread makes its own check."""
     sealed = [vault.seal(b"one"), vault.seal(b"two")]
     file = tmp_path / "keys" / "kek"
     with vault.at_once():
@@ -162,7 +163,7 @@ def test_an_interrupted_rotation_keeps_no_destroyed_key(
 
 
 def test_a_missing_page_is_not_a_destroyed_key(vault: Vault, tmp_path: Path) -> None:
-    """A missing page is an error, so that lost content does not look like destroyed content."""
+    """A missing page raises an error, so that lost content is not mistaken for destroyed content."""
     sealed = vault.seal(b"free text")
     [page] = (tmp_path / "vault").glob("*.page")
     page.rename(page.with_suffix(".elsewhere"))
@@ -171,7 +172,7 @@ def test_a_missing_page_is_not_a_destroyed_key(vault: Vault, tmp_path: Path) -> 
 
 
 def test_pages_move_to_another_vault(vault: Vault, tmp_path: Path) -> None:
-    """Pages moved under another key-encryption key open the same pieces, except destroyed ones."""
+    """Pages that were moved to a vault with another key-encryption key open the same pieces, except destroyed ones."""
     kept, gone = vault.seal(b"kept"), vault.seal(b"gone")
     vault.destroy([vault.key_of(gone)])
     key_encryption = KeyEncryptionFile(tmp_path / "another")

@@ -34,14 +34,14 @@ def rotate(key_encryption: KeyEncryptionFile, sealed: SealedStore) -> None:
 def test_sealed_objects_round_trip(
     sealed: SealedStore, open_objects: Callable[[], ObjectStore], keys: Path, tmp_path: Path
 ) -> None:
-    """A process with the store, the keys and the key-encryption key can open the content."""
+    """A process with the store, the keys and the key-encryption key can open a sealed object."""
     other = SealedStore(open_objects(), keys=keys, key_encryption=KeyEncryptionFile(tmp_path / "installation" / "kek"))
     assert other.get("ds_1.a") == sealed.get("ds_1.a") == CONTENT
     assert not other.empty()
 
 
 def test_stored_objects_are_encrypted(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
-    """The store contains only ciphertext, with a key for each object, and the keys are private files."""
+    """The store contains only ciphertext, each object has its own key, and the keys are private files."""
     sealed.put("ds_1.b", CONTENT)
     stored = [objects.get(name) for name in objects.names()]
     assert len(set(stored)) == 2
@@ -51,7 +51,7 @@ def test_stored_objects_are_encrypted(sealed: SealedStore, objects: ObjectStore,
 
 
 def test_a_destroyed_object_does_not_open(sealed: SealedStore, objects: ObjectStore) -> None:
-    """A destroyed object does not open, even if a copy of it is put back."""
+    """A destroyed object cannot be opened, even if a copy of it is put back."""
     copies = {name: objects.get(name) for name in objects.names()}
     sealed.destroy("ds_1.a")
     assert objects.names() == {}
@@ -64,8 +64,8 @@ def test_a_destroyed_object_does_not_open(sealed: SealedStore, objects: ObjectSt
 def test_a_rotation_voids_copies_of_destroyed_keys(
     sealed: SealedStore, objects: ObjectStore, keys: Path, key_encryption: KeyEncryptionFile, tmp_path: Path
 ) -> None:
-    """After a rotation an object that was destroyed before does not open, even with copies of its object and its
-    key."""
+    """After a rotation, an object that was destroyed before it cannot be opened, even with copies of the object
+    and its key."""
     copies = {name: objects.get(name) for name in objects.names()}
     shutil.copytree(keys, tmp_path / "backup")
     sealed.destroy("ds_1.a")
@@ -78,7 +78,7 @@ def test_a_rotation_voids_copies_of_destroyed_keys(
 
 
 def test_keys_are_destroyed_before_objects(sealed: SealedStore, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the store is unavailable, destroying fails with its error, but the keys are gone."""
+    """If the store is unavailable, destroying an object raises the store's error, but the keys are destroyed."""
     sealed.put("ds_1.b", CONTENT)
 
     def away(*_: object) -> None:
@@ -94,7 +94,7 @@ def test_keys_are_destroyed_before_objects(sealed: SealedStore, keys: Path, monk
 
 
 def test_keys_are_zeroed_before_removal(sealed: SealedStore, keys: Path, tmp_path: Path) -> None:
-    """A key file is overwritten before it is removed, as another name of the same file shows."""
+    """A key file is overwritten before it is removed, as a hard link to the file shows."""
     os.link(keys / "ds_1.a.key", tmp_path / "link")
     sealed.destroy("ds_1.a")
     content = (tmp_path / "link").read_bytes()
@@ -102,7 +102,7 @@ def test_keys_are_zeroed_before_removal(sealed: SealedStore, keys: Path, tmp_pat
 
 
 def test_sealing_again_replaces_the_object(sealed: SealedStore, objects: ObjectStore) -> None:
-    """Sealing under an existing name replaces the object; the previous object can no longer be opened."""
+    """Sealing under an existing name replaces the object, and the previous object can no longer be opened."""
     [name] = objects.names()
     before = objects.get(name)
     sealed.put("ds_1.a", b"other")
@@ -113,8 +113,8 @@ def test_sealing_again_replaces_the_object(sealed: SealedStore, objects: ObjectS
 
 
 def test_a_group_is_destroyed_except_named_objects(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
-    """Destroying a group removes all its objects, including those a crash left incomplete, except the named ones; other
-    groups stay."""
+    """Destroying a group removes all its objects except the named ones, including objects that a crash left
+    incomplete; other groups stay."""
     for name in ("ds_1.b", "ds_1.c", "ds_1.d", "ds_2.a"):
         sealed.put(name, CONTENT)
     (keys / "ds_1.c.key").unlink()
@@ -128,7 +128,7 @@ def test_a_group_is_destroyed_except_named_objects(sealed: SealedStore, objects:
 
 @pytest.mark.parametrize("position", [0, 20, -1])
 def test_damage_is_noticed(sealed: SealedStore, objects: ObjectStore, position: int) -> None:
-    """An object with a flipped bit anywhere does not open."""
+    """An object in which any bit was flipped cannot be opened."""
     content = bytearray(objects.get("ds_1.a.sealed"))
     content[position] ^= 1
     objects.put("ds_1.a.sealed", bytes(content))
@@ -137,7 +137,7 @@ def test_damage_is_noticed(sealed: SealedStore, objects: ObjectStore, position: 
 
 
 def test_an_incomplete_object_is_damage(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
-    """An object or a key without its content is damage."""
+    """An empty object file and an empty key file are both reported as damage."""
     objects.put("ds_1.a.sealed", b"")
     with pytest.raises(ValueError, match="Nonce"):
         sealed.get("ds_1.a")
@@ -150,7 +150,7 @@ def test_an_incomplete_object_is_damage(sealed: SealedStore, objects: ObjectStor
 def test_a_faulty_store_is_noticed_on_writing(
     sealed: SealedStore, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
-    """A store that keeps other bytes than it was given raises an error, which does not blame the content."""
+    """If a store saves bytes that differ from those it was given, writing raises an error."""
     create = objects.create
 
     def keep_something_else(name: str, content: bytes) -> None:
@@ -164,7 +164,7 @@ def test_a_faulty_store_is_noticed_on_writing(
 
 
 def test_objects_cannot_be_swapped(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
-    """An object opens only under its own name, even with its own key."""
+    """An object cannot be opened under another object's name, even if its key is copied to that name too."""
     sealed.put("ds_1.b", b"other")
     objects.put("ds_1.b.sealed", objects.get("ds_1.a.sealed"))
     with pytest.raises(ValueError, match="damaged"):
@@ -175,9 +175,10 @@ def test_objects_cannot_be_swapped(sealed: SealedStore, objects: ObjectStore, ke
 
 
 def test_a_rotation_keeps_every_object(sealed: SealedStore, keys: Path, key_encryption: KeyEncryptionFile) -> None:
-    """Everything opens before, during and after a change of the key-encryption key, and every key is wrapped again."""
+    """Every object opens before, during and after a change of the key-encryption key, and every key is wrapped
+    again."""
     sealed.put("ds_1.b", b"other")
-    (keys / "ds_1.c.key").write_bytes(b"")  # a crash cut it short
+    (keys / "ds_1.c.key").write_bytes(b"")  # truncated by a crash
     before = {path.name: path.read_bytes() for path in keys.glob("*.key")}
     key_encryption.begin_rotation()
     assert sealed.get("ds_1.a") == CONTENT
@@ -216,8 +217,8 @@ def test_a_rotation_allows_concurrent_use(sealed: SealedStore, key_encryption: K
 def test_a_reader_retries_a_key_that_is_being_replaced(
     sealed: SealedStore, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader that finds zeros because a key is being wrapped again reads the key on a second try and reports no
-    damage; a file that stays zero is damaged."""
+    """A reader that finds zeros while a key is being wrapped again reads the key a second time and reports no damage; a
+    key file that stays zero is damaged."""
     read_bytes, reads = Path.read_bytes, iter([True])
 
     def overwritten(path: Path) -> bytes:
@@ -236,8 +237,8 @@ def test_a_reader_retries_a_key_that_is_being_replaced(
 def test_nothing_opens_without_the_key_encryption_key(
     sealed: SealedStore, key_encryption: KeyEncryptionFile, tmp_path: Path
 ) -> None:
-    """Nothing is opened without the right key-encryption key, and nothing is sealed without its file; once that is
-    back, everything opens as before."""
+    """Without the right key-encryption key no object can be opened, and without its file none can be sealed; once the
+    file is back, everything opens as before."""
     file = tmp_path / "installation" / "kek"
     content = file.read_text()
     file.unlink()

@@ -1,4 +1,4 @@
-"""A file that is readable to the process that holds it and noise to any other reader."""
+"""A file that only the process that created it can read; to any other reader it is noise."""
 
 import io
 import os
@@ -31,7 +31,8 @@ def on_disk(file: Spool) -> bytes:
 def test_spooled_content_is_read_in_any_span(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], spans: list[tuple[int, int]]
 ) -> None:
-    """Every span of the content is read as it was written, in whatever pieces, and nothing beyond the end."""
+    """Any span of the content is read back as it was written, however the writes were split, and reading beyond
+    the end returns nothing."""
     whole = b"".join(pieces)
     with store.create(tmp_path_factory.getbasetemp()) as file:
         assert [file.write(piece) for piece in pieces] == [len(piece) for piece in pieces]
@@ -45,8 +46,8 @@ def test_spooled_content_is_read_in_any_span(
 
 
 def test_spooled_content_is_encrypted_and_unnamed(spooled: Spool, tmp_path: Path) -> None:
-    """The content on the disk is noise that does not even reveal whether two spools or two blocks hold the same, and
-    the file has no name."""
+    """The content on disk looks like noise, does not even reveal whether two spools or two blocks are equal, and is in
+    a file without a name."""
     with store.create(tmp_path) as other:
         for file in (spooled, other):
             for _ in range(100):
@@ -71,8 +72,8 @@ def test_spooled_content_is_never_overwritten(spooled: Spool) -> None:
 
 
 def test_a_closed_spool_is_gone(tmp_path: Path) -> None:
-    """A closed spool has no key and no file; closing it again is a no-op, and a position before its start is
-    refused."""
+    """A closed spool has neither a key nor a file. Closing it again is a no-op, and seeking to a negative
+    position is refused."""
     file = store.create(tmp_path)
     file.write(b"gone")
     with pytest.raises(ValueError, match="position=-1"):

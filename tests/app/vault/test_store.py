@@ -8,7 +8,7 @@ import pytest
 
 from app.vault.store import FolderStore, ObjectStore
 
-# --- every store -----------------------------------------------------------------------------------------------------
+# --- stores of every kind --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [b"", b"x", bytes(range(256)) * 40_000])
@@ -20,7 +20,7 @@ def test_an_object_is_read_back(objects: ObjectStore, open_objects: Callable[[],
 
 
 def test_put_replaces(objects: ObjectStore) -> None:
-    """A name holds one object, the last one written."""
+    """Writing to an existing name replaces the object, so that a name refers to one object only."""
     objects.put("a.x", b"a longer one")
     objects.put("a.x", b"last")
     assert objects.get("a.x") == b"last"
@@ -64,7 +64,7 @@ def test_a_missing_object_raises(objects: ObjectStore) -> None:
 
 
 def test_a_deleted_object_is_gone(objects: ObjectStore) -> None:
-    """A deleted object is neither read nor listed, and the others remain."""
+    """A deleted object can be neither read nor listed, and the other objects remain."""
     for name in ("a.x", "a.y", "ab.x"):
         objects.put(name, name.encode())
     objects.delete("a.x")
@@ -74,7 +74,8 @@ def test_a_deleted_object_is_gone(objects: ObjectStore) -> None:
 
 
 def test_a_group_lists_only_its_names(objects: ObjectStore) -> None:
-    """A group lists exactly the names that begin with it and a '.', with the times of their last write."""
+    """Listing a group returns exactly the names that begin with the group and a '.', with the times of their
+    last write."""
     for name in ("a.x", "a.y.z", "ab.x", "a_b.x"):
         objects.put(name, b"")
     assert objects.names("a").keys() == {"a.x", "a.y.z"}
@@ -85,7 +86,7 @@ def test_a_group_lists_only_its_names(objects: ObjectStore) -> None:
 
 @pytest.mark.slow
 def test_more_than_one_page_is_listed(objects: ObjectStore) -> None:
-    """A store lists more names than fit in one page of a bucket's listing."""
+    """Listing a store returns all names, even if they do not fit in one page of a bucket's listing."""
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: objects.put(f"a.{number}", b""), range(1001)))
     assert len(objects.names("a")) == len(objects.names()) == 1001
@@ -93,7 +94,8 @@ def test_more_than_one_page_is_listed(objects: ObjectStore) -> None:
 
 @pytest.mark.parametrize("name", ["", "a", ".a", "a.", "../a.x", "a/b.x", "a b.x", "ä.x", "a..x"])
 def test_names_outside_the_portable_characters_are_refused(objects: ObjectStore, name: str) -> None:
-    """A name is a group, a '.' and the rest, in characters that every file system and URL treats the same."""
+    """A name must consist of a group, a '.' and a rest, in characters that every file system and URL treats the same;
+    other names are refused."""
     for call in (
         objects.get,
         objects.delete,
@@ -104,11 +106,11 @@ def test_names_outside_the_portable_characters_are_refused(objects: ObjectStore,
             call(name)
 
 
-# --- a folder --------------------------------------------------------------------------------------------------------
+# --- folder stores ---------------------------------------------------------------------------------------------------
 
 
 def test_files_are_private(tmp_path: Path) -> None:
-    """Only their owner can access folder and files, and no other file is left."""
+    """Only the owner can access the folder and its files, and no other files are left behind."""
     objects = FolderStore(tmp_path / "new")
     objects.put("a.x", b"1")
     objects.put("a.x", b"2")
@@ -121,7 +123,7 @@ def test_files_are_private(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("go", [lambda objects: objects.delete("a.x"), lambda objects: objects.put("a.x", b"new")])
 def test_deleted_content_is_overwritten(tmp_path: Path, go: Callable[[FolderStore], None]) -> None:
-    """Deleted and replaced content is zeroed on disk, as a hard link to the file shows."""
+    """Deleted and replaced content is overwritten with zeros on disk, as a hard link to the file shows."""
     objects = FolderStore(tmp_path / "objects")
     objects.put("a.x", b"someone")
     os.link(tmp_path / "objects" / "a.x", tmp_path / "link")
@@ -130,7 +132,8 @@ def test_deleted_content_is_overwritten(tmp_path: Path, go: Callable[[FolderStor
 
 
 def test_a_partial_file_is_deleted_with_its_object(tmp_path: Path) -> None:
-    """A partial file left by a killed process is listed under its object's name only, and is deleted with it."""
+    """A partial file that a killed process left is listed only under its object's name and is deleted together
+    with that object."""
     objects = FolderStore(tmp_path)
     objects.put("a.x", b"whole")
     (left,) = [path for path in tmp_path.iterdir() if path.is_dir()]

@@ -39,7 +39,7 @@ def test_weights_round_trip(store: WeightStore) -> None:
 
 
 def test_damaged_weights_are_named(store: WeightStore, tmp_path: Path) -> None:
-    """Weights with a flipped bit raise `WeightsUnreadable`."""
+    """Reading weights with a flipped bit raises `WeightsUnreadable`."""
     path = tmp_path / "ver_1.sealed"
     path.write_bytes(flipped(path.read_bytes(), 20))
     with pytest.raises(WeightsUnreadable):
@@ -48,8 +48,8 @@ def test_damaged_weights_are_named(store: WeightStore, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", ["ver_1.sealed", "keys/ver_1.key"])
 def test_an_incomplete_version_is_destroyed_too(store: WeightStore, tmp_path: Path, part: str) -> None:
-    """A version of which a crash left only one of its two files is listed, counts as destroyed and can be removed,
-    even twice."""
+    """If a crash left only one of the two files of a version, the version is listed, counts as destroyed and
+    can be removed, even twice."""
     (tmp_path / part).unlink()
     assert store.version_ids() == {"ver_1"}
     with pytest.raises(WeightsDestroyed):
@@ -61,7 +61,7 @@ def test_an_incomplete_version_is_destroyed_too(store: WeightStore, tmp_path: Pa
 
 @given(arrays.arrays(np.float64, arrays.array_shapes(min_dims=2, max_dims=2), elements=st.floats(width=64)))
 def test_safetensors_keep_every_bit(parameters: np.ndarray) -> None:
-    """Weights are read back from safetensors with every bit."""
+    """Weights read back from safetensors equal the original weights to the last bit."""
     for given_as in (parameters, np.asfortranarray(parameters)):
         back = sealing.from_safetensors(sealing.to_safetensors(given_as))
         assert back.dtype == np.float64

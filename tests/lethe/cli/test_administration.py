@@ -8,8 +8,8 @@ from tests.command_line import Lethe, refused
 
 
 def test_requests_are_reviewed(live: Lethe) -> None:
-    """A policy of review makes requests wait until they are approved or rejected; their clocks can be paused and
-    extended."""
+    """If the policy requires a review, requests wait until they are approved or rejected, and their clocks can
+    be paused and extended."""
     changed = live("tenant", "set", "auto_accept=false", "time_zone=Europe/Berlin").json
     assert (changed["policy"]["auto_accept"], changed["policy"]["time_zone"]) == (False, "Europe/Berlin")
     assert live("tenant", "show").json == changed
@@ -30,7 +30,7 @@ def test_requests_are_reviewed(live: Lethe) -> None:
 
 
 def test_keys_are_created_rotated_and_revoked(live: Lethe) -> None:
-    """A key is created, listed, rotated and revoked."""
+    """An API key can be created, listed, rotated and revoked."""
     asked = ("--scope", "requests:write", "--scope", "requests:read", "--days", "30", "--calls-per-minute", "60")
     made = live("key", "create", "app", *asked).json
     assert made["key"].startswith("lethe_")
@@ -46,7 +46,7 @@ def test_keys_are_created_rotated_and_revoked(live: Lethe) -> None:
 
 
 def test_tenants_are_created_and_shown(live: Lethe) -> None:
-    """The operator creates tenants, which are listed and shown, and whose admins have their own keys."""
+    """An operator creates tenants, which can be listed and shown, and each tenant has an admin with its own key."""
     made = live("tenant", "create", "acme").json
     assert [line.split()[-1] for line in live("tenant", "list").out.splitlines()] == ["acme", "default"]
     assert live("tenant", "show", made["id"]).json["name"] == "acme"
@@ -58,7 +58,7 @@ def test_tenants_are_created_and_shown(live: Lethe) -> None:
 
 
 def test_suppression_is_lifted(live: Lethe, people: Path) -> None:
-    """Consent lifts the suppression of a person."""
+    """Recording a person's consent lifts their suppression."""
     live("request", "submit", "p3")
     refused(live("dataset", "create", people, "--classes", "0,1"), "subject_suppressed")
     assert live("dataset", "create", people, "--classes", "0,1", "--skip-suppressed").json["num_suppressed"] == 1
@@ -67,7 +67,7 @@ def test_suppression_is_lifted(live: Lethe, people: Path) -> None:
 
 
 def test_deliveries_are_listed_and_replayed(live: Lethe, admin_key: str) -> None:
-    """Deliveries are listed without their URLs and can be replayed."""
+    """Webhook deliveries are listed without their URLs and can be replayed."""
     with Client(os.environ["LETHE_URL"], admin_key) as client:
         client.deletion_requests.create(subject_id="p1", callback_url="https://hooks.example.org/secret")
     listed = live("webhook", "list")

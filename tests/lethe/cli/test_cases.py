@@ -10,8 +10,8 @@ from tests.command_line import Lethe
 
 
 def test_notes_and_assignees_are_set(live: Lethe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A note is given as an argument, or read from standard input; notes are listed as text, and with --json for
-    programs. A case is assigned and unassigned."""
+    """A note is given as an argument or read from standard input. Notes are listed as text, or for programs with
+    --json. A case can be assigned and unassigned."""
     request = live("request", "submit", "p1", "--no-wait").json["id"]
     added = live("request", "add-note", request, "called back").json
     assert added["text"] == "called back"
@@ -27,7 +27,7 @@ def test_notes_and_assignees_are_set(live: Lethe, monkeypatch: pytest.MonkeyPatc
 
 
 def test_attachments_are_added_saved_and_deleted(live: Lethe, tmp_path: Path) -> None:
-    """An attachment is added, listed as text, saved to a given path, and deleted."""
+    """An attachment can be added, listed as text, saved to a given path and deleted."""
     request = live("request", "submit", "p1", "--no-wait").json["id"]
     letter = tmp_path / "letter.txt"
     letter.write_text("Forget me.")
@@ -42,7 +42,7 @@ def test_attachments_are_added_saved_and_deleted(live: Lethe, tmp_path: Path) ->
 
 
 def test_replies_are_written_to_a_file(live: Lethe, tmp_path: Path) -> None:
-    """The reply to the person is written to a file, in their language, as text or as a PDF."""
+    """The reply to a person is written to a file in the person's language, as text or as a PDF."""
     request = live("request", "submit", "p1", "--no-wait").json["id"]
     text, pdf = tmp_path / "reply.txt", tmp_path / "reply.pdf"
     live("request", "reply", request, str(text), "--language", "de")

@@ -36,8 +36,8 @@ def saved(kept: list[tuple[bytes, bytes]], request: pytest.FixtureRequest, lethe
 
 
 def test_datasets_are_created_and_listed(live: Lethe, people: Path, tmp_path: Path) -> None:
-    """A dataset is created from a file of arrays, or from a csv file with its public schema under the given name;
-    datasets are listed and shown."""
+    """A dataset with a given name is created from a file of arrays, or from a CSV file and its public schema. Datasets
+    can be listed and shown."""
     created = live("dataset", "create", people, "--classes", "0,1").json
     assert (created["name"], created["num_slots"], created["num_classes"]) == ("people", 60, 2)
     assert created == live("dataset", "show", created["id"]).json | {"num_suppressed": 0, "warnings": []}
@@ -52,7 +52,7 @@ def test_datasets_are_created_and_listed(live: Lethe, people: Path, tmp_path: Pa
 
 
 def test_a_dataset_with_a_target_is_created(live: Lethe, people: Path) -> None:
-    """Vectors with numeric y are uploaded with their range, and their models are regressions."""
+    """Vectors with a numeric y are uploaded with their range, and models of the dataset are regressions."""
     created = live("dataset", "create", people, "--target", "-1,2").json
     assert created["target"] == {"min": -1, "max": 2, "outside": "error"}
     model = live("model", "create", created["id"], "--l2", "0.05", "--loss-width", "0.5", "--no-wait").json
@@ -68,8 +68,8 @@ def test_a_dataset_with_a_target_is_created(live: Lethe, people: Path) -> None:
 
 
 def test_a_model_is_created_relearned_and_saved(live: Lethe, people: Path, tmp_path: Path) -> None:
-    """Creating a model waits until it is live; it is listed, shown, waited for, relearned, and its weights saved, alone
-    and in a file that predicts."""
+    """The command that creates a model waits until the model is live. The model can be listed, shown, waited for and
+    relearned, and its weights can be saved alone or in a file that makes predictions."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     asked = ("--name", "mine", "--epsilon", "2", "--delta", "1e-4", "--l2", "0.05", "--noise-scale", "0.02")
     created = live("model", "create", dataset["id"], *asked).json
@@ -90,7 +90,8 @@ def test_a_model_is_created_relearned_and_saved(live: Lethe, people: Path, tmp_p
 
 
 def test_a_canary_test_is_run(live: Lethe, people: Path) -> None:
-    """A canary test is waited for, and its run shown; runs are listed with their certified and proved bounds."""
+    """The command for a canary test waits for the test and shows its run. Runs are listed with their certified
+    and proved bounds."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     audited, unaudited = (
         live("model", "create", dataset["id"], "--l2", "0.05", "--audit-lanes", lanes, "--audit-chains", "2").json
@@ -114,7 +115,7 @@ def test_a_canary_test_is_run(live: Lethe, people: Path) -> None:
 
 
 def test_a_rehearsal_is_run(live: Lethe, people: Path) -> None:
-    """A rehearsal is waited for, and its report shown; rehearsals are listed."""
+    """The command for a rehearsal waits for it and shows its report. Rehearsals can be listed."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     model = live("model", "create", dataset["id"], "--l2", "0.05", "--noise-scale", "0.02").json
     made = live("model", "rehearse", model["id"], "--people", "10").json
@@ -125,7 +126,8 @@ def test_a_rehearsal_is_run(live: Lethe, people: Path) -> None:
 
 
 def test_a_request_is_submitted_and_completes(live: Lethe, people: Path) -> None:
-    """Submitting a request waits until it is completed; it can be shown and waited for, but no longer cancelled."""
+    """The command that submits a request waits until the request is completed. The request can then be shown and waited
+    for, but no longer cancelled."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     model = live("model", "create", dataset["id"], "--l2", "0.05").json
     request = live("request", "submit", "p3", "--regulation", "ccpa").json
@@ -137,7 +139,8 @@ def test_a_request_is_submitted_and_completes(live: Lethe, people: Path) -> None
 
 
 def test_a_subject_is_read_from_standard_input(live: Lethe, people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The subject `-` is read from standard input, where no list of processes shows it."""
+    """With `-` as the subject, the id is read from standard input, so that it does not appear in a list of
+    processes."""
     live("dataset", "create", people, "--classes", "0,1")
     read, write = os.pipe()
     os.write(write, b"p3\n")
@@ -149,7 +152,7 @@ def test_a_subject_is_read_from_standard_input(live: Lethe, people: Path, monkey
 
 @pytest.mark.service
 def test_certificate_is_valid_offline(saved: Path, lethe: Lethe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A saved certificate verifies with the keys saved next to it, without a gateway and without a data folder."""
+    """A saved certificate verifies with the keys saved next to it, without a gateway or a data folder."""
     for name in ("LETHE_URL", "LETHE_DATA_DIR"):
         monkeypatch.delenv(name, raising=False)
     verified = lethe("certificate", "verify", saved, "--jwks", f"{saved}.jwks.json")
@@ -170,7 +173,7 @@ def test_certificate_is_valid_offline(saved: Path, lethe: Lethe, monkeypatch: py
 
 @pytest.mark.service
 def test_verifiers_can_set_limits(saved: Path, lethe: Lethe) -> None:
-    """A certificate that guarantees less than the given limit ends with exit status 1 and a message."""
+    """If a certificate guarantees less than the given limit, the command prints a message and exits with status 1."""
     verify = ("certificate", "verify", saved, "--jwks", f"{saved}.jwks.json")
     assert lethe(*verify, "--max-epsilon", "8", "--max-delta", "0.1").code == 0
     refused(lethe(*verify, "--max-epsilon", "0.001"), "certificate_beyond_limits")
@@ -179,7 +182,8 @@ def test_verifiers_can_set_limits(saved: Path, lethe: Lethe) -> None:
 
 @pytest.mark.service
 def test_invalid_certificates_are_refused_in_one_line(saved: Path, lethe: Lethe, tmp_path: Path) -> None:
-    """A tampered certificate, another issuer's key, and other files are each refused in one line."""
+    """A tampered certificate, another issuer's key and a file of another kind are each refused with a one-line
+    error."""
     jwks = Path(f"{saved}.jwks.json")
     document = json.loads(saved.read_text())
     [one] = document["certificates"]
@@ -211,7 +215,7 @@ def test_invalid_certificates_are_refused_in_one_line(saved: Path, lethe: Lethe,
 
 @pytest.mark.service
 def test_invalid_keys_are_refused_in_one_line(saved: Path, lethe: Lethe, tmp_path: Path) -> None:
-    """Another issuer's key set, and files that are not key sets, are each refused in one line."""
+    """Another issuer's key set, and a file that is not a key set, are each refused with a one-line error."""
     stranger = OKPKey.generate_key("Ed25519", private=False, auto_kid=True).as_dict(private=False)
     own = json.loads(Path(f"{saved}.jwks.json").read_text())["keys"][0]
     impostor = stranger | {"kid": own["kid"]}
@@ -224,7 +228,7 @@ def test_invalid_keys_are_refused_in_one_line(saved: Path, lethe: Lethe, tmp_pat
 
 
 def test_refusals_of_the_gateway_are_reported(live: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refusal of the gateway ends with exit code 1 and one line with the code of the problem."""
+    """If the gateway refuses a call, the command exits with code 1 and prints the code of the problem in one line."""
     refused(live("dataset", "show", "ds_none"), "dataset_unknown")
     refused(live("model", "show", "mdl_none"), "model_unknown")
     refused(live("model", "create", "ds_none"), "dataset_unknown")
@@ -240,7 +244,7 @@ def test_refusals_of_the_gateway_are_reported(live: Lethe, tmp_path: Path, monke
 
 
 def test_an_unreachable_gateway_is_reported(lethe: Lethe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing key, a missing gateway, and an address of something else are each reported in one line."""
+    """A missing key, an unreachable gateway and the address of another service are each reported in one line."""
     monkeypatch.setenv("LETHE_DATA_DIR", str(tmp_path / "none"))
     refused(lethe("dataset", "list"), "unauthenticated")
     for url in ("http://127.0.0.1:1", "ftp://127.0.0.1", "nonsense", "http://[", "http://127.0.0.1:99999999"):
@@ -249,7 +253,7 @@ def test_an_unreachable_gateway_is_reported(lethe: Lethe, tmp_path: Path, monkey
 
 @pytest.mark.parametrize("port", ["http", "-1", "65536"])
 def test_an_invalid_port_is_refused(lethe: Lethe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: str) -> None:
-    """An invalid LETHE_PORT is refused in one line that names it, and no file is created."""
+    """An invalid LETHE_PORT is refused with a one-line error that names it, and no file is created."""
     monkeypatch.setenv("LETHE_PORT", port)
     ended = lethe("dataset", "list")
     refused(ended, "settings_invalid")
@@ -258,11 +262,11 @@ def test_an_invalid_port_is_refused(lethe: Lethe, monkeypatch: pytest.MonkeyPatc
 
 
 def test_models_and_datasets_are_retired(live: Lethe, people: Path) -> None:
-    """Retiring asks for confirmation unless told not to; a refused retirement or cancellation is reported in one
-    line."""
+    """Retiring asks for confirmation unless --yes is given, and a refused retirement or cancellation is
+    reported in one line."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     model = live("model", "create", dataset["id"], "--l2", "0.05").json
-    assert live("model", "retire", model["id"]).code == 1  # nobody answers
+    assert live("model", "retire", model["id"]).code == 1  # the confirmation gets no answer
     refused(live("dataset", "retire", dataset["id"], "--yes"), "dataset_in_use")
     run = live("run", "list", "--model", model["id"]).out.split()[0]
     refused(live("run", "cancel", run), "run_not_cancellable")

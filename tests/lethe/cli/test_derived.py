@@ -1,4 +1,4 @@
-"""Every operation of the contract, as a method of both clients and as a command."""
+"""Every operation of the contract exists as a method of both clients and as a command."""
 
 import datetime
 import inspect
@@ -41,7 +41,8 @@ def commands(app: typer.Typer) -> Iterator[Any]:
 
 
 def test_no_operation_is_missing_in_the_sdk() -> None:
-    """Every operation of the contract is a method of a resource, on both the blocking and the asynchronous client."""
+    """Every operation of the contract is a method of a resource, both on the blocking client and on the
+    asynchronous client."""
     assert len(NAMES) > 40
     with Client("http://127.0.0.1:1", "lethe_key") as client:
         assert made_by(client) == NAMES
@@ -54,13 +55,13 @@ def test_no_operation_is_missing_in_the_sdk() -> None:
 
 
 def test_no_operation_is_missing_on_the_command_line() -> None:
-    """Every operation of the contract is called by a command."""
+    """Every operation of the contract is called by at least one command."""
     made = {found.operation.name for found in commands(root.command_line()) if hasattr(found, "operation")}
     assert made == NAMES
 
 
 def test_every_resource_is_a_group_of_commands() -> None:
-    """The groups of commands that call the gateway are the resources of the client, matched by class."""
+    """Each resource of the client has a group of commands that call the gateway, matched by class."""
     with Client("http://127.0.0.1:1", "lethe_key") as client:
         resources = {name: type(one) for name, one in vars(client).items() if not name.startswith("_")}
     calling = {name: group.resource for name, group in GROUPS.items() if group.resource is not Resource}
@@ -72,7 +73,8 @@ def test_every_resource_is_a_group_of_commands() -> None:
     [(("model", "create"), ModelIn, {"dataset_id"}), (("request", "list"), RequestFilter, set())],
 )
 def test_every_field_is_an_option(lethe: Lethe, command: tuple[str, ...], takes: Any, arguments: set[str]) -> None:
-    """Each field of a call's input is an option; fields of nested models also have the path of their parents."""
+    """Each field of a call's input is an argument or an option of its command, including the fields of nested
+    models."""
     said = lethe(*command, "--help").out
     for leaf in leaves(takes):
         assert leaf.name in arguments or f"--{leaf.name.replace('_', '-')}" in said, leaf.name
@@ -80,7 +82,7 @@ def test_every_field_is_an_option(lethe: Lethe, command: tuple[str, ...], takes:
 
 @pytest.mark.slow
 def test_every_command_explains_itself(lethe: Lethe) -> None:
-    """`--help` lists the commands of the root and of each group, and describes every command."""
+    """`--help` lists the commands of the root and of each group, and describes each command."""
     said = lethe("--help").out
     for group in GROUPS.values():
         assert f"  {group.name} " in said
@@ -93,8 +95,8 @@ def test_every_command_explains_itself(lethe: Lethe) -> None:
 
 
 def test_lists_are_printed_as_json(live: Lethe) -> None:
-    """A derived list prints one JSON object per line, up to the requested number; a formatted list does so with
-    `--json`."""
+    """A derived list prints one JSON object per line, up to the requested number; a formatted list does the
+    same with `--json`."""
     keys = [live("key", "create", f"app {number}", "--scope", "requests:read").json["id"] for number in range(3)]
     listed = [json.loads(line) for line in live("key", "list", "--json", "--limit", "2").out.splitlines()]
     assert [one["id"] for one in listed] == [keys[2], keys[1]]
@@ -106,8 +108,8 @@ def test_lists_are_printed_as_json(live: Lethe) -> None:
 
 
 def test_requests_are_filtered_and_exported(live: Lethe, tmp_path: Path) -> None:
-    """`request list` and `request export` take the filters of the API. A request that is submitted again under its
-    idempotency key is listed once."""
+    """`request list` and `request export` accept the same filters as the API. A request that is submitted twice with
+    one idempotency key is listed once."""
     options = ("--external-id", "ticket-7", "--metadata", '{"desk": "north"}', "--ground", "objection", "--no-wait")
     asked = ("request", "submit", "p1", "--alias", "p1@example.org", "--idempotency-key", "mine", *options)
     first = live(*asked).json
@@ -134,7 +136,7 @@ def test_requests_are_filtered_and_exported(live: Lethe, tmp_path: Path) -> None
 
 
 def test_requests_are_created_from_csv_and_json(live: Lethe, tmp_path: Path) -> None:
-    """Requests from a CSV file or a JSON file are each created in one call."""
+    """All requests in a CSV or JSON file are created in one call."""
     file = tmp_path / "list.csv"
     file.write_text("subject_id,regulation\nanna,gdpr\nbert,ccpa\n")
     assert live("request", "create-from-csv", file, "--source", "drop").json["accepted"] == 2
@@ -146,7 +148,8 @@ def test_requests_are_created_from_csv_and_json(live: Lethe, tmp_path: Path) -> 
 
 
 def test_nested_settings_are_options(live: Lethe, people: Path) -> None:
-    """Settings of nested models are options by their full path and by their last name; omitted options are not sent."""
+    """Each setting of a nested model is an option under its full path and under its last name; omitted options
+    are not sent."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     asked = ("--learn-steps", "10", "--target-epsilon", "3", "--max-requests", "5", "--chains", "4", "--no-wait")
     model = live("model", "create", dataset["id"], *asked).json
@@ -173,7 +176,7 @@ def test_the_gateway_verifies(live: Lethe, certified: Path) -> None:
 
 
 def test_the_gateway_calculates(live: Lethe) -> None:
-    """The gateway evaluates theorems as the offline commands do."""
+    """The gateway evaluates theorems with the same results as the offline commands."""
     params = ("--params", '{"mu": 0.3, "delta": 1e-5}')
     assert (
         live("account", "evaluate-bound", "gdp_eps", *params).json
@@ -183,7 +186,7 @@ def test_the_gateway_calculates(live: Lethe) -> None:
 
 
 def test_dates_choices_and_people_are_options(live: Lethe, people: Path) -> None:
-    """Empty answers print nothing; dates, closed sets and people are given as options."""
+    """Dates, choices and people are given as options, and a command with an empty response prints nothing."""
     agent = ("--agent-id", "AGENT", "--name", "Agent", "--verify-key", "AQID" * 10 + "AQI=")
     made = live("agent", "register", *agent).json
     removed = live("agent", "remove", made["id"])
@@ -201,7 +204,7 @@ def test_dates_choices_and_people_are_options(live: Lethe, people: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize(("absent", "extra"), [("typer", "cli"), ("scipy", "verify")])
 def test_a_missing_extra_is_reported(absent: str, extra: str) -> None:
-    """A missing optional package is reported in one line that names the extra."""
+    """A missing optional package is reported in one line that names the extra to install."""
     program = f"import sys; sys.modules[{absent!r}] = None; from lethe import cli; cli.main()"
     command = [sys.executable, "-c", program, "account", "bounds"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
@@ -211,7 +214,8 @@ def test_a_missing_extra_is_reported(absent: str, extra: str) -> None:
 
 @pytest.mark.slow
 def test_commands_start_without_numpy() -> None:
-    """No command imports numpy or scipy before it computes something: they take longer to import than all the rest."""
+    """No command imports numpy or scipy before it needs them, because they take longer to import than
+    everything else."""
     script = (
         "import sys; from lethe.cli import root; root.command_line(); print(*({'numpy', 'scipy'} & sys.modules.keys()))"
     )

@@ -17,8 +17,8 @@ from tests.faults import processes
 
 @pytest.mark.soak
 def test_a_terminal_shows_progress(settings: Settings, admin_key: str, people: Path) -> None:
-    """Waiting at a terminal shows a bar with status and steps, which disappears at the end; only the answer is printed
-    on standard output."""
+    """On a terminal, a command that waits shows a bar with status and steps, which disappears at the end. Standard
+    output contains only the result."""
     with (
         processes.gateway(settings) as (_, address),
         Client(address, admin_key) as client,
@@ -40,8 +40,8 @@ def test_a_terminal_shows_progress(settings: Settings, admin_key: str, people: P
                 seen += piece
                 if not is_watched and b"learning" in seen:
                     is_watched = True
-                    working.enter_context(processes.worker(settings))  # not before
-        except OSError:  # Linux says so that nobody writes to a terminal any more
+                    working.enter_context(processes.worker(settings))  # the worker starts only now
+        except OSError:  # Linux reports in this way that the terminal has no writer
             pass
         out, _ = waiting.communicate(timeout=240)
     assert waiting.returncode == 0

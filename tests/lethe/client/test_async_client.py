@@ -29,7 +29,7 @@ Told = Callable[[AsyncClient], Awaitable[object]]
 
 
 def told(url: str, key: str, story: Told, *, retry_seconds: float = 60.0) -> None:
-    """Run a story with an async client from its creation to its closing."""
+    """Run a story with an asynchronous client from its creation until it is closed."""
 
     async def all_of_it() -> None:
         async with AsyncClient(url, key, retry_seconds=retry_seconds) as client:
@@ -41,8 +41,8 @@ def told(url: str, key: str, story: Told, *, retry_seconds: float = 60.0) -> Non
 def test_rows_are_uploaded_learned_and_forgotten(
     settings: Settings, admin_key: str, people: Path, tmp_path: Path
 ) -> None:
-    """Rows are uploaded, learned and forgotten; the gateway and the client verify the certificate; long answers are
-    streamed."""
+    """The client can upload rows, learn from them and forget them. The gateway and the client verify the certificate,
+    and long responses are streamed."""
 
     async def story(client: AsyncClient) -> None:
         dataset = await client.datasets.upload(people, classes=["0", "1"], idempotency_key="once")
@@ -74,7 +74,8 @@ def test_rows_are_uploaded_learned_and_forgotten(
 
 
 def test_concurrent_calls_get_their_own_answers(settings: Settings, admin_key: str) -> None:
-    """Twenty concurrent calls each get their own answer; lists include all pages; batches are results in order."""
+    """Twenty concurrent calls each get their own response, lists include all pages, and a batch returns its
+    results in order."""
 
     async def story(client: AsyncClient) -> None:
         requests = client.deletion_requests
@@ -96,7 +97,8 @@ def test_concurrent_calls_get_their_own_answers(settings: Settings, admin_key: s
 
 
 def test_repeatable_calls_are_retried(script: Script) -> None:
-    """Calls that may be repeated are repeated under one key; other calls, and refused ones, are sent once."""
+    """Calls that are safe to repeat are retried under one idempotency key; other calls, and calls that were
+    refused, are sent only once."""
 
     async def story(client: AsyncClient) -> None:
         script.says(DROP, problem(429), problem(503), EMPTY)
@@ -121,7 +123,7 @@ def test_repeatable_calls_are_retried(script: Script) -> None:
 
 
 def test_retries_end(script: Script) -> None:
-    """A gateway that stays away is given up after the time limit, and other tasks run meanwhile."""
+    """The client gives up on an unreachable gateway after the time limit, and other tasks run in the meantime."""
     script.says(problem(503))
     ticks: list[float] = []
 
@@ -142,7 +144,7 @@ def test_retries_end(script: Script) -> None:
 
 
 def test_waiting_survives_a_restart(script: Script) -> None:
-    """Waiting survives a restart of the gateway, and ends in time."""
+    """Waiting for a request survives a restart of the gateway and ends in time."""
 
     async def story(client: AsyncClient) -> None:
         script.says(RUNNING, DROP, problem(503), RUNNING, COMPLETED)
@@ -155,7 +157,7 @@ def test_waiting_survives_a_restart(script: Script) -> None:
 
 
 def test_pages_are_fetched_lazily(script: Script) -> None:
-    """The second page is requested when its first item is, with the filters of the first."""
+    """The second page is requested only when its first item is needed, with the same filters as the first page."""
 
     async def story(client: AsyncClient) -> None:
         script.says(Reply(body={"items": [REQUEST], "next_cursor": "c"}), EMPTY)
@@ -171,7 +173,7 @@ def test_pages_are_fetched_lazily(script: Script) -> None:
 
 
 def test_subjects_are_not_logged(script: Script, caplog: pytest.LogCaptureFixture) -> None:
-    """No log contains a subject, even at the lowest level and with many concurrent calls."""
+    """No log contains a subject id, even at the lowest level and with many concurrent calls."""
     caplog.set_level(logging.DEBUG)
     script.says(Reply(body={"num_records": 1}))
 

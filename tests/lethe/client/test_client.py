@@ -23,7 +23,7 @@ from tests.faults.processes import wait_until
 
 @pytest.fixture
 def strangers(tmp_path: Path) -> Path:
-    """Return a file of people whom no model learns from."""
+    """Return a file of people from whom no model learns."""
     file = tmp_path / "strangers.npz"
     file.write_bytes(npz(seed=1, first=1000))
     return file
@@ -37,8 +37,8 @@ def model(client: Client, people: Path, worker: None) -> ModelOut:
 
 
 def test_datasets_are_uploaded_listed_and_counted(client: Client, people: Path, tmp_path: Path) -> None:
-    """Rows are uploaded from a file or a frame, with a schema or its file; datasets are listed, read and counted, and
-    are serialised to the JSON that they were parsed from."""
+    """Rows can be uploaded from a file or a data frame, with a schema or a schema file. Datasets can be listed, read
+    and counted, and are serialised to the JSON from which they were parsed."""
     made = client.datasets.upload(people, classes=["0", "1"], name="made up")
     assert (made.name, made.num_slots, made.num_classes, made.schema_) == ("made up", 60, 2, None)
     assert made.created_at.tzinfo is not None
@@ -64,8 +64,8 @@ def test_datasets_are_uploaded_listed_and_counted(client: Client, people: Path, 
 
 
 def test_models_are_created_used_and_relearned(client: Client, model: ModelOut, strangers: Path) -> None:
-    """A model is created with only the given settings, awaited, used and learned again; the old weights are
-    destroyed."""
+    """A model is created with only the given settings, and can be awaited, used and relearned; its old weights
+    are destroyed."""
     assert (model.status, model.live_version) == ("live", 1)
     assert (model.target.epsilon, model.mechanism.l2) == (1.0, 0.05)
     assert model.guarantee is not None
@@ -113,7 +113,8 @@ def test_models_are_created_used_and_relearned(client: Client, model: ModelOut, 
 
 
 def test_a_canary_test_is_requested_and_awaited(client: Client, people: Path, settings: Settings) -> None:
-    """A live model is tested now or later; a caller who waits gets the progress of the run and then the run."""
+    """A canary test of a live model can be awaited or only requested; a caller who waits gets the progress of
+    the run and then the run."""
     model = client.models.create(
         name="m",
         dataset_id=client.datasets.upload(people, classes=["0", "1"]).id,
@@ -149,7 +150,7 @@ def wait_for_version(client: Client, model_id: str, number: int) -> None:
 
 
 def test_a_waiting_caller_gets_progress(client: Client, people: Path, worker: None) -> None:
-    """A caller who waits gets status and steps until the end."""
+    """A caller who waits is notified of the status and the steps until the end."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
     created = client.models.create(name="m", dataset_id=dataset.id, learn_steps=30_000)
     seen: list[tuple[str, int, int | None]] = []
@@ -162,7 +163,7 @@ def test_a_waiting_caller_gets_progress(client: Client, people: Path, worker: No
 
 
 def test_a_request_is_created_and_certified(client: Client, model: ModelOut) -> None:
-    """A request is created, awaited and found again; the gateway and the client both verify its certificate."""
+    """A request is created, awaited and looked up again, and both the gateway and the client verify its certificate."""
     submitted_at = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
     made = client.deletion_requests.create(
         subject_id="p3",
@@ -215,7 +216,7 @@ def test_a_request_is_created_and_certified(client: Client, model: ModelOut) -> 
 
 
 def test_accounts_plans_and_theorems_are_returned(client: Client, model: ModelOut) -> None:
-    """The client returns a model's account, plan, history, and the theorems behind them."""
+    """The client returns the account, the plan and the history of a model, and the theorems on which they are based."""
     account = client.accounting.model(model.id)
     assert (account.version, account.releases) == (1, 1)
     other = client.accounting.model(model.id, adaptive_epsilon=50.0, adaptive_delta=1e-3)
@@ -250,7 +251,7 @@ def test_accounts_plans_and_theorems_are_returned(client: Client, model: ModelOu
 
 
 def test_importing_the_sdk_is_cheap() -> None:
-    """Importing the SDK imports neither the service nor numpy, which only the verification of certificates needs."""
+    """Importing the SDK imports neither the service nor numpy, which is needed only to verify certificates."""
     heavy = {"numpy", "scipy", "sqlalchemy", "fastapi", "celery", "torch", "app"}
     script = f"import sys, lethe.client; print(*({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -258,7 +259,7 @@ def test_importing_the_sdk_is_cheap() -> None:
 
 
 def test_every_resource_is_an_attribute() -> None:
-    """Every resource of the SDK is an attribute of both clients, extended by features or not."""
+    """Every resource of the SDK is an attribute of both clients, whether or not a feature extends it."""
     made = {
         kind
         for kind in vars(resources).values()

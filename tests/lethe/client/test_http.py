@@ -1,4 +1,4 @@
-"""Rules about calls, tested with a server that misbehaves on purpose."""
+"""Rules for calls, tested with a server that misbehaves on purpose."""
 
 import logging
 import time
@@ -87,7 +87,8 @@ def problem(status: int, code: str = "not_now", **more: Any) -> Reply:
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(502), problem(503), Reply(status=504, body=b"<html>")])
 def test_a_get_is_retried(script: Script, scripted_client: Client, failure: Reply) -> None:
-    """A GET that was dropped, or answered with 429, 502, 503 or 504, is repeated until it is answered."""
+    """A GET whose connection was dropped, or that was answered with 429, 502, 503 or 504, is retried until it
+    succeeds."""
     script.says(failure, failure, EMPTY)
     assert list(scripted_client.runs.list()) == []
     assert [call.method for call in script.calls] == ["GET"] * 3
@@ -95,7 +96,7 @@ def test_a_get_is_retried(script: Script, scripted_client: Client, failure: Repl
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(503)])
 def test_a_creating_call_is_retried_with_its_key(script: Script, scripted_client: Client, failure: Reply) -> None:
-    """A POST that creates is repeated with the same body under one Idempotency-Key; another call has another."""
+    """A POST that creates an object is retried with the same body and Idempotency-Key; a new call gets a new key."""
     script.says(failure, failure, Reply(status=202, body=REQUEST))
     assert scripted_client.deletion_requests.create(subject_id="p3").id == "dr_1"
     assert len(script.calls) == 3
@@ -108,7 +109,7 @@ def test_a_creating_call_is_retried_with_its_key(script: Script, scripted_client
 
 
 def test_an_upload_is_retried_as_a_whole(script: Script, scripted_client: Client, tmp_path: Path) -> None:
-    """Every attempt of an upload carries the whole file, and the same name, schema and key."""
+    """Every attempt of an upload sends the whole file with the same name, schema and key."""
     file = tmp_path / "people.csv"
     file.write_text("age\n" * 50_000)
     script.says(problem(503), DROP, Reply(status=201, body=DATASET | {"num_suppressed": 0, "warnings": []}))
@@ -123,7 +124,7 @@ def test_an_upload_is_retried_as_a_whole(script: Script, scripted_client: Client
 
 @pytest.mark.parametrize("failure", [DROP, problem(429), problem(503)])
 def test_other_calls_are_sent_once(script: Script, scripted_client: Client, failure: Reply) -> None:
-    """Cancelling a request, which changes something and has no key, is never repeated."""
+    """Cancelling a request is never retried, because it changes the request and has no idempotency key."""
     script.says(failure)
     with pytest.raises((Unreachable, Unavailable)):
         scripted_client.deletion_requests.cancel("dr_1")
@@ -131,7 +132,7 @@ def test_other_calls_are_sent_once(script: Script, scripted_client: Client, fail
 
 
 def test_a_post_that_changes_nothing_is_retried(script: Script, scripted_client: Client) -> None:
-    """Predictions, which change nothing, may be repeated."""
+    """A call for predictions may be retried, because it changes nothing."""
     pytest.importorskip("lethe.features.predictions")
     script.says(problem(503), Reply(body={"version": 1, "predictions": []}))
     assert scripted_client.models.predictions("mdl_1", records=[[1.0]]).version == 1
@@ -140,7 +141,7 @@ def test_a_post_that_changes_nothing_is_retried(script: Script, scripted_client:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 413, 422, 500])
 def test_refusals_are_final(script: Script, scripted_client: Client, status: int) -> None:
-    """A refusal, or an answer that may be due to a defect, is not retried."""
+    """A call is not retried if it was refused, or if its response suggests a defect in the gateway."""
     script.says(problem(status))
     with pytest.raises(Problem):
         scripted_client.models.get("mdl_1")
@@ -148,7 +149,7 @@ def test_refusals_are_final(script: Script, scripted_client: Client, status: int
 
 
 def test_retry_after_is_respected(script: Script, scripted_client: Client) -> None:
-    """The client pauses for a second if the server asks for a second."""
+    """If the server asks for a pause of one second, the client pauses for one second."""
     script.says(problem(429, headers={"Retry-After": "1"}), EMPTY)
     began = time.monotonic()
     assert list(scripted_client.runs.list()) == []
@@ -156,7 +157,7 @@ def test_retry_after_is_respected(script: Script, scripted_client: Client) -> No
 
 
 def test_retry_after_beyond_the_deadline_raises(script: Script, scripted_client: Client) -> None:
-    """A Retry-After beyond the end of the call raises a problem with that time at once."""
+    """If Retry-After is later than the deadline of the call, a problem with that time is raised at once."""
     script.says(problem(503, headers={"Retry-After": "3600"}))
     began = time.monotonic()
     with pytest.raises(Unavailable) as refused:
@@ -168,7 +169,8 @@ def test_retry_after_beyond_the_deadline_raises(script: Script, scripted_client:
 
 @pytest.mark.parametrize("failure", [DROP, problem(503)])
 def test_retries_end(script: Script, failure: Reply) -> None:
-    """A server that never answers is given up within the time limit, or without one after one call."""
+    """The client gives up on a server that never answers when its time limit is over or, without a time limit,
+    after one call."""
     script.says(failure)
     for seconds, least in ((0.0, 1), (3.0, 3)):
         script.calls.clear()
@@ -181,8 +183,8 @@ def test_retries_end(script: Script, failure: Reply) -> None:
 
 
 def test_a_silent_server_times_out(script: Script) -> None:
-    """An attempt lasts no longer than its timeout."""
-    script.says(Reply(body={}, headers={"Transfer-Encoding": "chunked"}))  # and then no chunk
+    """An attempt takes no longer than its timeout."""
+    script.says(Reply(body={}, headers={"Transfer-Encoding": "chunked"}))  # but no chunk follows
     client = Client(script.url, "k", timeout_seconds=0.2, retry_seconds=0.0)
     with client, pytest.raises(Unreachable) as silent:
         client.models.get("mdl_1")
@@ -207,7 +209,7 @@ def test_a_silent_server_times_out(script: Script) -> None:
     ],
 )
 def test_problems_have_classes(script: Script, status: int, kind: type[Problem]) -> None:
-    """The class of a problem shows what to do about it; its attributes are those of the answer."""
+    """The class of a problem shows what the caller can do about it, and its attributes are those of the response."""
     script.says(problem(status, code="the_code", errors=[{"path": "body.l2", "message": "too small"}]))
     with Client(script.url, "k", retry_seconds=0.0) as client, pytest.raises(Problem) as refused:
         client.models.get("mdl_1")
@@ -218,7 +220,7 @@ def test_problems_have_classes(script: Script, status: int, kind: type[Problem])
 
 
 def test_redirects_are_not_followed(script: Script, scripted_client: Client) -> None:
-    """A redirect is not followed, because the key is only for this gateway, which never redirects."""
+    """A redirect is not followed, because the key is meant only for this gateway, which never redirects."""
     script.says(Reply(status=307, body={}, headers={"Location": f"{script.url}/elsewhere"}))
     with pytest.raises(AnswerInvalid) as refused:
         scripted_client.models.get("mdl_1")
@@ -246,8 +248,8 @@ def test_redirects_are_not_followed(script: Script, scripted_client: Client) -> 
     ],
 )
 def test_problems_do_not_quote_calls_or_answers(script: Script, reply: Reply) -> None:
-    """An answer that is not from Lethe is refused without repeating a word of it, or of the call, in the error or its
-    traceback."""
+    """A response that is not from Lethe is refused, and neither the error nor its traceback contains text from
+    the response or the call."""
     script.says(reply)
     calls: list[Callable[[Client], Any]] = [
         lambda client: client.deletion_requests.get(ANNA),
@@ -260,14 +262,15 @@ def test_problems_do_not_quote_calls_or_answers(script: Script, reply: Reply) ->
             with pytest.raises(Problem) as refused:
                 call(client)
             said, error = "", refused.value.__cause__ or refused.value.__context__
-            while error is not None:  # also what a trace would not show
+            while error is not None:  # including causes that a traceback would not show
                 said += error.line if isinstance(error, Problem) else str(error)
                 error = error.__cause__ or error.__context__
             assert "anna" not in (said + "".join(traceback.format_exception_only(refused.value))).lower()
 
 
 def test_a_subject_id_in_a_query_is_percent_encoded(script: Script, scripted_client: Client) -> None:
-    """Plus signs and spaces are sent as %2B and %20: a gateway refuses a bare +, which could mean either."""
+    """In a subject id, a plus sign is sent as %2B and a space as %20, because a gateway refuses a bare +, which
+    could mean either."""
     script.says(EMPTY)
     assert list(scripted_client.deletion_requests.list(subject_id="ann b+c@example.org", source="a b")) == []
     _, _, query = script.calls[-1].path.partition("?")
@@ -276,7 +279,7 @@ def test_a_subject_id_in_a_query_is_percent_encoded(script: Script, scripted_cli
 
 
 def test_pages_are_fetched_lazily(script: Script, scripted_client: Client) -> None:
-    """The second page is requested when its first item is, with the filters of the first."""
+    """The second page is requested only when its first item is needed, with the same filters as the first page."""
     script.says(Reply(body={"items": [REQUEST], "next_cursor": "c"}), EMPTY)
     found = iter(scripted_client.deletion_requests.list(source="s"))
     assert script.calls == []
@@ -288,8 +291,8 @@ def test_pages_are_fetched_lazily(script: Script, scripted_client: Client) -> No
 
 
 def test_subjects_are_not_logged(script: Script, scripted_client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    """No log contains a subject, which some URLs have to name, even at the lowest level; other users of httpx are
-    logged as usual."""
+    """No log contains a subject id, which some URLs have to contain, even at the lowest level; other uses of
+    httpx are logged as usual."""
     caplog.set_level(logging.DEBUG)
     script.says(EMPTY, Reply(body={"num_records": 1}), DROP, Reply(status=202, body=REQUEST), EMPTY)
     list(scripted_client.deletion_requests.list(subject_id=ANNA))
@@ -304,7 +307,7 @@ def test_subjects_are_not_logged(script: Script, scripted_client: Client, caplog
 
 
 def test_fields_of_a_newer_gateway_are_ignored(script: Script, scripted_client: Client) -> None:
-    """Unknown fields in an answer are ignored at any depth."""
+    """Unknown fields in a response are ignored at any depth."""
     owed = {"model_id": "m", "status": "new", "run_id": None, "version": 1, "certificate_id": None, "added": 1}
     script.says(Reply(body=REQUEST | {"status": "never_heard_of", "added": {"a": 1}, "models": [owed]}))
     found = scripted_client.deletion_requests.get("dr_1")
@@ -312,7 +315,7 @@ def test_fields_of_a_newer_gateway_are_ignored(script: Script, scripted_client: 
 
 
 def test_values_are_frozen(script: Script, scripted_client: Client) -> None:
-    """Returned values cannot be changed."""
+    """The values that the client returns cannot be changed."""
     script.says(Reply(body=REQUEST))
     found = scripted_client.deletion_requests.get("dr_1")
     with pytest.raises(ValidationError, match="frozen"):
@@ -320,7 +323,7 @@ def test_values_are_frozen(script: Script, scripted_client: Client) -> None:
 
 
 def test_ids_cannot_change_the_path(script: Script, scripted_client: Client) -> None:
-    """An id of any characters cannot lead to another path."""
+    """Whatever characters an id contains, it cannot lead to another path."""
     script.says(problem(404))
     for strange in ("a/b", "../models", "a?b=c", "a#b", "a%2Fb", "é"):
         with pytest.raises(NotFound):
@@ -343,7 +346,7 @@ def test_a_malformed_url_is_refused(url: str) -> None:
 
 
 def test_a_password_in_the_url_is_not_repeated() -> None:
-    """An error names only scheme, host and port of the address."""
+    """An error contains only the scheme, host and port of the gateway's URL."""
     client = Client("http://user:secret@127.0.0.1:1/prefix", "k", retry_seconds=0.0)
     with client, pytest.raises(Unreachable) as refused:
         client.models.get("mdl_1")
@@ -352,7 +355,7 @@ def test_a_password_in_the_url_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("key", ["", " k", "k\n", "k\r\nX: y", "clé"])
 def test_a_malformed_key_is_refused(script: Script, key: str) -> None:
-    """A key or idempotency key that is not a valid header value is refused without a call, and not quoted."""
+    """An API key or idempotency key that is not a valid header value is refused without a call and is not quoted."""
     with pytest.raises(NotAllowed) as refused:
         Client(script.url, key)
     assert refused.value.code == "unauthenticated"

@@ -40,7 +40,8 @@ COMPLETED = Reply(body=REQUEST | {"status": "completed", "models": [OWED | {"sta
 
 
 def test_progress_of_a_request_is_reported(script: Script, scripted_client: Client) -> None:
-    """Progress shows the estimated steps first, then those of the runs; an ended run is not requested again."""
+    """The reported progress shows the estimated steps first and then the steps of the runs; a run that has
+    ended is not requested again."""
     over = Reply(body=RUN | {"steps_done": 100, "finished_at": "2026-01-01T00:01:00Z"})
     script.says(ACCEPTED, RUNNING, Reply(body=RUN), RUNNING, over, COMPLETED)
     seen: list[Any] = []
@@ -51,7 +52,7 @@ def test_progress_of_a_request_is_reported(script: Script, scripted_client: Clie
 
 
 def test_progress_needs_the_scope_for_runs(script: Script, scripted_client: Client) -> None:
-    """A key without models:read gets the status; the run is requested once and not again."""
+    """Without the scope models:read, only the status is shown as progress, and the run is requested only once."""
     script.says(RUNNING, problem(403, code="scope_missing"), RUNNING, COMPLETED)
     seen: list[Any] = []
     scripted_client.deletion_requests.wait("dr_1", progress=lambda *state: seen.append(state))
@@ -60,21 +61,21 @@ def test_progress_needs_the_scope_for_runs(script: Script, scripted_client: Clie
 
 @pytest.mark.parametrize("status", ["completed", "cancelled", "rejected"])
 def test_waiting_ends_with_any_final_status(script: Script, scripted_client: Client, status: str) -> None:
-    """Waiting for a request ends with any final status."""
+    """Waiting for a request ends when the request has any final status."""
     script.says(RUNNING, Reply(body=REQUEST | {"status": status}))
     assert scripted_client.deletion_requests.wait("dr_1").status == status
     assert len(script.calls) == 2
 
 
 def test_waiting_survives_a_restart(script: Script, scripted_client: Client) -> None:
-    """A poll that is dropped or refused temporarily is repeated."""
+    """A poll that is dropped or temporarily refused is repeated."""
     script.says(RUNNING, Reply(drop=True), problem(503), RUNNING, COMPLETED)
     assert scripted_client.deletion_requests.wait("dr_1").status == "completed"
 
 
 def test_waiting_times_out(script: Script, scripted_client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `timeout_seconds` waiting ends with a problem that is also a TimeoutError and has the current state."""
-    # A busy machine may take longer for one answer than a gateway is given for it.
+    """After `timeout_seconds`, waiting raises a problem that is also a TimeoutError and contains the current state."""
+    # A busy machine may take longer for one response than the timeout for a gateway.
     monkeypatch.setattr("lethe.client.waiting._MIN_POLL_SECONDS", 60.0)
     script.says(RUNNING)
     began = time.monotonic()
@@ -89,7 +90,7 @@ def test_waiting_times_out(script: Script, scripted_client: Client, monkeypatch:
 
 
 def test_a_gateway_that_is_away_does_not_prolong_waiting(script: Script) -> None:
-    """Retrying a poll extends the wait by no more than one last poll takes."""
+    """If the gateway is unreachable, the wait is prolonged by at most the duration of one last poll."""
     script.says(Reply(drop=True))
     began = time.monotonic()
     with Client(script.url, "k", retry_seconds=60.0) as client, pytest.raises(Problem):
@@ -98,8 +99,7 @@ def test_a_gateway_that_is_away_does_not_prolong_waiting(script: Script) -> None
 
 
 def test_pauses_grow(script: Script, scripted_client: Client) -> None:
-    """The pause between polls grows with the time waited, up to a quarter of it, so that long runs are polled
-    rarely."""
+    """The pause between polls grows to up to a quarter of the time waited, so that long runs are polled rarely."""
     script.says(RUNNING)
     with pytest.raises(WaitTimedOut):
         scripted_client.deletion_requests.wait("dr_1", timeout_seconds=3.0)
@@ -107,10 +107,10 @@ def test_pauses_grow(script: Script, scripted_client: Client) -> None:
 
 
 def test_the_first_pause_is_short() -> None:
-    """The first pause is short enough that waiting for something that takes a twentieth of a second ends soon."""
+    """The first pause is so short that waiting for a task of a twentieth of a second ends soon."""
     pauses = []
     for _ in range(9):
         watch = Watch(subject="it", timeout_seconds=None)
         pauses.append(watch.pause(status="learning"))
         assert watch.left is None
-    assert 0.05 <= min(pauses) <= statistics.median(pauses) < 0.5  # the machine itself may be late now and then
+    assert 0.05 <= min(pauses) <= statistics.median(pauses) < 0.5  # the machine itself may sometimes be late

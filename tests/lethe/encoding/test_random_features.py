@@ -35,7 +35,7 @@ def philox(key: int, words: int) -> list[int]:
 
 
 def test_features_depend_only_on_the_seed() -> None:
-    """Weights and phases computed here from the words of Philox, in integers, give the same features."""
+    """Weights and phases that this test computes from the words of Philox, in integers, give the same features."""
     random, row, words = RandomFeatures(features=3, seed=7, scale=0.5), [0.25, -1.5], philox(7, 27)
     expected = []
     for j in range(3):
@@ -51,7 +51,8 @@ def test_features_depend_only_on_the_seed() -> None:
 
 
 def test_features_do_not_depend_on_other_rows() -> None:
-    """The features of a row are the same to the last bit, whatever rows come with it and however large it is."""
+    """The features of a row are the same to the last bit, whichever rows are encoded with it and however large
+    its values are."""
     random = RandomFeatures(features=50, seed=1, scale=0.3)
     rows = np.random.default_rng(0).normal(size=(200, 40)) * np.logspace(-3, 5, 200)[:, np.newaxis]
     together = random.of(rows)
@@ -61,7 +62,8 @@ def test_features_do_not_depend_on_other_rows() -> None:
 
 
 def test_features_approximate_the_gaussian_kernel() -> None:
-    """Products of features are exp(-scale^2 |x - x'|^2 / 2) up to six standard deviations of a mean of D terms."""
+    """Products of features approximate exp(-scale^2 |x - x'|^2 / 2) to within six standard deviations of a mean
+    of D terms."""
     random, scale = RandomFeatures(features=16_384, seed=3, scale=0.7), 0.7
     rows = np.random.default_rng(1).normal(size=(8, 5))
     features = random.of(rows)
@@ -71,8 +73,8 @@ def test_features_approximate_the_gaussian_kernel() -> None:
 
 
 def test_schemas_with_random_features_round_trip() -> None:
-    """Random features replace the columns' features, are written out with their scale, and are read back; another seed
-    is another encoding."""
+    """Random features replace the features of the columns. Their schema is stored with its scale and read back
+    unchanged, and another seed is a different encoding."""
     schema = parse_schema({"columns": COLUMNS, "random_features": {"features": 64, "seed": 5}})
     document: dict[str, Any] = schema.to_json()
     assert document["random_features"] == {"features": 64, "seed": 5, "scale": 1 / math.sqrt(2)}
@@ -83,7 +85,7 @@ def test_schemas_with_random_features_round_trip() -> None:
     records = [{"a": a, "b": b} for a in (-1, 1) for b in (-1, 1)]
     rows = encode_records(schema, records)
     assert rows.shape == (4, 65)
-    crossed = np.array([-1.0, 1.0, 1.0, -1.0])  # what no linear model of a and b can tell
+    crossed = np.array([-1.0, 1.0, 1.0, -1.0])  # which no linear model of a and b can represent
     assert np.linalg.matrix_rank(rows) == 4
     assert rows @ np.linalg.lstsq(rows, crossed, rcond=None)[0] == pytest.approx(crossed, abs=1e-4)
 
@@ -102,14 +104,14 @@ def test_schemas_with_random_features_round_trip() -> None:
     ],
 )
 def test_invalid_settings_are_refused(said: object, path: str) -> None:
-    """A setting out of range is refused by its path."""
+    """A setting out of range is refused with its path."""
     with pytest.raises(SchemaInvalid) as refused:
         parse_schema({"columns": COLUMNS, "random_features": said})
     assert [fault.path for fault in refused.value.errors] == [path]
 
 
 def test_too_many_weights_are_refused() -> None:
-    """A schema that needs more than 64 MiB of weights is refused before any is drawn."""
+    """A schema that needs more than 64 MiB of weights is refused before any weight is drawn."""
     wide = {"v": {"kind": "vector", "length": 4096}, "y": COLUMNS["y"]}
     with pytest.raises(SchemaInvalid):
         parse_schema({"columns": wide, "random_features": {"features": 4096, "seed": 1}})

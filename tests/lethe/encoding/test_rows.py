@@ -41,7 +41,7 @@ def norms(features: encoding.Features) -> Any:
 
 
 def test_schemas_round_trip() -> None:
-    """A schema written as JSON and parsed again is unchanged, for every kind of column and every rule."""
+    """A schema that is written as JSON and parsed again is unchanged, for every kind of column and every rule."""
     schema = parse_schema(json.loads((ADULT / "schema.json").read_text()))
     assert parse_schema(json.loads(json.dumps(schema.to_json()))) == schema
     assert schema.num_features == 104
@@ -51,8 +51,7 @@ def test_schemas_round_trip() -> None:
 
 
 def test_the_order_of_json_keys_does_not_matter() -> None:
-    """Features are in the order of their names, so that a store may reorder JSON objects without changing the
-    encoding."""
+    """Features are ordered by name, so that a store may reorder JSON objects without changing the encoding."""
     document = json.loads((ADULT / "schema.json").read_text())
     backwards = {"columns": dict(reversed(document["columns"].items()))}
     assert parse_schema(backwards) == parse_schema(document)
@@ -90,7 +89,7 @@ def test_the_order_of_json_keys_does_not_matter() -> None:
     ],
 )
 def test_a_malformed_schema_is_refused_by_path(columns: dict[str, object], path: str) -> None:
-    """A schema with anything missing, unknown, empty or contradictory is refused, and the error names the path."""
+    """A schema with a missing, unknown, empty or contradictory part is refused, and the error names the path."""
     with pytest.raises(SchemaInvalid) as refusal:
         parse_schema({"columns": columns})
     assert path in [fault.path for fault in refusal.value.errors]
@@ -125,8 +124,8 @@ def test_any_document_is_parsed_or_refused(document: object) -> None:
 
 
 def test_a_record_is_encoded_by_the_schema() -> None:
-    """A number becomes its position in the range and a category a one-hot vector, followed by a bias; the norm is
-    one."""
+    """A number is encoded as its position in the range and a category as a one-hot vector, followed by a bias,
+    and the row has norm 1."""
     schema = schema_of(age=AGE, work=WORK)
     (row,) = schema.encode({"age": ["25"], "work": ["some"]})
     expected = np.array([0.25, 0, 1, 1]) / np.sqrt(0.0625 + 2)
@@ -135,7 +134,8 @@ def test_a_record_is_encoded_by_the_schema() -> None:
 
 
 def test_a_missing_number_is_not_the_lowest_one() -> None:
-    """With "unknown": "null" a missing number or NaN has its own feature, and an unknown category has only zeros."""
+    """With "unknown": "null" a missing number or NaN has its own feature, and the features of an unknown
+    category are all zero."""
     columns = {"age": ["", None, "NaN", math.nan], "work": ["", None, "else", math.nan]}
     missing = SHRINK * np.array([0, 1, 0, 0, 1]) / np.sqrt(2)
     np.testing.assert_allclose(FORGIVING.encode(columns), [missing] * 4, rtol=1e-7)
@@ -144,8 +144,8 @@ def test_a_missing_number_is_not_the_lowest_one() -> None:
 
 
 def test_an_old_schema_keeps_its_encoding() -> None:
-    """A stored schema without an edition encodes as the first edition: a missing number as the lowest, categories by
-    their text alone, and any number of unknown values."""
+    """A stored schema without an edition uses the first edition. It encodes a missing number as the lowest one, matches
+    categories by text alone, and accepts any number of unknown values."""
     columns = {"age": {**AGE, "unknown": "null"}, "y": {**WORK, "values": ["1", "2"], "unknown": "null"}}
     first = schemas.stored({"columns": columns | {"income": INCOME}})
     np.testing.assert_array_equal(
@@ -187,7 +187,7 @@ def test_an_old_schema_keeps_its_encoding() -> None:
     ],
 )
 def test_numeric_categories_match_equal_values(values: list[str], found: list[tuple[object, int]]) -> None:
-    """A numeric category matches equal values of any type, except with leading zeros or if two categories are equal."""
+    """A numeric category matches equal values of any type, unless it has leading zeros or equals another category."""
     column = {"kind": "categorical", "values": values, "unknown": "null"}
     rows = schema_of(work=column).encode({"work": [value for value, _ in found]})
     codes = [int(row[:-1].argmax()) if row[:-1].any() else -1 for row in rows]
@@ -195,7 +195,7 @@ def test_numeric_categories_match_equal_values(values: list[str], found: list[tu
 
 
 def test_integers_read_as_floats_match_their_categories() -> None:
-    """Integers that a tool turned into floats because of a missing value still match their categories and labels."""
+    """Integers that a tool converted to floats because of a missing value still match their categories and labels."""
     column = {**WORK, "values": ["1", "2"], "unknown": "null"}
     declared = parse_schema({"columns": {"a": column, "y": {**INCOME, "values": ["0", "1"]}}})
     floats = {"a": pa.array([1.0, None, 2.0]), "y": pa.array([0.0, 1.0, 1.0])}
@@ -207,7 +207,7 @@ def test_integers_read_as_floats_match_their_categories() -> None:
 
 
 def test_a_column_that_is_mostly_unknown_is_refused() -> None:
-    """The share of unknown values in a column is limited by its schema, to half by default; the error names the column
+    """The schema limits the share of unknown values in a column, by default to half; the error names the column
     and the expected values."""
     null: dict[str, object] = {**WORK, "unknown": "null"}
     for said, count, refused in (
@@ -227,7 +227,7 @@ def test_a_column_that_is_mostly_unknown_is_refused() -> None:
         assert "expected one of none, some" in fault.message
     everywhere = parse_schema({"columns": {"income": INCOME, "work": null}, "max_unknown": 1})
     everywhere.check_known(np.array([4]), 4)
-    schema_of(work=WORK).check_known(np.array([4]), 4)  # each was refused by itself
+    schema_of(work=WORK).check_known(np.array([4]), 4)  # each is refused by itself
 
 
 def test_numbers_outside_the_range_are_clipped() -> None:
@@ -258,7 +258,7 @@ def test_numbers_outside_the_range_are_clipped() -> None:
     ],
 )
 def test_a_bad_value_is_reported_by_line_and_column(age: object, work: object, path: str) -> None:
-    """A value that the schema does not admit is reported by line and column, and is not quoted."""
+    """A value that the schema does not allow is reported by line and column and is not quoted."""
     with pytest.raises(RowInvalid) as refusal:
         schema_of(age=AGE, work=WORK).encode({"age": [1, age, 2], "work": ["some", work, "none"]}, first_line=7)
     (fault,) = refusal.value.errors
@@ -273,7 +273,7 @@ def test_a_bad_value_is_reported_by_line_and_column(age: object, work: object, p
 
 
 def test_twenty_faults_are_reported_in_the_order_of_lines() -> None:
-    """Only the first twenty faults are reported, ordered by line and not by column."""
+    """Only the first twenty faults are reported, ordered by line rather than by column."""
     with pytest.raises(RowInvalid) as refusal:
         schema_of(age=AGE, work=WORK).encode({"age": ["x"] * 100, "work": ["x"] * 100}, first_line=2)
     paths = [fault.path for fault in refusal.value.errors]
@@ -285,7 +285,7 @@ def test_twenty_faults_are_reported_in_the_order_of_lines() -> None:
     [pa.array([1, None, 99]), pa.array([1.0, math.nan, 99.0], pa.float32()), pa.array(["1", "", "99"])],
 )
 def test_arrow_columns_and_lists_agree(numbers: Any) -> None:
-    """Integers, floats and texts are encoded the same from lists and from Arrow arrays, chunked or not."""
+    """Integers, floats and texts in lists have the same encoding as in Arrow arrays, chunked or not."""
     work = pa.array(["some", None, "none"]).dictionary_encode()
     expected = FORGIVING.encode({"age": [1, None, 99], "work": ["some", "", "none"]})
     np.testing.assert_array_equal(FORGIVING.encode({"age": numbers, "work": work}), expected)
@@ -293,7 +293,7 @@ def test_arrow_columns_and_lists_agree(numbers: Any) -> None:
 
 
 def test_integers_and_booleans_are_categories_too() -> None:
-    """Integer and boolean columns match categories and labels by their text."""
+    """Integer and boolean columns match categories and labels by their text form."""
     schema = parse_schema({"columns": {"a": {**WORK, "values": ["1", "true"]}, "y": {**INCOME, "values": ["0", "1"]}}})
     rows = schema.encode_labelled({"a": pa.array([1, 1]), "y": pa.array([1, 0])}, [1, 2])
     np.testing.assert_array_equal(rows.features, schema.encode({"a": ["1", 1]}))
@@ -306,7 +306,7 @@ def test_integers_and_booleans_are_categories_too() -> None:
 
 
 def test_records_are_encoded_without_label_and_subject() -> None:
-    """A record for prediction is encoded like a row of a file, with or without label and subject."""
+    """A record for prediction is encoded like a row of a file, whether or not it has a label and a subject."""
     bare = encode_records(FORGIVING, [{"age": 25, "work": "some"}])
     full = encode_records(FORGIVING, [{"age": "25", "work": "some", "income": 7, "person": None}])
     np.testing.assert_array_equal(bare, full)
@@ -325,7 +325,7 @@ def test_records_are_encoded_without_label_and_subject() -> None:
     ],
 )
 def test_a_bad_record_is_named_by_its_path(record: object, path: str) -> None:
-    """A record that is not an object, or has other columns or inadmissible values, is refused with its path."""
+    """A record that is not an object, has other columns or has invalid values is refused with its path."""
     with pytest.raises(InputInvalid) as refusal:
         encode_records(schema_of(age=AGE, work=WORK), [{"age": 1, "work": "some"}, record])
     assert [fault.path for fault in refusal.value.errors] == [path]
@@ -340,27 +340,28 @@ def test_a_bad_record_is_named_by_its_path(record: object, path: str) -> None:
     )
 )
 def test_every_vector_has_norm_at_most_one(x: list[list[float]]) -> None:
-    """Any finite vector, even of the largest floats, becomes a row of norm at most one, independent of other rows."""
+    """Any finite vector, even with the largest floats, is encoded as a row of norm at most one, independently
+    of other rows."""
     features = encode_vectors(x)
     assert (norms(features) <= 1).all()
     np.testing.assert_array_equal(features, np.vstack([encode_vectors([vector]) for vector in x]))
 
 
 def test_vectors_are_the_same_in_any_memory_order() -> None:
-    """Column-major and row-major vectors are encoded bit by bit the same."""
+    """Vectors in column-major and in row-major order are encoded to the same bits."""
     x = np.random.default_rng(0).normal(size=(50, 37))
     np.testing.assert_array_equal(encode_vectors(np.asfortranarray(x)), encode_vectors(x))
 
 
 @pytest.mark.parametrize("x", [[1.0], [[]], [[1], [1, 2]], [["a"]], [[None, 1]], [[10**400]], [[[1]]], "x"])
 def test_ragged_vectors_are_refused(x: Any) -> None:
-    """Anything but a list of equally long vectors of finite numbers is refused."""
+    """Anything other than a list of equally long vectors of finite numbers is refused."""
     with pytest.raises(InputInvalid):
         encode_vectors(x)
 
 
 def test_a_vector_with_nan_is_named_by_its_place() -> None:
-    """NaN and infinity are reported with the row and position of the value."""
+    """A NaN or infinity is reported with the row and the position of the value."""
     x = [[1.0, 2.0], [3.0, math.nan], [math.inf, 1.0]]
     with pytest.raises(InputInvalid) as refusal:
         encode_vectors(x)
@@ -372,5 +373,5 @@ def test_a_vector_with_nan_is_named_by_its_place() -> None:
 
 @given(st.lists(st.text("0123456789+-.eE_nN aAiIfF١", max_size=6) | st.floats().map(repr), max_size=4))
 def test_texts_are_parsed_the_same_in_columns_and_alone(texts: list[str]) -> None:
-    """A text in a column is parsed as the same number as on its own."""
+    """A column of texts is parsed to the same numbers as each text by itself."""
     np.testing.assert_array_equal(values.numbers(texts), [values.number(text) for text in texts])

@@ -28,13 +28,13 @@ def faults_of(document: Any, **beside: Any) -> dict[str, str]:
     return {fault.path: fault.message for fault in refusal.value.errors}
 
 
-# --- as numbers ------------------------------------------------------------------------------------------------------
+# --- numbers ---------------------------------------------------------------------------------------------------------
 
 
 @given(low=st.floats(-1e9, 1e9), width=st.floats(1e-3, 1e9), share=st.floats(0, 1))
 def test_labels_round_trip_to_values(low: float, width: float, share: float) -> None:
-    """A value in the range is stored as a label between -2^23 and 2^23, which float32 holds exactly, and is read back
-    up to half a step."""
+    """A value in the range is stored as a label between -2^23 and 2^23, which float32 represents exactly, and is read
+    back to within half a step."""
     target = TargetColumn(low=low, high=low + width)
     value = np.clip(np.array([low + share * width]), target.low, target.high)
     [label] = target.labels(value)
@@ -45,8 +45,8 @@ def test_labels_round_trip_to_values(low: float, width: float, share: float) -> 
 
 
 def test_the_ends_of_the_range_are_the_ends_of_the_labels() -> None:
-    """The minimum is stored as -2^23, the middle as 0 and the maximum as 2^23; a prediction beyond them is moved to the
-    end."""
+    """The minimum is stored as -2^23, the middle as 0 and the maximum as 2^23; a prediction beyond either end
+    is moved to that end."""
     target = TargetColumn(low=0.0, high=200.0)
     assert target.labels(np.array([0.0, 100.0, 200.0])).tolist() == [-UNIT, 0, UNIT]
     assert target.values(np.array([-7.0, -1.0, 0.0, 0.5, 7.0])).tolist() == [0.0, 0.0, 100.0, 150.0, 200.0]
@@ -54,7 +54,8 @@ def test_the_ends_of_the_range_are_the_ends_of_the_labels() -> None:
 
 @given(bound=st.integers(1, MAX_COUNT), share=st.floats(0, 1))
 def test_counts_round_trip(bound: int, share: float) -> None:
-    """A count up to the largest possible bound is read back exactly from its label, which no other count shares."""
+    """A count up to the largest possible bound is read back exactly from its label, and no two counts have the
+    same label."""
     target, count = TargetColumn(low=0, high=bound, counts=True), round(share * bound)
     near = np.unique(np.clip([count - 1, count, count + 1], 0, bound)).astype(float)
     labels = target.labels(near)
@@ -64,7 +65,8 @@ def test_counts_round_trip(bound: int, share: float) -> None:
 
 @given(number=st.floats())
 def test_a_malformed_count_is_refused(number: float) -> None:
-    """Only whole numbers from 0 to the bound are accepted, and with `clip` larger ones too."""
+    """Whole numbers from 0 to the bound are accepted, and with `clip` also larger ones; all other values are
+    refused."""
     is_count = math.isfinite(number) and number >= 0 and number == math.floor(number)
     for outside, right in (("error", is_count and number <= 9), ("clip", is_count)):
         target = TargetColumn.from_json({"min": 0, "max": 9, "outside": outside, "counts": True})
@@ -73,7 +75,8 @@ def test_a_malformed_count_is_refused(number: float) -> None:
 
 
 def test_schemas_of_counts_round_trip() -> None:
-    """Counts are stored as such; the document of another target does not mention them, as before counts existed."""
+    """A schema of counts states that its target is a count. Schemas with other targets do not mention counts and are
+    stored as before counts existed."""
     counts = parse_schema({"columns": COLUMNS | {"cost": SPEC | {"counts": True}}})
     assert counts.target == TargetColumn(low=0.0, high=200.0, counts=True)
     assert stored(counts.to_json()) == counts
@@ -85,11 +88,12 @@ def test_schemas_of_counts_round_trip() -> None:
     assert shares == pytest.approx([1.0, math.exp(-1), 1.0])
 
 
-# --- as they are declared --------------------------------------------------------------------------------------------
+# --- declarations ----------------------------------------------------------------------------------------------------
 
 
 def test_schemas_with_a_target_round_trip() -> None:
-    """A target is stored with its range and its rule for values outside, and read back unchanged."""
+    """A schema with a target is stored with its range and its rule for values outside the range, and is read
+    back unchanged."""
     assert CLIPPED.target == TargetColumn(low=0.0, high=200.0, outside="clip")
     assert (CLIPPED.classes, CLIPPED.label) == ((), "cost")
     assert stored(CLIPPED.to_json()) == CLIPPED
@@ -111,23 +115,24 @@ def test_schemas_with_a_target_round_trip() -> None:
     ],
 )
 def test_an_unusable_target_is_refused(columns: dict[str, Any], path: str) -> None:
-    """A schema has exactly one target column, with a range; a missing or unknown field is named by its path."""
+    """A schema must have exactly one target column, which must have a range; an error about a missing or
+    unknown field names its path."""
     assert path in faults_of({"columns": COLUMNS | columns})
 
 
 def test_classes_with_a_target_are_refused() -> None:
-    """Classes in addition to a schema with a target are refused."""
+    """Giving classes in addition to a schema with a target is refused."""
     assert "classes" in faults_of({"columns": COLUMNS}, classes=("a", "b"))
 
 
 def test_a_schema_without_a_label_is_refused_with_advice() -> None:
-    """The error for a schema that learns no column explains how to learn a number."""
+    """The error for a schema without a column to learn explains how to learn a number."""
     assert '"role": "target", "min"' in faults_of({"columns": {"age": COLUMNS["age"]}})["columns"]
 
 
 @pytest.mark.parametrize("document", [[0, 1], {"min": 0}, {"min": 1, "max": 0}, SPEC, {"min": 0, "max": float("nan")}])
 def test_a_range_without_a_schema_is_validated(document: Any) -> None:
-    """A range given with vectors must be an object of two finite numbers."""
+    """The range of a target that is uploaded with vectors must be an object with two finite numbers."""
     with pytest.raises(SchemaInvalid) as refusal:
         parse_target(document)
     assert all(fault.path.startswith("target") for fault in refusal.value.errors)
@@ -140,7 +145,7 @@ SEVERAL = parse_schema({"columns": {"age": COLUMNS["age"], "tags": LABELS}})
 
 
 def test_labels_of_a_cell_are_a_set(tmp_path: Path) -> None:
-    """The labels of a cell are a set: order and repetition do not matter, and an empty cell has none."""
+    """The labels of a cell form a set, in which order and repetition do not matter; an empty cell is the empty set."""
     cells = ["a", "7|a", "a | b c|a", "", "b c", "7"]
     (tmp_path / "a.csv").write_text("".join(["age,tags\n", *(f"1,{cell}\n" for cell in cells)]))
     assert labels_of(tmp_path / "a.csv", schema=SEVERAL) == [1, 5, 3, 0, 2, 4]
@@ -149,7 +154,7 @@ def test_labels_of_a_cell_are_a_set(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cell", ["d", "a|d", "a|", "A", "a,b c", "a||7"])
 def test_an_unknown_label_is_named_by_its_place(tmp_path: Path, cell: str) -> None:
-    """An unknown label refuses the file by its place, and is not quoted."""
+    """A file with an unknown label is refused, and the error names the label's location without quoting it."""
     (tmp_path / "a.csv").write_text(f'age,tags\n1,a\n2,"{cell}"\n')
     with pytest.raises(RowInvalid) as refusal:
         labels_of(tmp_path / "a.csv", schema=SEVERAL)
@@ -173,11 +178,11 @@ def test_an_unknown_label_is_named_by_its_place(tmp_path: Path, cell: str) -> No
     ],
 )
 def test_unusable_labels_are_refused(changed: dict[str, Any], path: str) -> None:
-    """Labels need 2 to 31 values, none of which contains the separator; faults are named."""
+    """A column of labels needs 2 to 31 values, none of which contains the separator; errors name the fault."""
     assert f"columns.tags.{path}" in faults_of({"columns": {"age": COLUMNS["age"], "tags": LABELS | changed}})
 
 
-# --- as files have them ----------------------------------------------------------------------------------------------
+# --- values in files -------------------------------------------------------------------------------------------------
 
 
 def labels_of(path: Path, **given: Any) -> list[int]:
@@ -187,14 +192,16 @@ def labels_of(path: Path, **given: Any) -> list[int]:
 
 
 def test_targets_are_read_and_clipped(tmp_path: Path) -> None:
-    """Numbers become labels, and a number beyond the range is moved to its nearer end if the schema permits it."""
+    """Numbers are converted to labels, and a number outside the range is moved to the nearer end if the schema
+    permits it."""
     (tmp_path / "a.csv").write_text("age,cost\n1,0\n2,150.0\n3,1e2\n4,250\n5,-1\n")
     assert labels_of(tmp_path / "a.csv", schema=CLIPPED) == [-UNIT, UNIT // 2, 0, UNIT, -UNIT]
 
 
 @pytest.mark.parametrize("value", ["", "nan", "inf", "200.001", "-0.001", "cheap"])
 def test_a_missing_target_is_named_by_its_place(tmp_path: Path, value: str) -> None:
-    """A row without a target, or with a target out of range, refuses the file by its place, and is not quoted."""
+    """A file with a row whose target is missing or out of range is refused, and the error names the location
+    without quoting the value."""
     (tmp_path / "a.csv").write_text(f"age,cost\n1,5\n2,{value}\n")
     with pytest.raises(RowInvalid) as refusal:
         labels_of(tmp_path / "a.csv", schema=SCHEMA)
@@ -210,7 +217,7 @@ def vectors(folder: Path, y: Any) -> Path:
 
 
 def test_vectors_can_have_targets(tmp_path: Path) -> None:
-    """The targets of an npz file are floats or integers within the range."""
+    """The targets in an npz file can be floats or integers within the range."""
     pytest.importorskip("app.features.npz")
     target = TargetColumn(low=0.0, high=200.0)
     for y in (np.array([0.0, 150.0], np.float32), np.array([0, 150])):

@@ -26,7 +26,7 @@ SCHEMA = parse_schema({"columns": COLUMNS})
 
 @given(most=st.floats(1e-300, 1e300), share=st.floats(0, 1))
 def test_stored_weights_are_at_most_one(most: float, share: float) -> None:
-    """A weight from 0 to any bound is stored as the nearest number from 0 to 1 to its share."""
+    """A weight is stored as its share of the bound, rounded to the nearest number that can be stored, from 0 to 1."""
     weight = Weight(column="w", bound=most)
     number = np.array([min(share * most, most)])
     assert not weight.wrong(number).any()
@@ -38,8 +38,8 @@ def test_stored_weights_are_at_most_one(most: float, share: float) -> None:
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, -1e-300, 8.0000001])
 def test_a_malformed_weight_is_refused(number: float) -> None:
-    """A weight that is missing, infinite, below 0 or above the bound is refused; one above the bound is clipped if the
-    schema says so."""
+    """A weight that is missing, infinite or negative is refused; a weight above the bound is refused unless the
+    schema clips it."""
     assert SCHEMA.weight
     assert SCHEMA.weight.wrong(np.array([number])).all()
     clipping = Weight(column="w", bound=8, outside="clip")
@@ -47,7 +47,7 @@ def test_a_malformed_weight_is_refused(number: float) -> None:
 
 
 def test_weights_are_read_from_every_kind_of_file(tmp_path: Path) -> None:
-    """csv and npz have the same labels and weights; a file without the column is refused."""
+    """CSV and npz files give the same labels and weights, and a file without the column is refused."""
     (tmp_path / "a.csv").write_text("age,ill,w\n1,no,0\n2,yes,8\n3,yes,2.5\n")
     pytest.importorskip("app.features.npz")
     table = {"age": [1, 2, 3], "ill": ["no", "yes", "yes"], "w": [0.0, 8.0, 2.5]}
@@ -92,14 +92,14 @@ def test_a_malformed_bound_is_refused(changed: dict[str, Any], path: str) -> Non
 
 
 def test_two_columns_of_weights_are_refused() -> None:
-    """Two columns of weights are refused."""
+    """A schema with two columns of weights is refused."""
     with pytest.raises(SchemaInvalid, match="at most one weight"):
         parse_schema({"columns": COLUMNS | {"v": COLUMNS["w"]}})
 
 
 def test_schemas_with_weights_round_trip() -> None:
-    """A weight is read back from the schema's document; evaluation data needs the same columns, with or without
-    weights; records to predict need none."""
+    """A column of weights is read back from the stored schema. Evaluation data needs the same columns, with or without
+    weights, and records to predict need no weights."""
     document = SCHEMA.to_json()
     assert stored(document) == SCHEMA
     without = parse_schema({"columns": {name: COLUMNS[name] for name in ("age", "ill")}})

@@ -24,6 +24,6 @@ def converged(*, l2: float, noise_scale: float, step_size: float | None = None) 
 
 
 def replaced(chain: Chain, *, batch: int, epsilon: float) -> list[int]:
-    """Return the steps for 100 deletions, one batch after another; with `replace`, twice the records."""
+    """Return the steps for 100 deletions, one batch after another; with `replace`, there are twice as many records."""
     batches = [2 * batch] * (100 // batch)
     return schedules.schedule(chain, batches=batches, epsilon=epsilon, delta=1 / MNIST, at_most=1000)

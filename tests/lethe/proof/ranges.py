@@ -1,4 +1,4 @@
-"""Ranges of the numbers that are converted, and the delta of MNIST."""
+"""Ranges of the numbers to convert, and the delta for MNIST."""
 
 from hypothesis import strategies as st
 

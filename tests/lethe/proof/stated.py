@@ -52,7 +52,7 @@ def observed(made: Evidence, **changed: Any) -> Observed:
 
 
 def statement(made: Evidence | None = None, *, kind: str = "unlearn", audited: bool = True) -> dict[str, Any]:
-    """Return a true statement, as the holder of a certificate reads it."""
+    """Return a true statement in the form that the holder of a certificate reads."""
     made = made or evidence()
     document = certificate.statement(
         certificate_id="crt_1",

@@ -58,7 +58,8 @@ def numbers(chain: Chain) -> list[float]:
     ],
 )
 def test_the_accountant_matches_the_recursion(changed):
-    """W <- c W + s and V <- c^2 V + nu^2, taken step by step with 50 digits, equal the accountant's numbers."""
+    """The accountant's W and V equal the recursions W <- c W + s and V <- c^2 V + nu^2, computed step by step
+    with 50 digits."""
     made = mechanism(**changed)
     history = [Run(steps=40), Run(steps=7, records=3), Run(steps=1, records=2), Run(steps=25)]
     with mpmath.workdps(50):
@@ -82,7 +83,7 @@ def test_the_accountant_matches_the_recursion(changed):
 
 
 def test_a_long_run_is_stationary():
-    """After many steps W is s/(1 - c) and V is nu^2/(1 - c^2), even if c is within 1e-11 of 1."""
+    """After many steps, W is s/(1 - c) and V is nu^2/(1 - c^2), even if c is within 1e-11 of 1."""
     for made in (mechanism(), mechanism(l2=1e-11)):
         chain = accountant.replay(made, [Run(steps=10**15)])
         c = made.contraction
@@ -91,13 +92,14 @@ def test_a_long_run_is_stationary():
 
 
 def test_a_chain_without_steps_has_its_initial_law():
-    """A chain without a step has the initial distribution, whatever the data."""
+    """A chain without any step has its initial distribution, whatever the data."""
     chain = accountant.started(mechanism())
     assert (chain.steps, accountant.unlearning_mu(chain, records=5)) == (0, 0.0)
 
 
 def test_one_step_is_the_gaussian_mechanism():
-    """After one step, one record has the mu of the Gaussian mechanism: sensitivity over standard deviation."""
+    """After one step, the mu of one record is that of the Gaussian mechanism: sensitivity divided by standard
+    deviation."""
     made = mechanism()
     for adjacency in Adjacency:
         expected = made.sensitivity(adjacency) / math.sqrt(made.step_variance)
@@ -109,7 +111,7 @@ def test_one_step_is_the_gaussian_mechanism():
 
 @given(made=mechanisms(), history=histories, run=runs, share=st.floats(0, 1))
 def test_splitting_a_run_changes_nothing(made, history, run, share):
-    """A run split in two parts has the same result as the whole run if there is no cool-down."""
+    """Splitting a run in two has the same result as the whole run if there is no cool-down."""
     assume(run.steps > 1)
     first = min(max(1, round(share * run.steps)), run.steps - 1)
     whole = accountant.replay(made, [*history, run])
@@ -119,7 +121,7 @@ def test_splitting_a_run_changes_nothing(made, history, run, share):
 
 @given(made=mechanisms(), history=histories)
 def test_incremental_accounting_matches_a_replay(made, history):
-    """Advancing run by run, as the service does, gives exactly what a verifier's replay gives."""
+    """Advancing the chain run by run, as the service does, gives exactly the result of a verifier's replay."""
     chain = accountant.started(made)
     for run in history:
         chain = accountant.advance(chain, run)
@@ -128,7 +130,7 @@ def test_incremental_accounting_matches_a_replay(made, history):
 
 @given(made=mechanisms(), history=histories)
 def test_influence_is_the_sum_over_the_deleted(made, history):
-    """The influence of all deleted records is the sum of `deletion_mu` for each of them."""
+    """The influence of all deleted records is the sum of the `deletion_mu` of each deletion."""
     chain = accountant.replay(made, history)
     present = itertools.accumulate((run.steps for run in history), initial=0)
     each = [
@@ -141,7 +143,7 @@ def test_influence_is_the_sum_over_the_deleted(made, history):
 
 @given(made=mechanisms(), history=histories, records=st.integers(1, 50))
 def test_a_deletion_turns_presence_into_influence(made, history, records):
-    """A deletion moves one presence per record into the influence, and a step then only lowers the sum."""
+    """A deletion moves one presence per record into the influence, and later steps only lower the sum."""
     chain = accountant.replay(made, history)
     before = accountant.unlearning_mu(chain, records=records)
     expected = (chain.influence + records * chain.presence) / math.sqrt(chain.variance)
@@ -152,7 +154,7 @@ def test_a_deletion_turns_presence_into_influence(made, history, records):
 
 @given(made=mechanisms(), history=histories, steps=st.integers(1, 10**6))
 def test_steps_after_the_deletion_only_help(made, history, steps):
-    """More steps without the records never raise mu."""
+    """Additional steps without the records never raise mu."""
     fewer = accountant.replay(made, [*history, Run(steps=steps, records=1)])
     more = accountant.advance(fewer, Run(steps=1))
     assert accountant.unlearning_mu(more) <= accountant.unlearning_mu(fewer) * (1 + 1e-13)
@@ -160,7 +162,7 @@ def test_steps_after_the_deletion_only_help(made, history, steps):
 
 @given(made=mechanisms(), history=histories, records=st.integers(0, 10**6))
 def test_more_records_never_cost_less(made, history, records):
-    """Mu grows with the number of deleted records, in `unlearning` and in `deletion`."""
+    """Mu increases with the number of deleted records, both for `unlearning` and for `deletion`."""
     chain = accountant.replay(made, history)
     assert accountant.unlearning_mu(chain, records=records) < accountant.unlearning_mu(chain, records=records + 1)
     present = history[0].steps
@@ -187,17 +189,18 @@ def test_mu_is_inversely_proportional_to_the_slots(made, history, factor):
 
 @given(made=mechanisms(), history=histories)
 def test_relearning_has_no_influence_of_deleted_records(made, history):
-    """The first run of a chain has no influence of records that were null before it."""
+    """Records that were null before relearning have no influence on the first run of the new chain."""
     assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=9, records=history[0].records)])) == 0
     assert accountant.deletion_mu(accountant.replay(made, history), records=3, steps_present=0) == 0
 
 
-# --- one release, and many -------------------------------------------------------------------------------------------
+# --- one release and many releases -----------------------------------------------------------------------------------
 
 
 @given(made=mechanisms(), steps=st.integers(1, 10**6))
 def test_a_longer_run_costs_no_less(made, steps):
-    """A longer run with the record reveals no less about it; merging two runs into one reveals no more than both."""
+    """A longer run with the record reveals no less about it, and merging two runs into one reveals no more than
+    the two runs."""
     one, next_one, two = (
         accountant.release_mu(made, steps=k, adjacency=Adjacency.ZERO_OUT) for k in (steps, steps + 1, 2 * steps)
     )
@@ -216,7 +219,8 @@ def test_replacement_is_twice_removal(made, steps):
     first=mechanisms(), second=mechanisms(), records=st.integers(1, 20), steps=st.lists(st.integers(1, 500), max_size=9)
 )
 def test_mu_squared_of_releases_adds_up(first, second, records, steps):
-    """The mu^2 of all versions of all models add up, in any order, and grow with the square of the records."""
+    """The mu^2 of all versions of all models add up, in any order, and each grows with the square of the number
+    of records."""
     exposures = [
         Exposure(mechanism=first, records=records, releases=tuple(sorted(Counter(steps).items()))),
         Exposure(mechanism=second, records=1, releases=((7, 3),)),
@@ -230,7 +234,8 @@ def test_mu_squared_of_releases_adds_up(first, second, records, steps):
 
 @given(made=mechanisms(), steps=st.lists(st.integers(1, 500), min_size=1, max_size=6), records=st.integers(1, 5))
 def test_every_version_reveals_no_less_than_one(made, steps, records):
-    """For readers of every version mu is at least the `deletion` mu of the last version with the record in it."""
+    """For a reader of every version, mu is no smaller than the `deletion` mu of the last version that contains
+    the record."""
     chain = accountant.replay(made, [Run(steps=k) for k in steps])
     exposure = Exposure(mechanism=made, records=records, releases=tuple(sorted(Counter(steps).items())))
     at_once = accountant.deletion_mu(chain, records=records, steps_present=chain.steps)
@@ -247,8 +252,8 @@ def test_every_version_reveals_no_less_than_one(made, steps, records):
     history=st.lists(st.builds(Run, steps=st.integers(1, 30_000), records=st.integers(0, 40)), min_size=1, max_size=12),
 )
 def test_a_compact_history_bounds_the_whole_one(made, history):
-    """Leaving out old runs keeps the steps and the last run, and changes mu by less than 1e-12 of the contribution of a
-    record and the ball."""
+    """Dropping old runs from a history keeps the number of steps and the last run, and changes mu by less than 1e-12 of
+    the contribution of a record and the ball."""
     left_out, short = accountant.compact(made, history)
     assert left_out + steps_of(short) == steps_of(history)
     assert short == history[len(history) - len(short) :]
@@ -261,7 +266,7 @@ def test_a_compact_history_bounds_the_whole_one(made, history):
 
 
 def test_a_compact_history_has_bounded_length():
-    """A history of ten thousand runs is stated in as many runs as the horizon holds, plus those up to the next cut."""
+    """A history of ten thousand runs is shortened to the runs within the horizon and those up to the next cut."""
     made = mechanism()
     left_out, short = accountant.compact(made, [Run(steps=50)] + [Run(steps=10, records=1)] * 10_000)
     assert len(short) <= accountant.CUT + math.log(1e-18) / math.log(made.contraction) / 10
@@ -269,22 +274,22 @@ def test_a_compact_history_has_bounded_length():
 
 
 def test_a_growing_history_is_cut_at_the_same_place():
-    """A history that grows by a run is cut at the same place as before, with rare exceptions, so cached results can be
-    used."""
+    """With rare exceptions, a history is cut at the same place after it grows by a run, so that cached results
+    can be used."""
     made = mechanism()
     grown = [[Run(steps=50)] + [Run(steps=10, records=1)] * age for age in range(1000, 1000 + 2 * accountant.CUT)]
     began = [accountant.compact(made, history)[0] for history in grown]
     assert len(set(began)) == 3
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 NOT_COUNTS = [-1, 0.5, 3.0, math.nan, math.inf, True, None, "3", 2**53 + 1]
 
 
 @pytest.mark.parametrize("value", NOT_COUNTS)
 def test_invalid_counts_are_refused(value):
-    """Steps, records and versions that are not integers within range raise a DomainError that names them."""
+    """A DomainError names any number of steps, records or versions that is not an integer within range."""
     made = mechanism()
     chain = accountant.replay(made, [Run(steps=9)])
     refused: list[Any] = [
@@ -304,7 +309,8 @@ def test_invalid_counts_are_refused(value):
 
 
 def test_zero_counts_are_refused():
-    """A run of 0 steps, a release of 0 steps and an exposure of 0 records are refused: zero is never a default."""
+    """A run of 0 steps, a release of 0 steps and an exposure of 0 records are refused, because zero is never a
+    default."""
     made = mechanism()
     for attempt in (
         lambda: Run(steps=0),
@@ -317,14 +323,14 @@ def test_zero_counts_are_refused():
 
 
 def test_presence_beyond_the_chain_is_refused():
-    """More steps present than the chain has taken are refused."""
+    """A deletion of records that were present for more steps than the chain has taken is refused."""
     with pytest.raises(DomainError, match="steps_present=10"):
         accountant.deletion_mu(accountant.replay(mechanism(), [Run(steps=9)]), records=1, steps_present=10)
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
 def test_invalid_numbers_are_not_certified(wrong):
-    """A chain with NaN, infinite or negative influence or noise raises instead of returning a mu."""
+    """A chain whose influence or noise is NaN, infinite or negative raises an error instead of returning a mu."""
     chain = accountant.replay(mechanism(), [Run(steps=9), Run(steps=9, records=1)])
     for moved in (Lookback((1.0,), (wrong,)), Lookback((wrong,), (1.0,))):
         with pytest.raises(DomainError):

@@ -1,4 +1,4 @@
-"""Edits of every kind, models that were not learned here, and histories that start over."""
+"""Edits of every kind, models that were learned elsewhere, and histories that start over."""
 
 import dataclasses
 import math
@@ -62,8 +62,8 @@ def exact_mu(made: Mechanism, *, curvatures: list[float], pulls: list[float], ap
 
 @given(made=made_with, history=histories)
 def test_edits_age_from_when_they_are_made(made, history):
-    """A deletion or insertion counts, until it is made, as one differing record in each step, and a correction as
-    two."""
+    """In every step before an edit is made, a deletion or insertion counts as one differing record and a
+    correction as two."""
     weights = [run.records + run.inserted + 2 * run.corrected for run in history]
     chain = accountant.replay(made, history)
     assert accountant.unlearning_mu(chain) == pytest.approx(stepwise(made, gaps(history, weights)), rel=1e-10)
@@ -72,7 +72,7 @@ def test_edits_age_from_when_they_are_made(made, history):
 
 @given(made=made_with, history=histories)
 def test_an_insertion_costs_as_much_as_a_deletion(made, history):
-    """Replacing deletions by insertions, or a correction by two deletions, changes no number."""
+    """Replacing deletions with insertions, or a correction with two deletions, does not change any number."""
     deleted = [Run(steps=run.steps, records=run.records + run.inserted + 2 * run.corrected) for run in history]
     assert accountant.replay(made, history) == accountant.replay(made, deleted)
 
@@ -83,7 +83,8 @@ def test_an_insertion_costs_as_much_as_a_deletion(made, history):
 )
 @each("l2", [1e-4, 0.05, 1.0])
 def test_the_bound_is_exact_for_every_kind_of_edit(edit, pull, l2):
-    """The bound is the exact mu of every kind of edit for curvature m and records with the strongest possible pull."""
+    """For a quadratic of curvature m and records with the strongest possible pull, the bound equals the exact
+    mu of every kind of edit."""
     made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
     chain = accountant.replay(made, [Run(steps=60), Run(steps=9, **edit)])
     exact = exact_mu(made, curvatures=[l2] * 69, pulls=[pull] * 60 + [0.0] * 9)
@@ -93,7 +94,8 @@ def test_the_bound_is_exact_for_every_kind_of_edit(edit, pull, l2):
 @settings(max_examples=200)
 @given(seed=st.integers(0, 2**32), share=st.floats(0.1, 1.9), l2=st.floats(1e-3, 1.0))
 def test_no_quadratic_exceeds_the_bound_for_random_edits(seed, share, l2):
-    """The exact mu stays below the bound for slots filled, emptied and corrected at random, repeatedly."""
+    """If slots are repeatedly filled, emptied and corrected at random, the exact mu of a quadratic stays below
+    the bound."""
     made = mechanism(l2=l2, step_size=share / (0.25 + l2))
     generator = np.random.default_rng(seed)
     slots = np.where(generator.random(5) < 0.5, generator.uniform(-1, 1, 5), 0.0)  # 0: null
@@ -127,7 +129,7 @@ def test_invalid_edits_are_refused(kind, value):
 
 
 def test_events_of_another_kind_are_refused():
-    """An event of another kind is refused, even if it looks like a run."""
+    """An event that is not a run is refused, even if it has the same fields."""
 
     @dataclasses.dataclass
     class Jog:
@@ -140,12 +142,13 @@ def test_events_of_another_kind_are_refused():
         accountant.advance(accountant.started(mechanism()), stranger)
 
 
-# --- records that came late ------------------------------------------------------------------------------------------
+# --- records that were inserted later --------------------------------------------------------------------------------
 
 
 @given(made=made_with, absent=st.integers(1, 60), present=st.integers(1, 60), since=st.integers(1, 60))
 def test_steps_before_an_insertion_do_not_count(made, absent, present, since):
-    """Noise and steps before an insertion do not count: the chain is treated as if it had begun at the insertion."""
+    """Noise and steps before an insertion are not counted: the chain is treated as if it had started at the
+    insertion."""
     chain = accountant.replay(made, [Run(steps=absent), Run(steps=present, inserted=2), Run(steps=since, records=2)])
     late = accountant.deletion_mu(chain, records=2, steps_present=present, steps_absent=absent)
     assert late == pytest.approx(stepwise(made, [2] * present + [0] * since), rel=1e-10)
@@ -156,8 +159,8 @@ def test_steps_before_an_insertion_do_not_count(made, absent, present, since):
 
 
 def test_noise_before_an_insertion_does_not_hide_it():
-    """Counting all noise of the chain would make mu too small: a quadratic that forgets its start at once exceeds
-    it."""
+    """Counting the noise of the whole chain would make mu too small: the exact mu of a quadratic that forgets its start
+    at once exceeds such a bound."""
     made = mechanism(l2=0.01, step_size=1 / 0.26)
     chain = accountant.replay(made, [Run(steps=200), Run(steps=5, inserted=1)])
     curvatures = [0.26] * 200 + [0.01] * 5
@@ -171,8 +174,8 @@ def test_noise_before_an_insertion_does_not_hide_it():
 
 @given(made=made_with, history=histories, data=st.data())
 def test_deletion_follows_one_person(made, history, data):
-    """`deletion` equals `unlearning` of the history since the records of that person arrived, without any other
-    edit."""
+    """The `deletion` mu of a person equals the `unlearning` mu of a history that starts with the arrival of that
+    person's records and has no other edit."""
     came = data.draw(st.integers(0, len(history) - 1))
     left = data.draw(st.integers(came, len(history) - 1))
     spans = {"steps_absent": steps_of(history[:came]), "steps_present": steps_of(history[came:left])}
@@ -182,7 +185,7 @@ def test_deletion_follows_one_person(made, history, data):
 
 
 def test_edits_within_a_run_are_refused():
-    """An arrival or a deletion in the middle of a run, or after the last, is refused."""
+    """An arrival or deletion in the middle of a run, or after the last run, is refused."""
     chain = accountant.replay(mechanism(), [Run(steps=5), Run(steps=7)])
     for spans in ({"steps_present": 4}, {"steps_present": 2, "steps_absent": 3}, {"steps_present": 6}):
         with pytest.raises(DomainError, match="runs to begin"):
@@ -193,7 +196,8 @@ def test_edits_within_a_run_are_refused():
 
 
 def test_relearning_does_not_undo_published_versions():
-    """A new chain is independent of edits of the last one, while versions of both chains count for their readers."""
+    """A new chain does not depend on edits of the previous one, but the versions of both chains count for their
+    readers."""
     made = mechanism()
     assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=50, records=5, inserted=1, corrected=2)])) == 0
     before = Exposure(mechanism=made, records=1, releases=((9, 2), (50, 1)))
@@ -202,12 +206,12 @@ def test_relearning_does_not_undo_published_versions():
     assert read[2] == pytest.approx(math.hypot(read[0], read[1]), rel=1e-14)
 
 
-# --- models that were not learned here -------------------------------------------------------------------------------
+# --- imported models -------------------------------------------------------------------------------------------------
 
 
 @given(made=made_with, history=histories)
 def test_an_imported_model_starts_anywhere_in_the_ball(made, history):
-    """W begins at 2R and V at 0, in both `unlearning` and `deletion`."""
+    """A chain from an imported model starts with W = 2R and V = 0, both for `unlearning` and for `deletion`."""
     weights = [run.edits for run in history]
     chain = accountant.resume(accountant.imported(made), history)
     expected = stepwise(made, gaps(history, weights), apart=2 * made.radius)
@@ -218,7 +222,7 @@ def test_an_imported_model_starts_anywhere_in_the_ball(made, history):
 
 
 def test_a_record_inserted_after_an_import_is_independent_of_it():
-    """Before an insertion both histories are the same, wherever the imported model started."""
+    """The `deletion` mu of a record that was inserted after an import is the same as without the import."""
     made, history = mechanism(), [Run(steps=20), Run(steps=5, inserted=1), Run(steps=8, records=1)]
     chains = accountant.resume(accountant.imported(made), history), accountant.replay(made, history)
     here, there = (accountant.deletion_mu(c, records=1, steps_present=5, steps_absent=20) for c in chains)
@@ -226,7 +230,7 @@ def test_a_record_inserted_after_an_import_is_independent_of_it():
 
 
 def test_an_imported_model_has_no_bound_before_its_first_step():
-    """Before its first noisy step an imported model has an infinite bound."""
+    """An imported model has an infinite bound until its first noisy step."""
     chain = accountant.imported(mechanism())
     assert accountant.unlearning_mu(chain) == math.inf
     assert accountant.deletion_mu(chain, records=1, steps_present=0) == math.inf
@@ -234,7 +238,8 @@ def test_an_imported_model_has_no_bound_before_its_first_step():
 
 @given(made=made_with, steps=st.integers(1, 10**5), radius=st.floats(1e-3, 1e3))
 def test_reset_matches_its_formula(made, steps, radius):
-    """K steps from any start have mu = c^K 2R / sqrt(nu^2 (1 - c^2K)/(1 - c^2)), attained and falling in K."""
+    """K steps from any start have mu = c^K 2R / sqrt(nu^2 (1 - c^2K)/(1 - c^2)), which is attained and
+    decreases with K."""
     made = dataclasses.replace(made, radius=radius)
     c = made.contraction
     variance = made.step_variance * math.expm1(2 * steps * math.log(c)) / math.expm1(2 * math.log(c))
@@ -245,14 +250,14 @@ def test_reset_matches_its_formula(made, steps, radius):
 
 @pytest.mark.parametrize(("epsilon_mu", "steps"), [(0.3, 60), (3.0, 5)])
 def test_reset_is_exact_for_the_worst_quadratic(epsilon_mu, steps):
-    """Two starts at opposite ends of the ball with curvature m attain the reset bound."""
+    """With curvature m, two starts at opposite ends of the ball attain the reset bound."""
     made = mechanism(radius=epsilon_mu)
     exact = exact_mu(made, curvatures=[0.05] * steps, pulls=[0.0] * steps, apart=2 * epsilon_mu)
     assert accountant.reset_mu(made, steps=steps) / exact == pytest.approx(1, rel=1e-12)
 
 
 def test_known_steps_that_forget_any_start():
-    """For the MNIST model of Chien et al. and R = 100, 167 steps reach (1, 1/n) and 211 reach (0.1, 1/n)."""
+    """For the MNIST model of Chien et al. and R = 100, 167 steps reach (1, 1/n), and 211 steps reach (0.1, 1/n)."""
     made = mechanism(num_slots=11982, l2=0.0119, step_size=1 / 0.2619, noise_scale=0.03, radius=100.0)
     for epsilon, least in ((1.0, 167), (0.1, 211)):
         target = conversion.gdp_mu(epsilon=epsilon, delta=1 / 11982)
@@ -264,7 +269,8 @@ def test_known_steps_that_forget_any_start():
 
 @given(made=made_with, history=histories)
 def test_a_restart_is_an_import_before_the_best_run(made, history):
-    """The bound is the minimum over all runs of the bound of a history that starts there, anywhere in the ball."""
+    """The restart bound is the minimum over all runs of the bound for an imported model whose history starts
+    with that run."""
     best = min(
         accountant.unlearning_mu(accountant.resume(accountant.imported(made), history[index:]))
         for index in range(len(history))
@@ -273,7 +279,7 @@ def test_a_restart_is_an_import_before_the_best_run(made, history):
 
 
 def test_a_restart_bounds_many_edits():
-    """The distance never exceeds the ball's diameter 2R, even if every slot is edited ten times."""
+    """With restarts the distance never exceeds the ball's diameter 2R, even if every slot is edited ten times."""
     made = mechanism(l2=1e-4, step_size=1 / 0.2501, radius=1.0)
     history = [Run(steps=5000), Run(steps=40, corrected=100), Run(steps=400, records=1)]
     chain = accountant.replay(made, history)
@@ -283,20 +289,20 @@ def test_a_restart_bounds_many_edits():
 
 
 def test_a_restart_does_not_help_after_few_edits():
-    """A restart does not lower the bound of a single deletion, because the deletion moves less than the ball's
-    width."""
+    """A restart does not lower the bound of a single deletion, because a deletion moves the chain by less than
+    the ball's diameter."""
     made = mechanism(radius=20.0)
     history = [Run(steps=100), Run(steps=9, records=1)]
     assert accountant.unlearning_mu(accountant.replay(made, history)) < restart_mu(made, history)
 
 
-# --- in other words --------------------------------------------------------------------------------------------------
+# --- compact histories -----------------------------------------------------------------------------------------------
 
 
 @given(made=made_with, history=st.lists(runs, min_size=1, max_size=40))
 def test_a_compact_history_bounds_edits_of_every_kind(made, history):
-    """Dropping old events lowers mu by at most their remaining effect, and a history of varying mechanisms is left
-    unchanged."""
+    """Dropping old events lowers mu by at most their remaining effect; a history with varying mechanisms is
+    left unchanged."""
     long = [dataclasses.replace(run, steps=50 * run.steps) for run in history]
     left_out, short = accountant.compact(made, long)
     whole, less = accountant.replay(made, long), accountant.replay(made, short, steps_before=left_out)

@@ -89,8 +89,8 @@ def exact_mu(history: list[Run], *, slopes: list[float], signs: list[float]) -> 
 @settings(max_examples=300)
 @given(history=histories, imported=st.booleans())
 def test_mu_matches_the_string_of_all_steps(history, imported):
-    """The mu of a chain is that of the string of all its steps; strings of several edits at different times add, which
-    is never less."""
+    """The mu of a chain is that of the string over all its steps. For several edits at different times, the mu of the
+    separate strings add up, which is never less than the exact value."""
     apart = 2 * FIRST.radius if imported else 0.0
     chain = accountant.resume(accountant.imported(FIRST) if imported else accountant.started(FIRST), history)
     mu, exact = accountant.unlearning_mu(chain), stepwise(history, apart=apart)
@@ -101,7 +101,7 @@ def test_mu_matches_the_string_of_all_steps(history, imported):
 
 @given(history=histories, records=st.integers(0, 9))
 def test_mu_of_a_planned_deletion_equals_mu_after_it(history, records):
-    """The mu that a deletion would leave equals the mu after the deletion with no step run."""
+    """The mu that a planned deletion would leave equals the mu immediately after that deletion."""
     chain = accountant.replay(FIRST, history)
     after = accountant.erased(chain, records=records)
     assert accountant.unlearning_mu(chain, records=records) == accountant.unlearning_mu(after)
@@ -110,7 +110,7 @@ def test_mu_of_a_planned_deletion_equals_mu_after_it(history, records):
 
 @given(history=histories, sizes=st.lists(st.floats(0.05, 6.0), min_size=6, max_size=6))
 def test_mu_is_a_ratio_unless_the_noise_falls(history, sizes):
-    """Mu is W / sqrt(V) for any step sizes as long as the noise does not fall."""
+    """For any step sizes, mu is W / sqrt(V) as long as the noise does not decrease."""
     scales = sorted(run.mechanism.noise_scale if run.mechanism else 0.1 for run in history)
     history = [
         dataclasses.replace(run, mechanism=with_(step_size=size, noise_scale=scale))
@@ -125,7 +125,7 @@ TOO_SOON = [Run(steps=50, mechanism=with_(noise_scale=1.0)), Run(steps=5, mechan
 
 
 def test_noise_before_a_fall_does_not_hide_later_edits():
-    """W / sqrt(V) would hide the quiet steps behind the noisy ones; the string does not, and a quadratic attains it."""
+    """W / sqrt(V) would let noisy steps hide quiet ones. The string does not, and a quadratic attains its value."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, TOO_SOON))
     slopes = [0.9] * 50 + [0.4] + [0.9] * 5  # at the first quiet step the curvature is L
     exact = exact_mu(TOO_SOON, slopes=slopes, signs=[1.0] * 56)
@@ -135,7 +135,7 @@ def test_noise_before_a_fall_does_not_hide_later_edits():
 
 
 def test_more_steps_straighten_the_string():
-    """Once enough steps have followed the last edit the string is straight, and remains so."""
+    """Once enough steps have followed the last edit, the string is straight and remains so."""
     for steps, straight in ((0, False), (100, True), (101, True), (400, True)):
         history = [*TOO_SOON, Run(steps=steps)] if steps else TOO_SOON
         ratio = accountant.unlearning_mu(accountant.replay(FIRST, history)) / one_piece(history)
@@ -145,7 +145,7 @@ def test_more_steps_straighten_the_string():
 
 @given(history=histories, more=st.integers(1, 60))
 def test_steps_on_equal_data_never_raise_mu(history, more):
-    """Steps without edits never raise mu, whatever their mechanism and history."""
+    """Steps without edits never raise mu, whatever the mechanism and the history."""
     fewer = accountant.unlearning_mu(accountant.replay(FIRST, history))
     assert accountant.unlearning_mu(accountant.replay(FIRST, [*history, Run(steps=more)])) <= fewer * (1 + 1e-12)
 
@@ -162,7 +162,7 @@ def slopes_within(history: list[Run], draw: Any) -> list[float]:
 @settings(max_examples=300)
 @given(history=histories, seed=st.integers(0, 2**32))
 def test_no_quadratic_exceeds_the_bound(history, seed):
-    """The exact mu stays below the bound for any curvatures in [m, L] and any pulls of the records, step by step."""
+    """For any curvatures in [m, L] and any pulls of the records in each step, the exact mu stays below the bound."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, history))
     generator = np.random.default_rng(seed)
     count = sum(run.steps for run in history)
@@ -176,7 +176,7 @@ def test_no_quadratic_exceeds_the_bound(history, seed):
 
 @given(history=histories)
 def test_the_bound_is_exact_for_the_worst_quadratic(history):
-    """If the noise does not fall, the quadratic of curvature m attains the bound, however eta and sigma vary."""
+    """If the noise does not decrease, the quadratic of curvature m attains the bound, however eta and sigma vary."""
     assume(all(made.step_size <= 5 for made, _ in steps_of(history)))
     chain = accountant.replay(FIRST, history)
     slopes = slopes_within(history, lambda low, high: low)
@@ -192,7 +192,7 @@ def test_the_bound_is_exact_for_the_worst_quadratic(history):
 
 @given(history=histories)
 def test_incremental_accounting_matches_a_replay(history):
-    """Advancing run by run equals a replay, even if the noise falls."""
+    """Advancing a chain run by run gives the same result as a replay, even if the noise decreases."""
     chain = accountant.started(FIRST)
     for index, run in enumerate(history, start=1):
         chain = accountant.advance(chain, run)
@@ -201,7 +201,7 @@ def test_incremental_accounting_matches_a_replay(history):
 
 @given(history=histories)
 def test_restating_a_mechanism_changes_nothing(history):
-    """Replaying a history is bit for bit the same whether a run states the mechanism of the previous run or none."""
+    """A replay gives the same bits whether or not a run restates the mechanism of the previous run."""
     plain = [dataclasses.replace(run, mechanism=None) for run in history]
     named = [dataclasses.replace(run, mechanism=FIRST) for run in history]
     assert accountant.replay(FIRST, named) == accountant.replay(FIRST, plain)
@@ -209,7 +209,8 @@ def test_restating_a_mechanism_changes_nothing(history):
 
 @given(history=histories, data=st.data())
 def test_deletion_follows_one_person_through_varying_runs(history, data):
-    """With varying mechanisms `deletion` is the string over the steps since the records came, for them alone."""
+    """With varying mechanisms, the `deletion` mu of some records is the string over the steps since they
+    arrived, for these records alone."""
     came = data.draw(st.integers(0, len(history) - 1))
     left = data.draw(st.integers(came, len(history) - 1))
     absent, present = (sum(run.steps for run in part) for part in (history[:came], history[came:left]))
@@ -225,7 +226,8 @@ def test_deletion_follows_one_person_through_varying_runs(history, data):
 
 @given(history=histories)
 def test_a_restart_is_the_best_import(history):
-    """The comparison restarts before the run where that helps most; strings of several edits add."""
+    """With varying mechanisms, the restart bound comes from the run at which a restart lowers it most, and the bounds
+    of several edits add up."""
     spelt, made = [], FIRST
     for run in history:
         made = run.mechanism or made
@@ -238,8 +240,8 @@ def test_a_restart_is_the_best_import(history):
 
 
 def test_the_cost_of_a_query_is_bounded_by_the_horizon():
-    """A query of a long chain costs the runs within its horizon, plus one call for each other run, however many steps
-    they have."""
+    """For a long chain, a query makes a bounded number of calls for each run within its horizon and one call for each
+    other run, however many steps the runs have."""
 
     def cost(runs: int, steps: int) -> int:
         chain = accountant.replay(FIRST, [Run(steps=steps)] * runs)
@@ -249,12 +251,13 @@ def test_the_cost_of_a_query_is_bounded_by_the_horizon():
     assert cost(300, 50) <= cost(200, 50) + 100 + 9
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("changed", [{"num_slots": 101}, {"num_classes": 3}, {"l2": 0.06}, {"radius": 2.0}])
 def test_a_chain_does_not_change_its_problem(changed):
-    """Runs of one chain may differ in step size and noise scale, but in nothing else that the bound depends on."""
+    """The runs of one chain may differ in step size and noise scale, but in no other value on which the bound
+    depends."""
     run = Run(steps=1, mechanism=with_(**changed))
     attempts: list[Any] = [
         lambda: accountant.replay(FIRST, [run]),

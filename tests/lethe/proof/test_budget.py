@@ -48,8 +48,8 @@ def test_a_budget_implies_its_epsilon_and_delta(epsilon: float, delta: float) ->
 
 
 def test_budgets_bound_the_joint_number() -> None:
-    """If all models have budgets, `adaptive` combines each dataset's budget times the person's records in it,
-    regardless of the published versions."""
+    """If all models have budgets, `adaptive` combines the budgets of the datasets, each times the number of the
+    person's records in that dataset, however many versions were published."""
     exposures = {"a": fed((50, 1), records=3), "b": fed((9, 2), records=3), "c": fed((50, 1))}
     other = Budget(epsilon=3.0, delta=1e-5)
     budgets = {"x": Budgeted(budget=ONE, models=("a", "b")), "y": Budgeted(budget=other, models=("c",))}
@@ -84,7 +84,7 @@ def test_exceeded_budgets_certify_nothing(budgets: dict[str, Budgeted]) -> None:
 
 @pytest.mark.parametrize("models", [(), ("a", "a")])
 def test_a_budget_names_its_models_once(models: tuple[str, ...]) -> None:
-    """A budget names at least one model, each once."""
+    """A budget must name at least one model, and each model only once."""
     with pytest.raises(PreconditionError):
         Budgeted(budget=ONE, models=models)
 

@@ -19,8 +19,8 @@ from tests.lethe.proof.mnist_mechanism import MNIST, TARGET, converged, replaced
 
 
 def test_default_regulariser_depends_on_epsilon_and_size():
-    """The default regulariser is 2/n0 at epsilon 1, proportionally more for stricter targets, 1/n0 for loose ones, and
-    2.5e-4 for large datasets."""
+    """The default regulariser is 2/n0 at epsilon 1, proportionally larger for stricter targets, 1/n0 for loose ones,
+    and 2.5e-4 for large datasets."""
     assert calibration.default_l2(1, 1.0) == 2.0
     assert calibration.default_l2(1000, 1.0) == 2e-3
     assert calibration.default_l2(1000, 0.25) == 8e-3
@@ -36,8 +36,9 @@ def test_default_regulariser_depends_on_epsilon_and_size():
     log_delta=st.floats(-20, -0.5),
 )
 def test_defaults_match_their_documentation(num_slots, classes, epsilon, log_delta):
-    """The defaults are step 2/(L + m), radius M/m, batches of a 200th of the rows, a cool-down of two passes, learning
-    until the start is forgotten, and noise for the target if accuracy does not suffer, or else for twice the target."""
+    """The defaults are a step size of 2/(L + m), a radius of M/m, batches of a 200th of the rows, a cool-down of two
+    passes, and learning until the start is forgotten. The noise meets the target if accuracy does not suffer, and
+    otherwise twice the target."""
     delta = math.exp(log_delta)
     made = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=epsilon, delta=delta), num_slots=num_slots, num_classes=classes
@@ -68,7 +69,7 @@ def test_defaults_match_their_documentation(num_slots, classes, epsilon, log_del
 
 
 def test_given_settings_are_used():
-    """A given setting is used unchanged."""
+    """Settings that are given are used unchanged."""
     asked = {"l2": 0.1, "step_size": 1.5, "noise_scale": 0.7, "radius": 3.0, "learn_steps": 12}
     made = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-3, **asked), num_slots=50, num_classes=3
@@ -92,14 +93,14 @@ def test_given_settings_are_used():
     ],
 )
 def test_impossible_settings_are_refused(asked: dict[str, Any], error):
-    """A number out of range, or a step that does not contract, is refused."""
+    """A setting out of range, and a step size for which steps do not contract, are refused."""
     data = {name: asked.pop(name, value) for name, value in {"num_slots": 100, "num_classes": 2}.items()}
     settings = calibration.ModelSettings(**{"epsilon": 1.0, "delta": 1e-3} | asked)
     with pytest.raises(error):
         calibration.mechanism_for(settings, **data)
 
 
-# --- least steps -----------------------------------------------------------------------------------------------------
+# --- minimum steps ---------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -109,7 +110,7 @@ def test_impossible_settings_are_refused(asked: dict[str, Any], error):
     before=st.lists(st.builds(Run, steps=st.integers(1, 50), records=st.integers(0, 20)), max_size=4),
 )
 def test_planned_steps_are_minimal(records, epsilon, log_noise, before):
-    """The planned steps reach the target when replayed, for all records at once, and one fewer does not."""
+    """In a replay, the planned steps reach the target for all records at once, and one step fewer does not."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     for run in before:
         chain = accountant.advance(chain, run)
@@ -124,7 +125,7 @@ def test_planned_steps_are_minimal(records, epsilon, log_noise, before):
 
 
 def test_the_maximum_of_steps_is_respected():
-    """The fewest steps may equal the maximum; a maximum of one fewer is infeasible."""
+    """A plan may take exactly the maximum number of steps; with a maximum of one step fewer, it is infeasible."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     steps = calibration.least_steps(chain, records=20, **TARGET, at_most=10**6)
     for at_most in (steps, steps + 1):
@@ -138,7 +139,8 @@ def test_the_maximum_of_steps_is_respected():
     ("noise_scale", "replaced", "removed"), [(0.05, 49, 18), (0.1, 34, 10), (0.2, 20, 3), (0.5, 1, 1), (1.0, 1, 1)]
 )
 def test_a_hundred_records_take_the_known_steps(noise_scale, replaced, removed):
-    """Forgetting 100 records at once takes the known number of steps, where Chien et al. (Fig. 3c) take 1738 to 1."""
+    """Forgetting 100 records at once takes the known number of steps, whereas Chien et al. (Fig. 3c) need up to
+    1738 steps."""
     l2 = 1e-6 * MNIST
     chain = converged(l2=l2, noise_scale=noise_scale)
     assert calibration.least_steps(chain, records=200, **TARGET, at_most=100) == replaced
@@ -155,7 +157,8 @@ def test_a_hundred_records_take_the_known_steps(noise_scale, replaced, removed):
     ],
 )
 def test_a_hundred_deletions_take_the_known_steps(batch, epsilon, first, total):
-    """100 deletions in batches, each brought to the target against relearning, take the known steps."""
+    """Forgetting 100 records in batches, each of which brings mu to the target against relearning, takes the
+    known number of steps."""
     steps = replaced(converged(l2=0.0119, noise_scale=0.03), batch=batch, epsilon=epsilon)
     assert steps[: len(first)] == first
     assert sum(steps) == total
@@ -163,13 +166,15 @@ def test_a_hundred_deletions_take_the_known_steps(batch, epsilon, first, total):
 
 @pytest.mark.parametrize(("batch", "total"), [(5, 245), (10, 200), (20, 150)])
 def test_figure_3b_takes_the_known_steps(batch, total):
-    """The sequence of Chien et al. (Fig. 3b) takes the known steps, where their bound takes 26530, 11756 and 6806."""
+    """The sequence of deletions of Chien et al. (Fig. 3b) takes the known numbers of steps, whereas their bound takes
+    26530, 11756 and 6806."""
     assert sum(replaced(converged(l2=1e-6 * MNIST, noise_scale=0.03), batch=batch, epsilon=1.0)) == total
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 50.0])
 def test_least_steps_are_minimal_after_the_noise_fell(epsilon):
-    """The steps reach the target and one less does not, even after the noise fell."""
+    """Even after the noise has decreased, the minimum number of steps reaches the target, and one step fewer
+    does not."""
     chain = converged(l2=0.0119, noise_scale=0.3)
     chain = accountant.advance(chain, Run(steps=1, records=1))
     quieter = replace(chain.mechanism, noise_scale=0.03)
@@ -192,7 +197,7 @@ def test_least_steps_are_minimal_after_the_noise_fell(epsilon):
     log_noise=st.floats(-2.5, -0.5),
 )
 def test_every_version_of_a_schedule_meets_the_target(batches, epsilon, log_noise):
-    """Each run of a replayed schedule reaches the target, and none has a step to spare."""
+    """Each run of a schedule reaches the target when it is replayed, and would miss it with one step fewer."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     schedule = schedules.schedule(chain, batches=batches, epsilon=epsilon, delta=1e-5, at_most=10**6)
@@ -206,7 +211,7 @@ def test_every_version_of_a_schedule_meets_the_target(batches, epsilon, log_nois
 
 @given(requests=st.integers(1, 24), epsilon=st.floats(0.05, 5), log_noise=st.floats(-2.5, -0.5))
 def test_waiting_never_costs_more(requests, epsilon, log_noise):
-    """One run for all requests takes no more steps than batches, and batches no more than single runs."""
+    """One run for all requests takes no more steps than batches, and batches take no more steps than single runs."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
 
     def cost(batches: list[int]) -> int:
@@ -227,20 +232,21 @@ def test_batches_cost_less_than_one_by_one():
 
 
 def test_an_empty_schedule_is_free_and_a_long_one_is_refused():
-    """A schedule without batches takes no steps; a batch that would exceed the maximum is refused."""
+    """A schedule without batches takes no steps, and a schedule with a batch that would exceed the maximum is
+    refused."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     assert schedules.schedule(chain, batches=[], **TARGET, at_most=1) == []
     with pytest.raises(InfeasibleError, match="at most 5 steps"):
         schedules.schedule(chain, batches=[1, 100], **TARGET, at_most=5)
 
 
-# --- least noise -----------------------------------------------------------------------------------------------------
+# --- minimum noise ---------------------------------------------------------------------------------------------------
 
 
 @given(records=st.integers(1, 500), steps=st.integers(1, 300), epsilon=st.floats(0.01, 10), log_noise=st.floats(-3, 3))
 def test_least_noise_is_minimal(records, steps, epsilon, log_noise):
-    """The returned noise reaches the target and a part in 10^12 less does not, whatever noise the search starts
-    from."""
+    """The returned noise reaches the target, and noise smaller by a part in 10^12 does not, whatever noise the
+    search starts from."""
     mechanism = converged(l2=0.0119, noise_scale=10.0**log_noise).mechanism
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     asked = {"records": records, "steps": steps, "epsilon": epsilon, "delta": 1e-5}
@@ -267,7 +273,8 @@ def test_least_noise_is_minimal(records, steps, epsilon, log_noise):
     ],
 )
 def test_least_noise_for_one_deletion_is_the_known_value(epsilon, replaced, removed):
-    """One deletion in one step needs the known noise, where Chien et al. (Table 3) need 0.1872 to 0.0021."""
+    """Forgetting one record in one step needs the known noise, whereas Chien et al. (Table 3) need between
+    0.0021 and 0.1872."""
     mechanism = converged(l2=1e-6 * MNIST, noise_scale=1.0).mechanism
     for records, noise in ((2, replaced), (1, removed)):
         found = least_noise(mechanism, records=records, steps=1, epsilon=epsilon, delta=1 / MNIST)
@@ -275,7 +282,8 @@ def test_least_noise_for_one_deletion_is_the_known_value(epsilon, replaced, remo
 
 
 def test_noise_below_float_precision_is_refused():
-    """A noise that is too small relative to the radius is refused; so is a call for zero records."""
+    """A noise that is too small relative to the radius is refused, and so is a search for the noise for zero
+    records."""
     mechanism = converged(l2=0.0119, noise_scale=1.0).mechanism
     with pytest.raises(PreconditionError, match="noise_resolvable"):
         least_noise(mechanism, records=1, steps=10_000, epsilon=1.0, delta=1e-5)

@@ -29,7 +29,7 @@ def test_rate_bounds_match_scipy(trials: int, share: float, error: float) -> Non
     ("hits", "trials", "error"), [(1, 1, 0.05), (250, 256, 3e-7), (3, 4096, 1e-9), (128, 128, 1e-6)]
 )
 def test_rate_bounds_match_the_binomial(hits: int, trials: int, error: float) -> None:
-    """At the bound, at least that many hits have exactly the probability `error`, summed with 50 digits."""
+    """At the bound, the probability of at least that many hits is exactly `error`, summed with 50 digits."""
     with mpmath.workdps(50):
         p = mpmath.mpf(canary_test.at_least(hits, trials, error=error))
         tail = mpmath.fsum(mpmath.binomial(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(hits, trials + 1))
@@ -37,8 +37,8 @@ def test_rate_bounds_match_the_binomial(hits: int, trials: int, error: float) ->
 
 
 def test_many_samples_of_two_normals_prove_almost_all_of_mu() -> None:
-    """The expected counts of N(1, 1) and N(0, 1) prove nearly mu = 1, and nearly the epsilon of the best single
-    threshold, but never more."""
+    """The expected counts of N(1, 1) and N(0, 1) prove almost mu = 1 and almost the epsilon of the best single
+    threshold, but never more than these."""
     samples = 10**7
     expected = guesses(round(samples * special.ndtr(0.5)), samples, round(samples * special.ndtr(-0.5)), samples)
     assert 0.997 < refuting.mu_at_least(expected, error=0.05) < 1
@@ -48,8 +48,8 @@ def test_many_samples_of_two_normals_prove_almost_all_of_mu() -> None:
 
 
 def test_bounds_match_published_values() -> None:
-    """2,048 samples each of N(1, 1) and N(0, 1) at thresholds 0.5 and 2.5 give the published epsilon >= 0.684 and
-    1.59."""
+    """With 2,048 samples each of N(1, 1) and N(0, 1), the thresholds 0.5 and 2.5 give the published epsilon >=
+    0.684 and 1.59."""
     seen = guesses(round(2048 * special.ndtr(0.5)), 2048, round(2048 * special.ndtr(-0.5)), 2048)
     assert refuting.epsilon_at_least(seen, delta=1e-5, error=0.05) == pytest.approx(0.684, abs=0.1)
     rare = guesses(round(2048 * special.ndtr(-1.5)), 2048, round(2048 * special.ndtr(-2.5)), 2048)
@@ -58,12 +58,12 @@ def test_bounds_match_published_values() -> None:
 
 @pytest.mark.parametrize("seen", [guesses(5, 10, 5, 10), guesses(0, 7, 9, 9), guesses(0, 1, 0, 1), guesses(1, 1, 1, 1)])
 def test_random_guesses_prove_nothing(seen: Guesses) -> None:
-    """Guesses no better than a coin toss prove nothing about mu."""
+    """Guesses that are no better than a coin toss prove nothing about mu."""
     assert refuting.mu_at_least(seen, error=0.05) == 0
 
 
 def test_epsilon_is_proved_in_both_directions() -> None:
-    """A rule that is wrong about nearly all records proves as much as its negation, with the sides exchanged."""
+    """A rule that is wrong about almost all records proves as much as its negation with the two sides exchanged."""
     right, mirrored = guesses(990, 1000, 400, 1000), guesses(600, 1000, 10, 1000)
     assert refuting.epsilon_at_least(right, delta=1e-6, error=0.05) > 0
     assert refuting.epsilon_at_least(mirrored, delta=1e-6, error=0.05) == pytest.approx(
@@ -73,8 +73,8 @@ def test_epsilon_is_proved_in_both_directions() -> None:
 
 @given(st.integers(2, 60), st.floats(0, 4), st.floats(-3, 3), st.sampled_from([0.25, 0.05, 1e-3, 3e-7]))
 def test_guesses_rarely_prove_too_much(half: int, mu: float, threshold: float, error: float) -> None:
-    """At any threshold, with equally many lanes with and without a canary, more than mu is proved with probability <=
-    error, summed over all possible counts of two binomials with different rates."""
+    """With equal numbers of lanes with and without a canary, the probability of proving more than mu is at most `error`
+    at any threshold, summed over all counts of two binomials with different rates."""
     true, false = special.ndtr(mu / 2 - threshold), special.ndtr(-mu / 2 - threshold)
     counts = np.arange(half + 1)
     right = np.convolve(stats.binom.pmf(counts, half, true), stats.binom.pmf(counts, half, 1 - false))
@@ -83,8 +83,8 @@ def test_guesses_rarely_prove_too_much(half: int, mu: float, threshold: float, e
 
 
 def test_one_bound_proves_more_than_two() -> None:
-    """A bound on right guesses proves more than bounds on both rates for 256 lanes whose canaries are two and a half
-    deviations apart."""
+    """For 256 lanes whose canaries are two and a half deviations apart, one bound on right guesses proves more
+    than two bounds on both rates."""
     seen = guesses(114, 128, 14, 128)
     both = refuting.mu_at_least(seen, error=0.05)
     assert canary_test.mu_of_right_guesses(228, 256, error=0.05) > 1.08 * both > 1

@@ -1,4 +1,4 @@
-"""Bounds from samples compared with other computations, and the law of lanes compared with its recursion."""
+"""Bounds from samples, compared with other computations, and the law of lanes, compared with its recursion."""
 
 import json
 import math
@@ -56,7 +56,7 @@ MECHANISMS = st.builds(
 ) | st.builds(
     mechanism,
     l2=st.floats(1.0, 30.0),
-    step_size=st.floats(0.02, 0.064),  # up to 2/L: steps that jump over the minimiser
+    step_size=st.floats(0.02, 0.064),  # up to 2/L, where steps overshoot the minimiser
 )
 PLANS = st.builds(
     CanaryPlan, lanes=st.sampled_from([2, 64]), steps_before=st.integers(0, 300), steps=st.integers(1, 300)
@@ -76,8 +76,8 @@ BATCHES = st.builds(
 
 @given(MECHANISMS | BATCHES, PLANS)
 def test_the_law_matches_the_recursion(settled: Mechanism, plan: CanaryPlan) -> None:
-    """Mean and variance of a lane are those of w <- keep w + push + nu xi, step by step, with and without canaries:
-    pushed in the steps that read their batch, in consecutive runs, by a falling step size."""
+    """The mean and variance of a lane follow w <- keep w + push + nu xi step by step, with and without canaries. A
+    canary pushes in the steps that read its batch, in consecutive runs and with a falling step size."""
     law, one = canary_test.law(settled, plan), settled.sensitivity(Adjacency.ZERO_OUT)
     mean, variance, at = np.zeros(len(law.place)), 0.0, 0
     there, witnessed = law.records * one, np.zeros((2, plan.groups))
@@ -104,8 +104,8 @@ def test_the_law_matches_the_recursion(settled: Mechanism, plan: CanaryPlan) -> 
 
 
 def test_witnesses_of_batches_differ() -> None:
-    """The 16 witnesses of each of a hundred batches differ from one another and from those of all other batches, and
-    any two batches are well apart."""
+    """The 16 witnesses of each of a hundred batches differ from each other and from those of all other batches, and any
+    two batches are well separated."""
     settled = mechanism(num_slots=100, batch_size=1, learn_steps=300)
     law = canary_test.law(settled, replace(LEARNING, steps=300))
     assert law.witnesses.shape == (100, 16)
@@ -115,7 +115,7 @@ def test_witnesses_of_batches_differ() -> None:
 
 
 def test_witnesses_of_many_batches_are_shared() -> None:
-    """The last of 4,097 batches shares the witnesses of the first, and the law accounts for both."""
+    """The last of 4,097 batches has the same witnesses as the first, and the law takes both into account."""
     settled = mechanism(num_slots=4097, batch_size=1, l2=1e-4)
     plan = CanaryPlan(lanes=32, steps_before=4096, steps=2)
     law = canary_test.law(settled, plan)
@@ -125,7 +125,8 @@ def test_witnesses_of_many_batches_are_shared() -> None:
 
 @given(BATCHES, PLANS)
 def test_canaries_are_in_the_most_affected_batches(settled: Mechanism, plan: CanaryPlan) -> None:
-    """One canary is in the batch that ends farthest away; the others are in as many other batches as there are."""
+    """One canary is in the batch that ends farthest away, and the other canaries are spread over as many other
+    batches as possible."""
     law = canary_test.law(settled, plan)
     everywhere = canary_test.law(settled, replace(plan, lanes=2 * settled.num_batches))
     assert max(abs(law.mean) / law.records) == pytest.approx(max(abs(everywhere.mean) / everywhere.records), rel=1e-9)
@@ -135,8 +136,8 @@ def test_canaries_are_in_the_most_affected_batches(settled: Mechanism, plan: Can
 
 @given(MECHANISMS | BATCHES, PLANS)
 def test_lanes_prove_at_most_what_is_certified(settled: Mechanism, plan: CanaryPlan) -> None:
-    """The exact mu of a canary is below the certified mu of its records, and attains it up to the best step size if
-    every step reads all rows."""
+    """The exact mu of a canary is below the certified mu of its records. It equals the certified mu if every step reads
+    all rows and the step size is at most the best one."""
     law = canary_test.law(settled, plan)
     exact = max(abs(law.mean)) / math.sqrt(law.variance)
     certified = canary_test.certified_mu(settled, plan, records=law.records)
@@ -148,8 +149,8 @@ def test_lanes_prove_at_most_what_is_certified(settled: Mechanism, plan: CanaryP
 
 @given(MECHANISMS | BATCHES, PLANS)
 def test_canaries_are_large_enough(settled: Mechanism, plan: CanaryPlan) -> None:
-    """The farthest lanes end at least 2.5 deviations apart, unless that would take more than a million records at the
-    start; no canary is larger than needed."""
+    """The farthest lanes end at least 2.5 deviations apart, unless that would take a start of more than a million
+    deviations; no canary is larger than needed."""
     law = canary_test.law(settled, plan)
     apart = max(abs(law.mean)) / math.sqrt(law.variance)
     far = max(law.start) / math.sqrt(law.start_variance) if plan.steps_before else 0.0
@@ -162,7 +163,7 @@ def test_canaries_are_large_enough(settled: Mechanism, plan: CanaryPlan) -> None
 
 @pytest.mark.parametrize("steps", [10**6, 10**12, 2**52])
 def test_very_long_runs_have_a_law(steps: int) -> None:
-    """A run so long that everything has decayed below the smallest number still has a law, and its tests pass."""
+    """Even a run in which everything has decayed below the smallest float has a law, and its tests pass."""
     plan = CanaryPlan(lanes=4, steps_before=2601, steps=steps)
     law = canary_test.law(MECHANISM, plan)
     assert (law.decay, law.mean[0], law.mean[1]) == (0, 0, 0)
@@ -172,7 +173,7 @@ def test_very_long_runs_have_a_law(steps: int) -> None:
 
 
 def test_a_canary_is_limited_to_countable_records() -> None:
-    """If one record moves almost nothing, a canary stands for as many records as can be counted, but not more."""
+    """If one record has almost no effect, a canary represents as many records as can be counted, but no more."""
     settled = mechanism(num_slots=LARGEST_COUNT, noise_scale=1e3, radius=1.0)
     for plan in (LEARNING, FORGETTING):
         law = canary_test.law(settled, plan)
@@ -181,7 +182,7 @@ def test_a_canary_is_limited_to_countable_records() -> None:
 
 
 def test_a_step_of_full_decay_has_a_law() -> None:
-    """The law has no decay and no mean at a step size of 1 / l2, with which a lane forgets everything in one step."""
+    """At a step size of 1 / l2, with which a lane forgets everything in one step, the law has no decay and no mean."""
     law = canary_test.law(mechanism(l2=1.0, step_size=1.0), CanaryPlan(lanes=2, steps_before=5, steps=1))
     assert (law.decay, law.mean[0]) == (0, 0)
     assert law.variance == law.unforeseen == mechanism(l2=1.0, step_size=1.0).step_variance
@@ -206,9 +207,9 @@ def drawn(plan: CanaryPlan, audits: int, generator: np.random.Generator) -> list
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 def test_false_alarms_are_within_their_rate(plan: CanaryPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In 6,000 canary tests of correct runs at a family-wise error of 4.5 %, noise, forgetting and schedule alarm in 1
-    % each, and all together in no more than 4.5 %, up to 4 standard errors; at the error in use at most one test
-    alarms."""
+    """In 6,000 canary tests of correct runs with a family-wise error of 4.5 %, the tests of noise, forgetting and
+    schedule each have 1 % false alarms, and all tests together at most 4.5 %, up to 4 standard errors. With the error
+    used in production, at most one test raises an alarm."""
     audits = drawn(plan, 6000, np.random.default_rng(4))
     assert sum(bool(one.findings(MECHANISM)) for one in audits) <= 1
     monkeypatch.setattr(canary_test, "FALSE_ALARM", 0.045)
@@ -223,8 +224,8 @@ def test_false_alarms_are_within_their_rate(plan: CanaryPlan, monkeypatch: pytes
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 def test_the_lower_bound_is_valid_and_tight(plan: CanaryPlan) -> None:
-    """Over 2,000 canary tests the reported bound never exceeds the truth, and is about six tenths of it in the
-    median."""
+    """Over 2,000 canary tests the reported bound never exceeds the true value, and its median is about six
+    tenths of that value."""
     law = canary_test.law(MECHANISM, plan)
     truth = law.mean[0] / math.sqrt(law.variance) / law.records
     bounds = [
@@ -235,8 +236,8 @@ def test_the_lower_bound_is_valid_and_tight(plan: CanaryPlan) -> None:
 
 
 def outcomes(settled: Mechanism, plan: CanaryPlan) -> tuple[np.ndarray, list[Observed]]:
-    """Return every count of right guesses that a correct run's lanes can end with: its exact probability, and the
-    observation."""
+    """Return every number of right guesses that the lanes of a correct run can have, with its exact probability
+    and the observation."""
     law, half = canary_test.law(settled, plan), plan.lanes // 2
     right = special.ndtr(abs(law.mean[0]) / math.sqrt(law.variance) / 2)
     counts = np.arange(plan.lanes + 1)
@@ -247,8 +248,8 @@ def outcomes(settled: Mechanism, plan: CanaryPlan) -> tuple[np.ndarray, list[Obs
     return stats.binom.pmf(counts, plan.lanes, right), made
 
 
-LOUD = mechanism(num_slots=1, noise_scale=0.02)  # one record alone is farther away than lanes are put apart
-LONG_STEPS = mechanism(l2=2.0, step_size=0.88)  # beyond 2/(L + m): lanes are milder than what is certified
+LOUD = mechanism(num_slots=1, noise_scale=0.02)  # a single record moves a lane farther than lanes need to be apart
+LONG_STEPS = mechanism(l2=2.0, step_size=0.88)  # beyond 2/(L + m), where lanes show less than is certified
 SUMMED = [
     pytest.param(settled, CanaryPlan(lanes=lanes, steps_before=before, steps=steps), id=f"{name}-{lanes}-{before}")
     for name, settled in {"default": MECHANISM, "plain": mechanism(), "loud": LOUD, "long": LONG_STEPS}.items()
@@ -260,8 +261,9 @@ SUMMED = [
 @pytest.mark.slow
 @each(("settled", "plan"), SUMMED)
 def test_reports_of_correct_runs_are_rarely_false(settled: Mechanism, plan: CanaryPlan) -> None:
-    """Summed over the exact law of the guesses, a correct run reports more than the truth about a record, or is refused
-    for its guesses, with probability at most 10^-6/3, and is refused for any reason with at most 10^-6."""
+    """The probability that a correct run reports more than the true value for a record, or is refused for its
+    guesses, is at most 10^-6/3, summed over the exact law of the guesses. The probability that it is refused
+    for any reason is at most 10^-6."""
     law = canary_test.law(settled, plan)
     truth = abs(law.mean[0]) / math.sqrt(law.variance) / law.records
     probabilities, made = outcomes(settled, plan)
@@ -277,7 +279,7 @@ def test_reports_of_correct_runs_are_rarely_false(settled: Mechanism, plan: Cana
 @pytest.mark.soak
 @each(("settled", "plan"), SUMMED)
 def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: CanaryPlan) -> None:
-    """The lower bound stays below the certified one for any outcome of the lanes, or the run is refused."""
+    """Whatever the outcome of the lanes, either the lower bound is below the certified bound or the run is refused."""
     for delta in (1e-9, 1e-5, 0.1):
         for one in outcomes(settled, plan)[1]:
             said = one.to_json(settled, delta=delta)
@@ -305,21 +307,22 @@ def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: Can
     ],
 )
 def test_each_fault_is_named(observed: Observed, names: tuple[str, ...]) -> None:
-    """Each test finds its own fault: guesses too good, noise too small or too large, a mean elsewhere, batches read out
-    of order."""
+    """Each test detects its own fault: guesses that are too good, too little or too much noise, a shifted mean, and
+    batches read out of order."""
     assert observed.findings(MECHANISM) == names
 
 
 @pytest.mark.parametrize("lanes", [256, 512, 4096])
 def test_perfect_guesses_refute_the_guarantee(lanes: int) -> None:
-    """A few hundred lanes suffice to refute the guarantee of a run after which every guess was right."""
+    """If every guess after a run was right, a few hundred lanes are enough to refute the run's guarantee."""
     plan = replace(FORGETTING, lanes=lanes)
     observed = seen(plan, guesses(lanes // 2, lanes // 2, 0, lanes // 2), squares=float(lanes))
     assert observed.findings(MECHANISM) == ("guarantee",)
 
 
 def test_stored_observations_round_trip() -> None:
-    """A stored observation is read back exactly, and states for one record what is certified and proved."""
+    """A stored observation is read back exactly, and its document states both the certified and the proved
+    bound on one record."""
     for plan in (LEARNING, FORGETTING):
         [observed] = drawn(plan, 1, np.random.default_rng(6))
         document = observed.to_json(MECHANISM, delta=1e-5)
@@ -338,7 +341,8 @@ def test_stored_observations_round_trip() -> None:
 
 
 def test_certified_matches_the_accountant() -> None:
-    """Learning is certified like a release against no record, and forgetting like the deletion of a record."""
+    """The certified mu of a learning run is that of a release, and the certified mu of a run that forgets is that of
+    the deletion of one record."""
     release = canary_test.certified_mu(MECHANISM, LEARNING)
     deletion = canary_test.certified_mu(MECHANISM, FORGETTING)
     law = canary_test.law(MECHANISM, FORGETTING, records=1)
@@ -375,6 +379,6 @@ def test_certified_matches_the_accountant() -> None:
     ],
 )
 def test_impossible_counts_are_refused(refused: Any) -> None:
-    """Impossible counts and numbers of an audit are refused."""
+    """Impossible counts and other impossible numbers of an audit are refused."""
     with pytest.raises(DomainError):
         refused()

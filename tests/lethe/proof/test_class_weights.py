@@ -17,8 +17,8 @@ def made(weights: tuple[float, ...] | None, **changed: object) -> Mechanism:
 
 
 def test_constants_do_not_depend_on_class_weights() -> None:
-    """All constants are unchanged if the largest class weight is 1, as no row moves a step further and no step is
-    steeper; the mechanism states the weights and is read back from its document."""
+    """With a largest class weight of 1, all constants are the same as without weights, because no row moves a step
+    further and no curvature is larger. The mechanism states the weights and is read back from its document."""
     weighted, plain = made((0.2, 1.0, 0.7)), made(None)
     assert replace(weighted, class_weights=None) == plain
     assert (weighted.gradient_bound, weighted.smoothness) == (plain.gradient_bound, plain.smoothness)
@@ -34,13 +34,13 @@ def test_constants_do_not_depend_on_class_weights() -> None:
     "wrong", [(1.0, 1.0), (0.5, 0.5, 0.5), (1.0, 2.0, 1.0), (1.0, 0.0, 1.0), (1.0, float("nan"), 1.0)]
 )
 def test_malformed_weights_are_refused(wrong: tuple[float, ...]) -> None:
-    """Weights other than one above 0 per class, with a maximum of 1, are refused."""
+    """Class weights must be above 0, one for each class, with a maximum of 1; other weights are refused."""
     with pytest.raises(DomainError):
         made(wrong)
 
 
 def test_weights_need_classes() -> None:
-    """A numeric target, or several labels per record, cannot have class weights."""
+    """A model with a numeric target, or with several labels per record, cannot have class weights."""
     with pytest.raises(DomainError):
         made((1.0,), num_classes=1, objective=Objective.HUBER_REGRESSION)
     with pytest.raises(DomainError):

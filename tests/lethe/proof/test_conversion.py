@@ -35,26 +35,26 @@ def given_away(epsilon: float, mu: float, delta: float) -> float:
 
 @pytest.mark.parametrize("mu", [1e-6, 1e-3, 0.024, 0.026, 1.0, 8.0])
 def test_delta_at_zero_epsilon_is_total_variation(mu):
-    """At epsilon = 0 delta is the total variation distance of the two unit Gaussians, erf(mu / sqrt(8))."""
+    """At epsilon = 0, delta is the total variation distance of two unit Gaussians, erf(mu / sqrt(8))."""
     assert conversion.gdp_delta(epsilon=0.0, mu=mu) == pytest.approx(math.erf(mu / math.sqrt(8)), rel=1e-9)
 
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-5, 0.5, 0.99])
 def test_mu_at_zero_epsilon_is_a_quantile(delta):
-    """At epsilon = 0 the permitted mu is a quantile of the normal distribution."""
+    """At epsilon = 0, the permitted mu is a quantile of the normal distribution."""
     expected = 2 * NormalDist().inv_cdf((1 + delta) / 2) if delta > 1e-9 else delta * math.sqrt(2 * math.pi)
     assert conversion.gdp_mu(epsilon=0.0, delta=delta) == pytest.approx(expected, rel=2e-9)
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.3, 3.0, 100.0])
 def test_delta_where_the_curve_crosses_half(mu):
-    """At epsilon = mu^2/2 the first term of delta is exactly one half."""
+    """At epsilon = mu^2/2, where the first term of delta is exactly one half, delta equals the closed form."""
     expected = 0.5 - mpmath.exp(mpmath.mpf(mu) ** 2 / 2) * mpmath.ncdf(-mpmath.mpf(mu))
     assert conversion.gdp_delta(epsilon=mu * mu / 2, mu=mu) == pytest.approx(float(expected), rel=1e-9)
 
 
 def test_identical_laws_cost_nothing():
-    """Epsilon and delta are 0 for mu = 0."""
+    """For mu = 0, epsilon and delta are 0."""
     assert conversion.gdp_delta(epsilon=0.0, mu=0.0) == conversion.gdp_delta(epsilon=1.0, mu=0.0) == 0.0
     assert conversion.gdp_log_delta(epsilon=1.0, mu=0.0) == -math.inf
     assert conversion.gdp_epsilon(mu=0.0, delta=1e-300) == 0.0
@@ -101,7 +101,7 @@ def test_mu_matches_example_vectors(epsilon, delta, mu):
 @example(mu=0.025, epsilon=0.025 * 37)
 @example(mu=0.1, epsilon=0.0)
 def test_log_delta_is_a_tight_upper_bound(mu, epsilon):
-    """Log delta exceeds the truth by at most 1e-9 (1 - delta) + 1e-14 |log delta|, or underflow."""
+    """Log delta exceeds its exact value by at most 1e-9 (1 - delta) + 1e-14 |log delta|, apart from underflow."""
     delta, rest = exact(epsilon, mu)
     truth = mpmath.log(delta) if delta < 0.5 else mpmath.log1p(-rest)
     excess = mpmath.mpf(conversion.gdp_log_delta(epsilon=epsilon, mu=mu)) - truth
@@ -116,7 +116,8 @@ def test_log_delta_is_a_tight_upper_bound(mu, epsilon):
 @example(mu=1e3, delta=1 - 2**-53)
 @example(mu=1e-100, delta=1e-300)
 def test_epsilon_is_a_tight_upper_bound(mu, delta):
-    """Epsilon is exact for a delta that is at most 2e-9 smaller, relative to delta and to 1 - delta."""
+    """The returned epsilon is exact for a delta that is at most 2e-9 smaller than the requested one, relative
+    to delta and to 1 - delta."""
     epsilon = conversion.gdp_epsilon(mu=mu, delta=delta)
     away = given_away(epsilon, mu, delta)
     assert away >= 0
@@ -129,14 +130,15 @@ def test_epsilon_is_a_tight_upper_bound(mu, delta):
 @example(epsilon=1e-12, delta=1e-300)
 @example(epsilon=1e6, delta=1 - 2**-53)
 def test_mu_is_a_tight_lower_bound(epsilon, delta):
-    """Mu is exact for a delta that is at most 2e-9 smaller, relative to delta and to 1 - delta."""
+    """The returned mu is exact for a delta that is at most 2e-9 smaller than the requested one, relative to
+    delta and to 1 - delta."""
     assert 0 <= given_away(epsilon, conversion.gdp_mu(epsilon=epsilon, delta=delta), delta) <= 2e-9
 
 
 @each("delta", [1e-300, 1e-5, 0.9])
 @each("size", [1e4, 1e8, 1e13, 1e30, 1e100])
 def test_rounding_is_outward_beyond_the_range(size, delta):
-    """Beyond the range of practical distances and epsilons the results are still rounded to the safe side."""
+    """Beyond the range of practical distances and epsilons, results are still rounded to the safe side."""
     with mpmath.workdps(250):
         assert exact(conversion.gdp_epsilon(mu=size, delta=delta), size)[0] <= delta
         assert exact(size, conversion.gdp_mu(epsilon=size, delta=delta))[0] <= delta
@@ -144,7 +146,7 @@ def test_rounding_is_outward_beyond_the_range(size, delta):
 
 
 def test_extreme_floats_are_converted():
-    """At the extremes of the floats results are infinite or the smallest positive float, never zero."""
+    """At the extremes of the float range, results are infinite or the smallest positive float, but never zero."""
     assert conversion.gdp_delta(epsilon=1e6, mu=1e-6) == conversion.gdp_delta(epsilon=1e300, mu=5e-324) == 5e-324
     assert conversion.gdp_delta(epsilon=1.0, mu=1.7e308) == 1.0
     assert conversion.gdp_epsilon(mu=1e155, delta=0.5) == conversion.gdp_epsilon(mu=1.7e308, delta=0.5) == math.inf
@@ -157,7 +159,7 @@ def test_extreme_floats_are_converted():
 
 @given(mu=mus, delta=deltas)
 def test_epsilon_certifies_delta(mu, delta):
-    """At the epsilon that gdp_epsilon returns, gdp_log_delta confirms the delta in floating point."""
+    """At the epsilon that gdp_epsilon returns, gdp_log_delta confirms the given delta in floating point."""
     epsilon = conversion.gdp_epsilon(mu=mu, delta=delta)
     assert delta >= conversion.gdp_delta(epsilon=0.0, mu=mu) or epsilon > 0
     assert conversion.gdp_log_delta(epsilon=epsilon, mu=mu) <= math.log(delta)
@@ -165,8 +167,8 @@ def test_epsilon_certifies_delta(mu, delta):
 
 @given(mu=powers_of_ten(-6, 2), delta=powers_of_ten(-300, -0.31) | powers_of_ten(-6, -0.31).map(lambda rest: 1 - rest))
 def test_epsilon_is_bounded_from_below(mu, delta):
-    """At the result of gdp_epsilon_below the exact delta is at least the requested one, and gdp_epsilon is at least as
-    large."""
+    """At the result of gdp_epsilon_below, the exact delta is at least the requested one, and gdp_epsilon returns at
+    least the same epsilon."""
     below = conversion.gdp_epsilon_below(mu=mu, delta=delta)
     above = conversion.gdp_epsilon(mu=mu, delta=delta)
     assert below == 0 or exact(below, mu)[0] >= delta
@@ -195,7 +197,7 @@ def test_round_trip_from_epsilon(mu, epsilon):
 
 @given(mu=mus, delta=deltas, factor=st.floats(1.000001, 10))
 def test_epsilon_is_monotone(mu, delta, factor):
-    """Epsilon rises with mu and falls as delta rises."""
+    """Epsilon increases with mu and decreases with delta."""
     epsilon = conversion.gdp_epsilon(mu=mu, delta=delta)
     assert conversion.gdp_epsilon(mu=mu * factor, delta=delta) >= epsilon
     assert conversion.gdp_epsilon(mu=mu, delta=delta / factor) >= epsilon
@@ -203,7 +205,7 @@ def test_epsilon_is_monotone(mu, delta, factor):
 
 @given(epsilon=epsilons, delta=deltas, factor=st.floats(1.000001, 10))
 def test_mu_is_monotone(epsilon, delta, factor):
-    """The permitted mu rises with epsilon and with delta."""
+    """The permitted mu increases with epsilon and with delta."""
     mu = conversion.gdp_mu(epsilon=epsilon, delta=delta)
     assert conversion.gdp_mu(epsilon=epsilon * factor, delta=delta) >= mu
     assert conversion.gdp_mu(epsilon=epsilon, delta=delta / factor) <= mu
@@ -211,7 +213,7 @@ def test_mu_is_monotone(epsilon, delta, factor):
 
 @given(mu=mus, epsilon=epsilons, factor=st.floats(1.000001, 10))
 def test_delta_is_monotone(mu, epsilon, factor):
-    """Log delta rises with mu and falls as epsilon rises, up to rounding, and is never positive."""
+    """Log delta increases with mu and decreases with epsilon, up to rounding, and is never positive."""
     log_delta = conversion.gdp_log_delta(epsilon=epsilon, mu=mu)
     rounding = 1e-12 * (1 - log_delta)
     assert log_delta <= 0
@@ -240,7 +242,8 @@ PARAMETERS = [
     [(convert, names, wrong, value) for convert, names in PARAMETERS for wrong in names for value in OUTSIDE[wrong]],
 )
 def test_numbers_out_of_range_are_refused(convert, parameters, wrong, value):
-    """NaN, infinities and numbers outside the theorem raise a DomainError that names the argument and its value."""
+    """NaN, infinity and numbers outside the theorem's range raise a DomainError that names the argument and its
+    value."""
     arguments = {name: VALID[name] for name in parameters}
     convert(**arguments)
     with pytest.raises(DomainError, match=f"{wrong}={value}"):

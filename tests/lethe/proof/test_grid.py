@@ -26,7 +26,7 @@ HISTORY = [Run(steps=50), Run(steps=3, records=2), Run(steps=7, records=1)]
 
 
 def test_every_notion_includes_the_grid():
-    """In every notion, mu on a grid is mu without one plus 2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c))."""
+    """In every notion, mu on a grid is the mu without a grid plus 2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c))."""
     plain, grid = mechanism(), mechanism(grid=2.0**-12, num_parameters=30)
     c = 1 - 2.0 * 0.05
     rounding = 2 * 2.0**-12 * math.sqrt(30) / math.sqrt(2 * 2.0 * 0.1**2) * math.sqrt((1 + c) / (1 - c))
@@ -48,7 +48,7 @@ def test_every_notion_includes_the_grid():
 
 @pytest.mark.parametrize("steps", [1, 20, 340, 10_000, 10**6])
 def test_rounding_is_never_forgotten(steps: int):
-    """Mu stays above what rounding alone can change, however many steps follow a deletion or an unknown start."""
+    """However many steps follow a deletion or an unknown start, mu stays above what rounding alone can cause."""
     made = mechanism(grid=2.0**-12, num_parameters=30, step_size=3.5)
     chain = accountant.replay(made, [Run(steps=50), Run(steps=steps, records=1)])
     assert accountant.unlearning_mu(chain) >= made.rounding_mu
@@ -59,7 +59,7 @@ def test_rounding_is_never_forgotten(steps: int):
 
 @given(st.integers(1, 5000), st.integers(1, 5000))
 def test_more_steps_never_raise_mu_on_a_grid(steps: int, more: int):
-    """Mu falls with the steps after a deletion, so that the fewest steps can be searched for."""
+    """Mu decreases with the number of steps after a deletion, so a search finds the minimum number of steps."""
     made = mechanism(grid=2.0**-10, num_parameters=5)
     few, many = (
         accountant.unlearning_mu(accountant.replay(made, [Run(steps=50), Run(steps=k, records=1)]))
@@ -69,8 +69,8 @@ def test_more_steps_never_raise_mu_on_a_grid(steps: int, more: int):
 
 
 def test_a_chain_on_a_grid_has_one_mechanism():
-    """A chain on a grid whose step size, noise or grid changes between runs is refused, as there is no bound on its
-    rounding."""
+    """A chain on a grid is refused if its step size, noise or grid changes between runs, because its rounding
+    would have no bound."""
     made = mechanism(grid=2.0**-10, num_parameters=5)
     for other in (replace(made, noise_scale=0.2), replace(made, grid=0.0), replace(made, num_parameters=6)):
         with pytest.raises(PreconditionError):
@@ -78,13 +78,13 @@ def test_a_chain_on_a_grid_has_one_mechanism():
 
 
 def test_rounding_costs_nothing_without_a_difference():
-    """Mu is 0 on a grid if nothing was deleted, as the two processes are the same."""
+    """On a grid, mu is 0 if no record was deleted, because the two processes are the same."""
     assert accountant.unlearning_mu(accountant.replay(mechanism(grid=0.5, num_parameters=9), [Run(steps=50)])) == 0
 
 
 @given(st.integers(1, 200), st.integers(1, 200))
 def test_splitting_a_run_changes_nothing_on_a_grid(first: int, second: int):
-    """One run of K + K' steps and two runs of K and K' have the same mu."""
+    """On a grid, one run of K + K' steps has the same mu as two runs of K and K' steps."""
     made = mechanism(grid=2.0**-10, num_parameters=5)
     whole = accountant.replay(made, [Run(steps=50), Run(steps=first + second, records=1)])
     parts = accountant.replay(made, [Run(steps=50), Run(steps=first, records=1), Run(steps=second)])
@@ -97,7 +97,7 @@ def delta_of(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
 
 @pytest.mark.parametrize(("grid", "steps"), [(0.5, 1), (1.0, 2), (0.25, 3), (2.0, 3)])
 def test_exact_laws_on_a_grid_keep_the_bound(grid: float, steps: int):
-    """Two chains in one dimension that round at every step, with exactly computed distributions: the divergence of the
+    """Two one-dimensional chains that round at every step have exactly computed distributions. The divergence of their
     last iterates stays below the bound in both directions, and exceeds the bound without its second term."""
     contraction, shift, noise = 0.8, 0.3, 1.0
     points = np.arange(-40, 40 + grid, grid)
@@ -128,8 +128,8 @@ def test_exact_laws_on_a_grid_keep_the_bound(grid: float, steps: int):
 @each("noise_std", [1e-6, 0.37, 1.0, 5e4])
 @each("radius", [1.0, 4000.0, 1e9])
 def test_finest_grid_is_representable(noise_std: float, radius: float):
-    """The default grid is a power of two, at most 2^-32 of the noise unless float64 is coarser, and a mechanism accepts
-    it."""
+    """The default grid is a power of two that a mechanism accepts, and is at most 2^-32 of the noise unless
+    float64 is coarser."""
     grid = finest_grid(noise_std=noise_std, radius=radius)
     assert math.frexp(grid)[0] == 0.5
     assert noise_std * 2**-33 <= grid <= max(noise_std * 2**-32, radius * 2**-50)
@@ -139,7 +139,8 @@ def test_finest_grid_is_representable(noise_std: float, radius: float):
 
 
 def test_the_default_grid_is_set_from_the_size():
-    """`mechanism_for` sets grid and size from `num_parameters`, which costs a ten-thousandth of mu on Adult."""
+    """`mechanism_for` sets the grid and the size from `num_parameters`, which increases mu on Adult by a
+    ten-thousandth."""
     settings, adult = calibration.ModelSettings(epsilon=1.0, delta=1e-5), {"num_slots": 32561, "num_classes": 2}
     plain = calibration.mechanism_for(settings, **adult)
     made = calibration.mechanism_for(settings, **adult, num_parameters=105)
@@ -151,7 +152,7 @@ def test_the_default_grid_is_set_from_the_size():
 
 @pytest.mark.parametrize("grid", [0.3, -0.5, math.nan, math.inf, 2.0**-52])
 def test_an_unrepresentable_grid_is_refused(grid: float):
-    """A grid must be 0 or a power of two whose multiples in the ball float64 can represent."""
+    """A grid must be 0 or a power of two whose multiples within the ball float64 can represent."""
     with pytest.raises((DomainError, PreconditionError)):
         mechanism(radius=1.0, grid=grid)
     with pytest.raises(DomainError):

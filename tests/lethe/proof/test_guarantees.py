@@ -45,7 +45,8 @@ def evidence(**changed: Any) -> Evidence:
 
 @given(notion=st.sampled_from(Notion), mu=st.floats(0, 50), delta=st.floats(1e-12, 0.9))
 def test_epsilon_is_implied_by_mu(notion, mu, delta):
-    """Epsilon is the exact conversion of mu, rounded up: mu-GDP has at most delta left at that epsilon."""
+    """Epsilon is the exact conversion of mu, rounded up, so that the delta of mu-GDP at that epsilon is at most
+    the stated delta."""
     made = guarantees.guarantee(notion, mu=mu, delta=delta)
     assert made.epsilon == conversion.gdp_epsilon(mu=mu, delta=delta)
     assert conversion.gdp_delta(epsilon=made.epsilon, mu=mu) <= delta * (1 + 1e-9)
@@ -61,13 +62,15 @@ def test_every_notion_names_its_adjacency_and_its_reference(notion):
 
 @pytest.mark.parametrize(("mu", "delta"), [(math.nan, 0.1), (math.inf, 0.1), (-0.1, 0.1), (0.1, 0.0), (0.1, math.nan)])
 def test_invalid_numbers_have_no_guarantee(mu, delta):
-    """A mu that is not finite, or a delta that is not a fraction, gives no guarantee."""
+    """A mu that is not finite, or a delta that is not between 0 and 1, raises an error instead of giving a
+    guarantee."""
     with pytest.raises(DomainError):
         guarantees.guarantee(Notion.DELETION, mu=mu, delta=delta)
 
 
 def test_a_version_has_unlearning_and_release_guarantees():
-    """A version has an `unlearning` mu for all deletions together and a `release` mu for people still present."""
+    """A version has an `unlearning` mu for all deletions together, and a `release` mu for people whose records
+    are still present."""
     chain = accountant.replay(MECHANISM, [LEARN, FORGET])
     unlearned, released = guarantees.of_chain(chain, last_run=FORGET, delta=1e-3)
     assert (unlearned.notion, unlearned.mu) == (Notion.UNLEARNING, accountant.unlearning_mu(chain))
@@ -79,7 +82,7 @@ def test_a_version_has_unlearning_and_release_guarantees():
 
 
 def test_evidence_gives_every_notion_once():
-    """The guarantees of one deletion are the accountant's, one per notion, in a fixed order."""
+    """The guarantees of one deletion have the accountant's numbers, one per notion and in a fixed order."""
     made = evidence()
     chain = accountant.replay(MECHANISM, [LEARN, FORGET_OTHERS, FORGET])
     mus = {guarantee.notion: guarantee.mu for guarantee in made.guarantees()}
@@ -93,7 +96,7 @@ def test_evidence_gives_every_notion_once():
 
 
 def test_evidence_round_trips_through_json():
-    """Evidence written to JSON text and read back is the same evidence, with the same guarantees."""
+    """Evidence that is written as JSON text and read back is the same evidence with the same guarantees."""
     made = evidence()
     read = Evidence.from_json(json.loads(json.dumps(made.to_json())))
     assert read == made
@@ -101,7 +104,8 @@ def test_evidence_round_trips_through_json():
 
 
 def test_a_person_erased_before_relearning_has_mu_zero():
-    """A person erased before the model was relearned has a `deletion` mu of 0, whatever was published before."""
+    """A person who was erased before the model was relearned has a `deletion` mu of 0, whatever was published
+    before."""
     made = evidence(history=(Run(steps=50, records=3),), steps_present=0)
     mus = {guarantee.notion: guarantee.mu for guarantee in made.guarantees()}
     assert mus[Notion.UNLEARNING] == mus[Notion.DELETION] == 0
@@ -120,8 +124,8 @@ def test_a_person_erased_before_relearning_has_mu_zero():
     ],
 )
 def test_contradictory_evidence_is_refused(changed, name):
-    """A history without learning, or without a run that deleted so many records at that time, is refused with a
-    specific error."""
+    """Evidence is refused with a specific error if its history has no learning run, or has no run that deleted that
+    number of records at that time."""
     with pytest.raises(PreconditionError, match=name):
         evidence(**changed)
 
@@ -138,19 +142,19 @@ def test_contradictory_evidence_is_refused(changed, name):
     ],
 )
 def test_evidence_with_invalid_counts_is_refused(changed):
-    """Evidence whose records or steps are not integers within range is refused."""
+    """Evidence whose numbers of records or steps are not integers within range is refused."""
     with pytest.raises(DomainError, match=next(iter(changed))):
         evidence(**changed)
 
 
-# --- comparing what is stated with what is recomputed ----------------------------------------------------------------
+# --- comparison of stated and recomputed numbers ---------------------------------------------------------------------
 
 RECOMPUTED: dict[str, Any] = {"mu": 0.25, "steps": 9, "notion": Notion.DELETION, "zero": 0.0}
 
 
 @pytest.mark.parametrize("stated", [{}, {"mu": 0.25 * (1 + 1e-10)}, {"notion": "deletion"}])
 def test_the_same_numbers_are_confirmed(stated):
-    """Numbers that agree to nine digits are accepted, and JSON has a notion as text."""
+    """Numbers that agree to nine digits are accepted, and a notion may be given as a string."""
     guarantees.confirm("part", stated=RECOMPUTED | stated, recomputed=RECOMPUTED)
 
 
@@ -172,13 +176,14 @@ def test_the_same_numbers_are_confirmed(stated):
     ],
 )
 def test_another_number_is_refused(stated):
-    """A number that differs, or is not a number, is refused, and the message names it and its part."""
+    """A value that differs from the recomputed number, or is not a number, is refused, and the message names
+    the field and its part."""
     with pytest.raises(PreconditionError, match=rf"numbers_recompute: Expected part\.{next(iter(stated))}="):
         guarantees.confirm("part", stated=RECOMPUTED | stated, recomputed=RECOMPUTED)
 
 
 def test_missing_and_additional_fields_are_refused():
-    """A missing or additional field is refused."""
+    """A part with a missing or additional field is refused."""
     for stated in ({"mu": 0.25}, RECOMPUTED | {"note": 1}, [], None):
         with pytest.raises(PreconditionError, match="fields of part"):
             guarantees.confirm("part", stated=stated, recomputed=RECOMPUTED)

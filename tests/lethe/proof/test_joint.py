@@ -1,4 +1,4 @@
-"""Joint guarantees of several models, compared with Gaussians that attain them."""
+"""Joint guarantees for several models, compared with Gaussians that attain them."""
 
 import math
 from dataclasses import replace
@@ -27,8 +27,8 @@ def of_model(made: Evidence, notion: Notion) -> float:
 
 
 def test_one_model_has_the_guarantee_of_its_certificate() -> None:
-    """The joint number of one model is its certificate's in every notion except release, which is about people still
-    there."""
+    """For a single model, the joint guarantee equals the one in its certificate in every notion except release, which
+    is about people whose records are still present."""
     made = evidence()
     assert by_notion(joint.of({"mdl_1": made})) == {
         notion: pytest.approx(of_model(made, notion), rel=1e-15)
@@ -37,7 +37,8 @@ def test_one_model_has_the_guarantee_of_its_certificate() -> None:
 
 
 def test_mu_squared_adds_up() -> None:
-    """The mu^2 of models with different mechanisms, records and deltas add up, and the smallest delta is stated."""
+    """The mu^2 of models with different mechanisms, records and deltas add up, and the joint guarantee states
+    the smallest delta."""
     made = {"mdl_1": evidence(), "mdl_2": evidence(mechanism=OTHER, records=1, delta=1e-6)}
     found = joint.of(made)
     for notion in (Notion.UNLEARNING, Notion.DELETION):
@@ -52,15 +53,15 @@ def test_mu_squared_adds_up() -> None:
 
 @pytest.mark.parametrize(("models", "epsilon"), [(2, 1.47), (10, 3.62)])
 def test_models_at_epsilon_one(models: int, epsilon: float) -> None:
-    """Two models at epsilon 1 have a joint epsilon of 1.47, and ten of 3.62, at delta = 10^-5."""
+    """At delta = 10^-5, two models with epsilon 1 have a joint epsilon of 1.47, and ten such models have 3.62."""
     mu = conversion.gdp_mu(epsilon=1.0, delta=1e-5)
     assert conversion.gdp_epsilon(mu=math.sqrt(models) * mu, delta=1e-5) == pytest.approx(epsilon, abs=0.01)
 
 
 @given(st.lists(st.floats(0.01, 3.0), min_size=1, max_size=5))
 def test_the_sum_matches_independent_gaussians(mus: list[float]) -> None:
-    """The best test on independent outputs that attain their mu, on the sum weighted by mu, has exactly the accuracy
-    that the joint mu allows."""
+    """For independent outputs that attain their mu, the best test uses the sum weighted by mu, and its accuracy is
+    exactly the one that the joint mu allows."""
     weights = np.array(mus)
     spread = math.sqrt(float((weights**2).sum()))
     attained = special.ndtr(float((weights * weights).sum()) / spread / 2)
@@ -68,8 +69,8 @@ def test_the_sum_matches_independent_gaussians(mus: list[float]) -> None:
 
 
 def test_versions_are_counted_once() -> None:
-    """`adaptive` already counts the versions of every model: two statements that name the same model count it once,
-    with the larger exposure."""
+    """`adaptive` already includes the versions of every model, so a model that appears in two statements is counted
+    once, with the larger exposure."""
     own = Exposure(mechanism=MECHANISM, records=2, releases=((7, 2), (50, 1)))
     fewer = Exposure(mechanism=MECHANISM, records=2, releases=((7, 1), (50, 1)))
     third = Exposure(mechanism=OTHER, records=1, releases=((50, 1),))
@@ -81,6 +82,6 @@ def test_versions_are_counted_once() -> None:
 
 
 def test_an_empty_set_of_models_has_no_guarantee() -> None:
-    """The joint guarantee of no models raises DomainError, rather than be 0."""
+    """Asking for the joint guarantee of no models raises a DomainError instead of returning 0."""
     with pytest.raises(DomainError):
         joint.of({})

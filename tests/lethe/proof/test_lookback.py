@@ -66,14 +66,14 @@ def deleted(made: Mechanism, present: list[int], after: list[int]) -> float:
     return accountant.deletion_mu(chain, records=1, steps_present=sum(present))
 
 
-# --- against every place, one by one ---------------------------------------------------------------------------------
+# --- compared with every position ------------------------------------------------------------------------------------
 
 
 @settings(max_examples=250, deadline=None)
 @given(made=mechanisms(), present=lengths, after=st.lists(st.integers(1, 25), max_size=2))
 def test_the_bound_holds_for_every_batch(made, present, after):
-    """The bound covers the string of a record in any batch, for any runs before and after the deletion; with one batch
-    it equals that string."""
+    """The bound covers the string of a record in any batch, for any runs before and after its deletion; if there is
+    only one batch, it equals that string."""
     found, worst = deleted(made, present, after), exact(made, present, after)
     assert found >= worst * (1 - 1e-11)
     if made.num_batches == 1 or not worst:
@@ -83,7 +83,7 @@ def test_the_bound_holds_for_every_batch(made, present, after):
 @settings(max_examples=150, deadline=None)
 @given(made=mechanisms(), steps=st.integers(1, 60))
 def test_one_run_alone_is_exact(made, steps):
-    """The bound of a single run is the string of the worst batch."""
+    """The bound of a single run equals the string of the worst batch."""
     assert lookback.worst_mu(made, steps) == pytest.approx(exact(made, [steps], []), rel=1e-10)
 
 
@@ -101,7 +101,7 @@ def test_the_bound_is_exact_after_a_few_passes():
     noise=st.floats(0.01, 10),
 )
 def test_whole_passes_have_the_published_closed_form(batches, passes, l2, noise):
-    """The bound without a cool-down is that of Bok, Su and Altschuler (2024) for noisy cyclic gradient descent."""
+    """Without a cool-down, the bound is that of Bok, Su and Altschuler (2024) for noisy cyclic gradient descent."""
     made = mechanism(num_slots=batches, batch_size=1, cool_down=1, l2=l2, step_size=1 / (0.25 + l2), noise_scale=noise)
     with mpmath.workdps(50):
         c, s = mpmath.mpf(made.contraction), mpmath.mpf(made.sensitivity(Adjacency.ZERO_OUT))
@@ -111,13 +111,13 @@ def test_whole_passes_have_the_published_closed_form(batches, passes, l2, noise)
     assert lookback.worst_mu(made, batches * passes) == pytest.approx(expected, rel=1e-10)
 
 
-# --- against chains --------------------------------------------------------------------------------------------------
+# --- compared with chains --------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=100, deadline=None)
 @given(made=mechanisms(), present=lengths, after=st.lists(st.integers(1, 12), max_size=2), seed=st.integers(0, 2**32))
 def test_no_quadratic_exceeds_the_bound(made, present, after, seed):
-    """The exact mu of any batch stays below the bound for curvatures within [m, L] that change from step to step."""
+    """For curvatures within [m, L] that change from step to step, the exact mu of any batch stays below the bound."""
     generator, bound = np.random.default_rng(seed), deleted(made, present, after)
     for place in range(made.num_batches):
         steps = path(made, present, after, place=place)
@@ -128,7 +128,7 @@ def test_no_quadratic_exceeds_the_bound(made, present, after, seed):
 
 
 def test_the_worst_quadratic_attains_the_bound():
-    """The worst quadratic with curvatures that change over time attains the bound of a single run."""
+    """With curvatures that change over time, the worst quadratic attains the bound of a single run."""
     made = mechanism(num_slots=5, batch_size=1, cool_down=4, step_size=1 / 0.26)
     found = lookback.worst_mu(made, 23)
     attained = []
@@ -138,13 +138,14 @@ def test_the_worst_quadratic_attains_the_bound():
     assert max(attained) == pytest.approx(found, rel=1e-6)
 
 
-# --- what adds up ----------------------------------------------------------------------------------------------------
+# --- sums ------------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=100, deadline=None)
 @given(made=mechanisms(), runs=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3)), min_size=2, max_size=5))
 def test_records_are_subadditive(made, runs):
-    """The bound of records deleted at different times is at most the sum of theirs, and at least each of theirs."""
+    """The bound for records that were deleted at different times is at most the sum of the bounds for the single
+    deletions, and at least as large as each of these."""
     history = [Run(steps=steps, records=records) for steps, records in runs]
     chain, at, each = accountant.replay(made, history), history[0].steps, []
     for run in history[1:]:
@@ -156,7 +157,8 @@ def test_records_are_subadditive(made, runs):
 
 
 def test_release_grows_with_passes_and_not_with_versions():
-    """A record contributes to as many runs shorter than a pass as there are visits to its batch."""
+    """Among versions from runs shorter than a pass, a record contributes only to as many as there were reads of its
+    batch, however many were published."""
     made = mechanism()
     often = [Exposure(mechanism=made, records=1, releases=((1, count),)) for count in (10, 100, 1000)]
     once = accountant.release_mu(made, steps=1, adjacency=Adjacency.ZERO_OUT)
@@ -170,12 +172,13 @@ def test_release_grows_with_passes_and_not_with_versions():
 
 
 @settings(deadline=None)
-@example(  # a long run lies between the two that visit the first place
+@example(  # a long run lies between the two runs that read the first position
     made=mechanism(num_slots=7, batch_size=1, l2=1.0, step_size=1.5, cool_down=1, learn_steps=20), runs=[1, 1, 9, 4]
 )
 @given(made=mechanisms(), runs=st.lists(st.integers(1, 9), min_size=1, max_size=12))
 def test_contributions_over_all_versions_stay_below_the_bound(made, runs):
-    """Summed over the versions of one chain, the exact contributions of any one place stay below the bound."""
+    """For a record in any batch, the sum of its exact contributions to all versions of a chain stays below the
+    bound."""
     bound = methods.adaptive_mu([Exposure(mechanism=made, records=1, releases=tuple(sorted(Counter(runs).items())))])
     for place in range(made.num_batches):
         squares, at = 0.0, 0
@@ -188,16 +191,16 @@ def test_contributions_over_all_versions_stay_below_the_bound(made, runs):
 
 @pytest.mark.parametrize("stretches", [0, -1, 1.0, None])
 def test_invalid_stretches_are_refused(stretches):
-    """An invalid number of stretches is refused."""
+    """An exposure with an invalid number of stretches is refused."""
     with pytest.raises(DomainError, match="stretches"):
         Exposure(mechanism=mechanism(), records=1, releases=((1, 1),), stretches=stretches)
 
 
-# --- what it costs ---------------------------------------------------------------------------------------------------
+# --- costs -----------------------------------------------------------------------------------------------------------
 
 
 def test_old_steps_cost_nothing():
-    """The work of a query does not grow with the number of steps or of batches."""
+    """The cost of a query does not grow with the number of steps or batches."""
 
     def cost(**changed: Any) -> int:
         made = mechanism(**changed)

@@ -55,8 +55,8 @@ def loss(objective: Objective, score: Any, y: Any, width: float) -> Any:
 
 @each("objective", [HUBER, SQUARES, HINGE, COUNTS])
 def test_constants_bound_slope_and_curvature_tightly(objective):
-    """At every score in the ball and every target, the slope of the loss is at most M and its curvature at most L - l2,
-    and both are attained somewhere."""
+    """For every score in the ball and every target, the slope of the loss is at most M and its curvature at most L -
+    l2, and both bounds are attained."""
     made = mechanism(objective)
     scores = np.linspace(-made.radius, made.radius, 16_001)  # 1/2000 apart: |w.x| <= R
     steepest = curved = 0.0
@@ -71,8 +71,8 @@ def test_constants_bound_slope_and_curvature_tightly(objective):
 
 
 def test_constants_match_their_closed_form():
-    """Huber has M = h, least squares R + 1, the hinge and counts 1; L is 1 + l2, for the hinge 1/width + l2; m is
-    l2."""
+    """M is h for Huber, R + 1 for least squares, and 1 for the hinge and counts. L is 1 + l2, except 1/width + l2 for
+    the hinge, and m is l2."""
     of_all = ((HUBER, 0.5, 1.0), (SQUARES, 5.0, 1.0), (HINGE, 1.0, 2.0), (COUNTS, 1.0, 1.0))
     for objective, bound, curvature in of_all:
         made = mechanism(objective)
@@ -82,13 +82,13 @@ def test_constants_match_their_closed_form():
 
 
 def test_least_squares_without_a_ball_is_unbounded():
-    """The gradient bound M of least squares is infinite without a radius."""
+    """Without a radius, the gradient bound M of least squares is infinite."""
     assert gradient_bound(SQUARES, 1) == math.inf
 
 
 def test_labels_have_the_constants_of_logistic_losses():
-    """C labels have M = sqrt(C) and L = 1/4 + l2: at random scores no gradient is longer, and no curvature larger, and
-    both are attained. Two labels have two weight vectors."""
+    """C labels have M = sqrt(C) and L = 1/4 + l2. At random scores no gradient exceeds M and no curvature exceeds L,
+    and both bounds are attained. Two labels have two weight vectors."""
     made = mechanism(LABELS, num_classes=5)
     assert (made.gradient_bound, made.smoothness) == (math.sqrt(5), 0.3)
     assert (num_weight_rows(2, LABELS), num_weight_rows(5, LABELS)) == (2, 5)
@@ -109,7 +109,7 @@ def test_labels_have_the_constants_of_logistic_losses():
     width=st.floats(0.01, 10),
 )
 def test_the_default_ball_contains_the_minimiser(objective, seed, log_l2, width):
-    """The minimiser of f is no farther from 0 than the default radius, for any rows and targets."""
+    """For any rows and targets, the minimiser of f is no farther from 0 than the default radius."""
     generator, l2 = np.random.default_rng(seed), 10.0**log_l2
     rows = generator.normal(size=(generator.integers(1, 4), 2))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -130,8 +130,8 @@ def test_the_default_ball_contains_the_minimiser(objective, seed, log_l2, width)
     y=st.floats(-1, 1),
 )
 def test_losses_are_convex_smooth_and_lipschitz(objective, width, scores, y):
-    """Between any two scores of the ball a loss rises by at most M times their distance, and lies between its tangent
-    and the parabola of curvature L - l2 above it."""
+    """Between any two scores in the ball, the loss changes by at most M times their distance, and it lies between its
+    tangent and the parabola of curvature L - l2 above the tangent."""
     y = math.copysign(1.0, y) if objective is HINGE else y
     here, there = scores
     classes, of_loss = classes_of(objective), width_of(objective, width)
@@ -155,8 +155,8 @@ def test_losses_are_convex_smooth_and_lipschitz(objective, width, scores, y):
     rows=st.integers(1, 5),
 )
 def test_gradients_of_counts_stay_within_their_constants(seed, width, log_radius, rows):
-    """At any two weights, however far from the origin, no row's gradient is longer than M, and the mean gradient moves
-    by at most beta times their distance and never against it."""
+    """For any two weight vectors, however far from the origin, no row's gradient is longer than M. The mean gradient
+    changes by at most beta times their distance and never against their direction."""
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(rows, 3))
     x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1) * generator.choice([1.0, 1.0, 3.0], (rows, 1))
@@ -176,8 +176,8 @@ def test_gradients_of_counts_stay_within_their_constants(seed, width, log_radius
 
 
 def test_counts_attain_their_constants():
-    """A count of 0 where the rate is at its bound, and a count at its bound where the rate is near 0, both have a slope
-    of size 1; at the bend the curvature approaches 1 from below."""
+    """A count of 0 with a rate at the bound, and a count at the bound with a rate near 0, both have a slope of size 1.
+    At the bend the curvature approaches 1 from below."""
     for score, y, slope in ((3.0, -1.0, 1.0), (-60.0, 1.0, -1.0)):
         found = (loss(COUNTS, score + 1e-4, y, 2.0) - loss(COUNTS, score - 1e-4, y, 2.0)) / 2e-4
         assert found == pytest.approx(slope, abs=1e-9)
@@ -185,7 +185,7 @@ def test_counts_attain_their_constants():
         mechanism(COUNTS, loss_width=None)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -210,13 +210,13 @@ def test_counts_attain_their_constants():
     ],
 )
 def test_settings_of_another_loss_are_refused(objective, changed, said):
-    """Classes for a numeric target, and a width that is missing, invalid or unused, are refused with a specific
-    error."""
+    """Classes for a numeric target, and a width that is missing, invalid or not used by the loss, are refused
+    with a specific error."""
     with pytest.raises(DomainError, match=said):
         mechanism(objective, **changed)
 
 
-# --- as a document ---------------------------------------------------------------------------------------------------
+# --- documents -------------------------------------------------------------------------------------------------------
 
 
 TODAY = {
@@ -243,14 +243,14 @@ TODAY = {
 
 
 def test_earlier_documents_are_unchanged():
-    """Stored mechanisms of classes are read and written unchanged."""
+    """Stored mechanism documents for classes are read and written unchanged."""
     assert Mechanism.from_json(TODAY).to_json() == TODAY
     assert list(Mechanism.from_json(TODAY).to_json()) == list(TODAY)
 
 
 @each("objective", [HUBER, SQUARES, HINGE, LABELS, COUNTS])
 def test_mechanisms_round_trip(objective):
-    """A mechanism read from its own document is the same, and states a width if its loss has one."""
+    """A mechanism read from its own document is unchanged, and the document states a width only if the loss has one."""
     made = mechanism(objective)
     assert Mechanism.from_json(made.to_json()) == made
     assert ("loss_width" in made.to_json()) == objective.has_width
@@ -265,7 +265,7 @@ def test_mechanisms_round_trip(objective):
     ],
 )
 def test_an_incomplete_document_is_refused(document):
-    """A mechanism document whose width is null, or that lacks its gradient bound, is refused."""
+    """A mechanism document that lacks its gradient bound, or whose width is null, is refused."""
     with pytest.raises(PreconditionError, match="mechanism_of_format"):
         Mechanism.from_json(document)
 
@@ -280,7 +280,8 @@ def test_an_incomplete_document_is_refused(document):
     ],
 )
 def test_constants_of_a_document_follow_from_its_loss(change, error):
-    """A document with another width, or of another loss, is refused; M of Huber does not depend on the radius."""
+    """A document whose constants belong to another width or another loss is refused, and the M of Huber does
+    not depend on the radius."""
     document = mechanism(HUBER).to_json() | change
     if error is None:
         assert Mechanism.from_json(document).gradient_bound == 0.5
@@ -290,7 +291,7 @@ def test_constants_of_a_document_follow_from_its_loss(change, error):
 
 
 def test_constants_of_least_squares_must_follow_from_the_ball():
-    """A document of least squares with another radius than that of its M is refused."""
+    """A document of least squares whose radius does not match its M is refused."""
     with pytest.raises(PreconditionError, match="gradient_bound"):
         Mechanism.from_json(mechanism(SQUARES).to_json() | {"radius": 3.0})
 
@@ -305,7 +306,8 @@ def default(objective: Objective, **asked: Any) -> Mechanism:
 
 @each("objective", [HUBER, SQUARES, HINGE, LABELS, COUNTS])
 def test_default_mechanisms_can_forget_one_record(objective):
-    """The default mechanism exists for every objective, and a run within it brings one record to the target."""
+    """A default mechanism exists for every objective, and a run shorter than learning brings one record to the
+    target."""
     made = default(objective)
     learned = accountant.replay(made, [Run(steps=made.learn_steps)])
     steps = calibration.least_steps(learned, records=1, epsilon=1.0, delta=1e-5, at_most=10 * made.learn_steps)
@@ -314,12 +316,13 @@ def test_default_mechanisms_can_forget_one_record(objective):
 
 
 def test_default_balls_match_the_proof():
-    """Least squares have the radius 1/sqrt(l2), Huber the smaller of that and h/l2, the hinge 1/l2."""
+    """The default radius is 1/sqrt(l2) for least squares, the smaller of that and h/l2 for Huber, and 1/l2 for
+    the hinge."""
     found: Callable[[Objective], float] = lambda objective: default(objective, l2=0.01).radius  # noqa: E731
     assert [found(HUBER), found(SQUARES), found(HINGE)] == pytest.approx([10.0, 10.0, 100.0])
     assert default(HUBER, l2=0.01, loss_width=0.05).radius == pytest.approx(5.0)
     assert default(SQUARES, l2=4.0).radius == pytest.approx(0.25)
-    rate = math.exp(-2)  # of a score of 0: counts are as far off as 0 and their bound
+    rate = math.exp(-2)  # at a score of 0; the counts farthest from it are 0 and the bound
     assert default(COUNTS, l2=0.01).radius == pytest.approx(math.sqrt(2 * (rate + 1) / 0.01))
     assert default(COUNTS, l2=4.0).radius == pytest.approx((1 - rate) / 4)
     assert default(COUNTS, l2=4.0, loss_width=0.1).radius == pytest.approx(math.exp(-0.1) / 4)

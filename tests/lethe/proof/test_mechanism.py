@@ -27,13 +27,14 @@ def mechanism(**changed: Any) -> Mechanism:
 
 @pytest.mark.parametrize(("classes", "bound", "curvature"), [(2, 1.0, 0.25), (3, math.sqrt(2), 0.5), (9, 2**0.5, 0.5)])
 def test_constants_match_the_objectives(classes, bound, curvature):
-    """Two classes have M = 1 and L = 1/4 + l2, more have M = sqrt(2) and L = 1/2 + l2; m is l2."""
+    """Two classes have M = 1 and L = 1/4 + l2, and more classes have M = sqrt(2) and L = 1/2 + l2; m is l2."""
     made = mechanism(num_classes=classes)
     assert (made.gradient_bound, made.smoothness, made.strong_convexity) == (bound, curvature + 0.05, 0.05)
 
 
 def test_no_softmax_gradient_or_curvature_exceeds_the_constants():
-    """At random parameters and rows, softmax gradients stay below M and curvatures below L - l2, and come near both."""
+    """For random parameters and rows, softmax gradients stay below M and curvatures below L - l2, and both come
+    near these bounds."""
     generator = np.random.default_rng(0)
     longest, steepest = 0.0, 0.0
     for _ in range(2000):
@@ -48,7 +49,7 @@ def test_no_softmax_gradient_or_curvature_exceeds_the_constants():
 
 
 def test_no_logistic_gradient_or_curvature_exceeds_the_constants():
-    """At every margin, the logistic gradient stays below M and the curvature below L - l2, which is attained at 0."""
+    """For every margin, the logistic gradient stays below M and the curvature below L - l2, which is attained at 0."""
     margins = np.linspace(-40, 40, 8001)
     sigmoid = 1 / (1 + np.exp(margins))
     made = mechanism()
@@ -57,14 +58,14 @@ def test_no_logistic_gradient_or_curvature_exceeds_the_constants():
 
 
 def test_contraction_matches_its_closed_form():
-    """The contraction is (L - m)/(L + m) at the step 2/(L + m), and 1 - m/L at the step 1/L."""
+    """The contraction is (L - m)/(L + m) at a step size of 2/(L + m), and 1 - m/L at a step size of 1/L."""
     assert mechanism(step_size=2 / 0.35).contraction == pytest.approx(0.25 / 0.35, rel=1e-14)
     assert mechanism(step_size=1 / 0.3).contraction == pytest.approx(1 - 0.05 / 0.3, rel=1e-14)
 
 
 @given(log_l2=st.floats(-14, 9), share=st.floats(1e-3, 1.0), classes=st.sampled_from([2, 3]))
 def test_contraction_is_rounded_up(log_l2, share, classes):
-    """The contraction is never below its exact rational value, and exceeds it only by rounding."""
+    """The contraction is not below its exact rational value and exceeds it only by rounding."""
     l2 = 10.0**log_l2
     step_size = share * 2 / ((0.25 if classes == 2 else 0.5) + 2 * l2)
     exact_l2, exact_step = Fraction(l2), Fraction(step_size)
@@ -72,14 +73,15 @@ def test_contraction_is_rounded_up(log_l2, share, classes):
     exact = max(abs(1 - exact_step * exact_l2), abs(1 - exact_step * (curvature + exact_l2)))
     rounding = Fraction(2) ** -49
     if exact > 1 - rounding:
-        return  # refused, or rightly not: see below
+        return  # may be refused: see below
     stated = mechanism(num_classes=classes, l2=l2, step_size=step_size, noise_scale=1.0).contraction
     assert exact <= Fraction(stated) <= exact + rounding
 
 
 @pytest.mark.parametrize(("adjacency", "factor"), [(Adjacency.ZERO_OUT, 1), (Adjacency.REPLACE, 2)])
 def test_one_record_moves_a_step_by_its_share(adjacency, factor):
-    """One record against none moves a step by at most eta M / n0, and against another record by twice that."""
+    """Adding or removing one record moves a step by at most eta M / n0, and replacing a record by at most twice
+    that."""
     assert mechanism(num_classes=3).sensitivity(adjacency) == pytest.approx(factor * 2.0 * math.sqrt(2) / 100)
 
 
@@ -88,13 +90,13 @@ def test_noise_has_the_stated_variance():
     assert mechanism().step_variance == pytest.approx(2 * 2.0 * 0.1**2, rel=1e-15)
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 @each("name", ["l2", "step_size", "noise_scale", "radius"])
 @each("value", NOT_POSITIVE_REALS)
 def test_a_real_out_of_range_is_refused(name, value):
-    """A setting that is not a positive finite real raises DomainError and is named."""
+    """A setting that is not a positive finite real raises a DomainError that names it."""
     with pytest.raises(DomainError, match=name):
         mechanism(**{name: value})
 
@@ -109,7 +111,8 @@ def test_an_invalid_count_is_refused(name, value):
 
 @pytest.mark.parametrize("changed", [{"step_size": 2 / 0.3}, {"step_size": 1e300}, {"l2": 1e-17}, {"step_size": 1e-17}])
 def test_a_step_without_contraction_is_refused(changed):
-    """A step so long, or a regulariser so weak, that the step does not contract is refused with a specific error."""
+    """A step size so large, or a regulariser so weak, that the step does not contract is refused with a
+    specific error."""
     with pytest.raises(PreconditionError, match="contraction_below_one"):
         mechanism(**changed)
 
@@ -118,7 +121,8 @@ def test_a_step_without_contraction_is_refused(changed):
     "changed", [{"noise_scale": 1e-13}, {"radius": 1e13}, {"noise_scale": 1e-200, "radius": 1e-200}]
 )
 def test_noise_below_float_precision_is_refused(changed):
-    """Noise that float64 parameters as large as the radius would round away is refused with a specific error."""
+    """Noise so small that float64 would round it away from parameters as large as the radius is refused with a
+    specific error."""
     with pytest.raises(PreconditionError, match="noise_resolvable"):
         mechanism(**changed)
     least = MIN_RELATIVE_NOISE * 20.0 / math.sqrt(2 * 2.0)
@@ -126,7 +130,7 @@ def test_noise_below_float_precision_is_refused(changed):
 
 
 def test_noise_beyond_the_floats_is_refused():
-    """Noise whose variance is not a float is refused."""
+    """Noise whose variance does not fit in a float is refused."""
     with pytest.raises(DomainError, match="step_variance"):
         mechanism(noise_scale=1e200)
 
@@ -137,18 +141,19 @@ def test_a_mechanism_is_frozen():
         mechanism().noise_scale = 1.0
 
 
-# --- as a document ---------------------------------------------------------------------------------------------------
+# --- documents -------------------------------------------------------------------------------------------------------
 
 
 def test_mechanisms_round_trip():
-    """A mechanism read from its own document is the same mechanism."""
+    """A mechanism read from its own document equals the original."""
     made = mechanism(num_classes=7, l2=1 / 3, step_size=0.1, noise_scale=1 / 7)
     assert Mechanism.from_json(made.to_json()) == made
 
 
 @pytest.mark.parametrize("name", ["gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance"])
 def test_an_inconsistent_constant_is_refused(name):
-    """A document that states a constant inconsistent with its settings is refused with the name of the constant."""
+    """If a document states a constant that does not follow from its settings, it is refused with the name of
+    the constant."""
     document = mechanism().to_json()
     for wrong in (document[name] * (1 - 1e-15), math.nan):
         with pytest.raises(PreconditionError, match=f"constants_follow: Expected {name}"):
@@ -160,8 +165,8 @@ def test_an_inconsistent_constant_is_refused(name):
 
 @each("name", mechanism().to_json().keys())
 def test_a_document_of_other_fields_is_refused(name):
-    """Fields of a document have no defaults, and none is ignored: a missing or additional field is refused with a
-    specific error."""
+    """A document with a missing or additional field is refused with a specific error; no field has a default,
+    and none is ignored."""
     document = mechanism().to_json()
     del document[name]
     for other in (document, mechanism().to_json() | {"momentum": 0.9}):
@@ -170,7 +175,7 @@ def test_a_document_of_other_fields_is_refused(name):
 
 
 def test_a_batch_size_of_zero_is_refused_in_a_document():
-    """A batch size of zero, which means all rows on creation, is refused in a document."""
+    """A batch size of zero, which means all rows when a model is created, is refused in a document."""
     with pytest.raises(PreconditionError, match="constants_follow: Expected batch_size=0 == 100"):
         Mechanism.from_json(mechanism().to_json() | {"batch_size": 0})
 
@@ -188,13 +193,13 @@ def test_a_batch_size_of_zero_is_refused_in_a_document():
     ],
 )
 def test_impossible_batches_are_refused(changed, refused):
-    """A batch of no row or of more rows than exist, and a cool-down longer than learning, are refused with a specific
-    error."""
+    """A batch of no rows or of more rows than exist, and a cool-down longer than learning, are refused with a
+    specific error."""
     with pytest.raises(DomainError, match=refused):
         mechanism(**changed)
 
 
 def test_an_unknown_objective_is_refused():
-    """An objective whose constants are not known is refused."""
+    """An objective whose constants are unknown is refused."""
     with pytest.raises(ValueError, match="neural_network"):
         Mechanism.from_json(mechanism().to_json() | {"objective": "neural_network"})

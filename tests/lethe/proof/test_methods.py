@@ -14,7 +14,7 @@ from tests.lethe.proof.test_certificate import MECHANISM, statement
 
 
 def test_a_mechanism_without_method_is_langevin() -> None:
-    """Documents of Langevin unlearning name no method, and their numbers are those of its accountant."""
+    """The document of a Langevin mechanism names no method, and its numbers are those of the Langevin accountant."""
     document = MECHANISM.to_json()
     assert "method" not in document
     read = methods.read(document)
@@ -24,8 +24,8 @@ def test_a_mechanism_without_method_is_langevin() -> None:
 
 
 def test_an_extended_history_continues_its_cached_chain() -> None:
-    """A history that extends a replayed one gives the chain of the whole history, also while other threads replay;
-    another past, or steps before the history, give another chain."""
+    """Replaying a history that extends a cached one gives the same chain as replaying it from the start, even while
+    other threads replay. A history with a different past, or with steps before it, gives a different chain."""
     runs = [Run(steps=MECHANISM.learn_steps)]
     for number in range(100):
         runs.append(Run(steps=7 + number % 2, records=1))
@@ -42,7 +42,7 @@ def test_an_extended_history_continues_its_cached_chain() -> None:
 
 @pytest.mark.parametrize("name", ["folklore", "", None, 1, ["langevin"]])
 def test_a_method_that_is_not_installed_is_refused(name: Any) -> None:
-    """A mechanism of an unknown method is refused by that name, alone and in a certificate."""
+    """A mechanism with an unknown method is refused, alone and in a certificate, and the error names the method."""
     with pytest.raises(PreconditionError, match="method_installed"):
         methods.read(MECHANISM.to_json() | {"method": name})
     document = json.loads(json.dumps(statement()))

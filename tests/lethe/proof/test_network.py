@@ -1,4 +1,5 @@
-"""The public network in a mechanism: stated if there is one, and in every certificate that depends on it."""
+"""The public network in a mechanism, which is stated if it exists and appears in every certificate that depends
+on it."""
 
 import dataclasses
 import json
@@ -37,7 +38,7 @@ def statement(own: PublicNetwork | None, other: PublicNetwork | None = None) -> 
 
 @pytest.mark.parametrize("network", [NETWORK, TANGENT])
 def test_mechanisms_with_a_network_round_trip(network):
-    """A mechanism on a network is read back unchanged from its JSON, and differs from one without."""
+    """A mechanism on a network is read back unchanged from its JSON, and differs from a mechanism without a network."""
     document = json.loads(json.dumps(on(network).to_json()))
     assert Mechanism.from_json(document) == on(network)
     assert on(network) != on(None)
@@ -68,7 +69,7 @@ def test_mechanisms_with_a_network_round_trip(network):
     ],
 )
 def test_an_invalid_network_is_refused(change, error):
-    """A network with an additional field, or an invalid value, is refused in a mechanism."""
+    """A mechanism whose network has an additional field or an invalid value is refused."""
     document = on(TANGENT).to_json()
     with pytest.raises(error):
         Mechanism.from_json(document | {"network": document["network"] | change})
@@ -79,7 +80,7 @@ def test_an_invalid_network_is_refused(change, error):
     [(Objective.LEAST_SQUARES, 1, None), (Objective.HUBER_REGRESSION, 1, 0.2), (Objective.SMOOTHED_HINGE, 2, 1.0)],
 )
 def test_a_tangent_model_of_an_unproved_objective_is_refused(objective, num_classes, width):
-    """A tangent model of an objective whose constants its page does not prove is refused."""
+    """A tangent model is refused if the constants of its objective have not been proved for linearised networks."""
     mechanism = dataclasses.replace(
         on(NETWORK), objective=objective, num_classes=num_classes, loss_width=width, step_size=0.1
     )
@@ -88,13 +89,14 @@ def test_a_tangent_model_of_an_unproved_objective_is_refused(objective, num_clas
 
 
 def test_a_network_of_null_is_refused():
-    """A mechanism document whose network is null is refused."""
+    """A mechanism document in which the network is null is refused."""
     with pytest.raises(PreconditionError):
         Mechanism.from_json(on(None).to_json() | {"network": None})
 
 
 def test_a_certificate_names_the_network_in_its_limits():
-    """A certificate has a limit that names the network by its digest, or the network's own ledger."""
+    """The limits of a certificate include a sentence that names the network by its digest, or the network's own
+    ledger."""
     of_records, of_features, of_both = statement(None), statement(NETWORK), statement(NETWORK, TANGENT)
     assert of_records["limits"] == certificate.LIMITS
     (said,) = of_features["limits"][len(certificate.LIMITS) :]

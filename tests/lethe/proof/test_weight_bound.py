@@ -33,8 +33,8 @@ def made(bound: float | None, objective: Objective = Objective.LOGISTIC_REGRESSI
 
 @pytest.mark.parametrize(("objective", "classes"), OBJECTIVES)
 def test_constants_do_not_depend_on_the_bound_of_weights(objective: Objective, classes: int) -> None:
-    """All constants of every objective are the same as without weights; the mechanism states the bound and is read back
-    from its document, and a mechanism without weights states no bound."""
+    """All constants of every objective are the same with and without weights. A mechanism with weights states their
+    bound and is read back from its document; a mechanism without weights states no bound."""
     weighted, plain = made(10.0, objective, classes), made(None, objective, classes)
     assert replace(weighted, weight_bound=None) == plain
     assert (weighted.gradient_bound, weighted.smoothness) == (plain.gradient_bound, plain.smoothness)
@@ -46,13 +46,14 @@ def test_constants_do_not_depend_on_the_bound_of_weights(objective: Objective, c
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_malformed_bound_is_refused(wrong: float) -> None:
-    """A bound that is not a finite number above 0 is refused."""
+    """A bound on weights that is not a finite number above 0 is refused."""
     with pytest.raises(DomainError):
         made(wrong)
 
 
 def test_a_run_with_another_weight_bound_is_refused() -> None:
-    """A run with another bound is refused in a chain, as it would minimise another objective."""
+    """A run whose weight bound differs from that of its chain is refused, because it would minimise another
+    objective."""
     first = made(10.0)
     with pytest.raises(PreconditionError, match="weight_bound"):
         accountant.replay(first, [Run(steps=first.learn_steps), Run(steps=3, mechanism=made(5.0))])

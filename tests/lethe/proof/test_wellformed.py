@@ -1,4 +1,4 @@
-"""Ambiguous JSON, and statements of absence: refusals, by name."""
+"""Ambiguous JSON and malformed statements that nothing was held are refused by name."""
 
 import copy
 import json
@@ -34,14 +34,15 @@ def nothing_held() -> dict[str, Any]:
     ],
 )
 def test_ambiguous_json_is_refused(text: str, named: str) -> None:
-    """A repeated key, at any depth, and an invalid number are refused with a specific error."""
+    """JSON with a repeated key, at any depth, or an invalid number is refused with a specific error."""
     with pytest.raises(PreconditionError, match=named):
         wellformed.read(text)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1"])
 def test_other_encodings_than_utf8_are_refused(encoding: str) -> None:
-    """A statement is UTF-8 without a byte order mark: parsers that guess the encoding could read other texts."""
+    """A statement must be UTF-8 without a byte order mark, because a parser that guesses the encoding could
+    read a different text."""
     text = json.dumps({"place": "K\u00f6ln"}, ensure_ascii=False)
     assert wellformed.read(text.encode()) == {"place": "K\u00f6ln"}
     with pytest.raises(ValueError):
@@ -49,7 +50,7 @@ def test_other_encodings_than_utf8_are_refused(encoding: str) -> None:
 
 
 def test_certificates_and_absences_are_parsed() -> None:
-    """Reading a certificate returns its guarantees, and a statement of absence none."""
+    """Parsing a certificate returns its guarantees, and parsing a statement that nothing was held returns none."""
     assert signed.read(json.dumps(statement()), header=HEADER).guarantees == evidence().guarantees()
     said = signed.read(json.dumps(nothing_held()).encode(), header=HEADER)
     assert (said.statement, said.guarantees) == (nothing_held(), [])
@@ -57,13 +58,13 @@ def test_certificates_and_absences_are_parsed() -> None:
 
 @pytest.mark.parametrize("header", [{}, HEADER | {"jku": "https://elsewhere"}, {"alg": "Ed25519", "typ": "x"}])
 def test_a_malformed_header_is_refused(header: dict[str, str]) -> None:
-    """The protected header has the algorithm, the type and the key, and nothing else."""
+    """A protected header that does not consist of exactly the algorithm, the type and the key is refused."""
     with pytest.raises(PreconditionError, match="header_of_format"):
         signed.read(json.dumps(nothing_held()), header=header)
 
 
 def test_a_duplicated_key_of_a_certificate_is_refused() -> None:
-    """A certificate that names a version twice is refused, whichever of the two is the true one."""
+    """A certificate that names a version twice is refused, whichever of the two entries is correct."""
     text = json.dumps(statement()).replace('"version": 4', '"version": 4, "version": 4')
     with pytest.raises(PreconditionError, match="keys_unique"):
         signed.read(text, header=HEADER)
@@ -90,7 +91,8 @@ def test_a_duplicated_key_of_a_certificate_is_refused() -> None:
     ],
 )
 def test_an_altered_statement_of_absence_is_refused(path: str, value: Any, named: str) -> None:
-    """A statement of absence with an altered, added or malformed part is refused, and the message names the part."""
+    """A statement that nothing was held is refused if a part is altered, added or malformed, and the message
+    names the part."""
     document = copy.deepcopy(nothing_held())
     *parents, last = path.split("/")
     place: Any = document

@@ -1,4 +1,4 @@
-"""Faults to plant in the running chain."""
+"""Faults that tests plant in the running chain."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -25,7 +25,7 @@ def _copied(state: State) -> State:
 
 
 def _stepping(step: Callable[..., State]) -> Plant:
-    """Replace the chain's step by `step(noise, state, **settings)`."""
+    """Replace the chain's step with `step(noise, state, **settings)`."""
     return lambda patch: patch.setattr(chain, "projected_noisy_step", step)
 
 
@@ -39,7 +39,7 @@ def _with(**changed: Callable[[Any], Any]) -> Plant:
 
 
 class Repeating:
-    """Noise that is drawn once, and repeated at every step."""
+    """Noise that is drawn once and repeated at every step."""
 
     def __init__(self) -> None:
         self._drawn: dict[int, torch.Tensor] = {}
@@ -79,7 +79,7 @@ Fault = Callable[[Schedule, int], Step]
 
 
 def _scheduled(fault: Fault) -> Plant:
-    """Replace the steps of the run's schedule by `fault(schedule, done)`."""
+    """Replace the steps of the run's schedule with `fault(schedule, done)`."""
 
     class Faulty(Schedule):
         def step(self, done: int) -> Step:
@@ -89,7 +89,7 @@ def _scheduled(fault: Fault) -> Plant:
 
 
 def reading(order: Callable[[int], Sequence[int]]) -> Fault:
-    """Return the steps of a run that reads batches in another order, repeatedly."""
+    """Return the steps of a run that repeatedly reads the batches in another order."""
 
     def step(right: Schedule, done: int) -> Step:
         batches = order(right.num_batches)
@@ -100,7 +100,7 @@ def reading(order: Callable[[int], Sequence[int]]) -> Fault:
 
 
 def _once(other: Callable[[int, int], int]) -> Fault:
-    """Return the steps of a run in which the middle one reads another's batch: `other(done, middle)`."""
+    """Return the steps of a run whose middle step reads the batch of another step, `other(done, middle)`."""
 
     def step(right: Schedule, done: int) -> Step:
         instead = right.step(other(done, right.steps // 2))

@@ -1,5 +1,5 @@
-"""Faults planted in the chain and in the worker: the canary test finds them, nothing is published, and no request
-completes."""
+"""Faults planted in the chain and in the worker: the canary test detects them, nothing is published, and no
+request completes."""
 
 import contextlib
 import threading
@@ -42,8 +42,8 @@ Get = Callable[[str], Any]
 def test_a_fault_in_the_chain_is_found(
     plan: CanaryPlan, fault: str, mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The canary test of one run finds each planted fault of the steps. The smallest, noise of half its size, escapes
-    512 lanes less than once in 10^15 runs."""
+    """The canary test of a single run detects each planted fault in the steps. The smallest fault, halved noise,
+    escapes 512 lanes less than once in 10^15 runs."""
     FAULTS[fault](monkeypatch)
     found = ran(replace(plan, lanes=512)).observed
     assert found is not None
@@ -66,8 +66,8 @@ RUNS = {"learning": LEARNING_BATCHES, "forgetting": FORGETTING_BATCHES, "few ste
 def test_a_fault_in_a_chain_of_batches_is_found(
     run: str, fault: str, batched: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each planted fault is found in steps that read batches in order; a fault only in the order, which moves no
-    canary, is found by the test of the order and by no other."""
+    """In steps that read batches in order, each planted fault is detected. A fault in the order alone does not move any
+    canary and is detected only by the test of the order."""
     BATCHED[fault](monkeypatch)
     observed = ran(replace(RUNS[run], lanes=1024), made=batched).observed
     assert observed is not None
@@ -79,7 +79,8 @@ def test_a_fault_in_a_chain_of_batches_is_found(
 
 
 def test_a_run_that_forgets_nothing_is_refuted(mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If canaries stay, 16,384 lanes with and without one are distinguished better than is certified."""
+    """If the canaries stay in the data, 16,384 lanes with and without a canary are distinguished better than the
+    guarantee allows, so the canary test refutes the guarantee."""
     FAULTS["canary stays"](monkeypatch)
     observed = ran(replace(FORGETTING, lanes=16384)).observed
     assert observed is not None
@@ -90,7 +91,7 @@ def test_a_run_that_forgets_nothing_is_refuted(mechanism: Mechanism, ran: Run, m
 
 
 class _Here:
-    """Executes runs in a thread of this process instead of a separate process, so that planted faults apply."""
+    """Execution of runs in a thread of this process instead of a separate process, so that planted faults apply."""
 
     @contextlib.contextmanager
     def start(self, *descriptors: int, warm: bool) -> Iterator[Any]:
@@ -146,7 +147,7 @@ class Stale:
 
 
 def _assert_open(installation: Installation, get: Get, model_id: str, request_id: str, code: str) -> None:
-    """Check that the last run failed with this code, and left nothing behind."""
+    """Check that the last run failed with this code and left nothing behind."""
     [last] = get("/runs?limit=1")["items"]
     assert (last["status"], last["error_code"]) == ("failed", code)
     model = get(f"/models/{model_id}")
@@ -176,8 +177,8 @@ def test_a_run_that_fails_its_canary_test_publishes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A run with a fault ends failed with an alarm and the audit's findings, at every repetition, and the request stays
-    open; once the fault is removed the request completes."""
+    """A run with a planted fault fails every time, with an alarm and the findings of its canary test, and its request
+    stays open. Once the fault is removed, the request completes."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02, **batches)
     assert work() == 1
@@ -221,8 +222,8 @@ def test_a_run_on_other_rows_publishes_nothing(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run whose steps still read the row to be forgotten, on disk or in memory, fails, and completes once the row is
-    gone."""
+    """A run whose steps still read the row to be forgotten, on disk or in memory, fails; once the row is gone,
+    a run completes."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     stale = Stale(installation, dataset["id"])
@@ -253,8 +254,8 @@ def test_erasing_another_row_fails_the_run(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run that would erase another row than the requested one fails before anything is recorded, so no other row is
-    lost; a later run erases the requested one."""
+    """A run that would erase a row other than the requested one fails before anything is recorded, so no other row is
+    lost. A later run erases the requested row."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -275,7 +276,7 @@ def test_erasing_another_row_fails_the_run(
 def test_a_run_without_its_canary_test_publishes_nothing(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run whose lanes were left out, or were fewer than planned, is not published."""
+    """A run is not published if its lanes were left out or were fewer than planned."""
     model = new_model(new_dataset()["id"])
     original = isolated.run
     for lanes_ran in (0, 2):
@@ -296,7 +297,7 @@ def test_a_run_without_its_canary_test_publishes_nothing(
 def test_a_model_without_lanes_is_not_tested(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model created without lanes runs without, and reports it."""
+    """A model created without lanes runs without a canary test and reports this."""
     model = new_model(new_dataset()["id"], audit={"lanes": 0})
     assert work() == 1
     assert get("/runs?limit=1")["items"][0]["audit"] is None

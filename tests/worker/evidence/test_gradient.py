@@ -1,4 +1,4 @@
-"""The second gradient detects other rows than those used, and tolerates rounding."""
+"""The second gradient detects rows other than those that were used, and tolerates rounding."""
 
 import math
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def gradient(features: Any, labels: Any, parameters: Any) -> Any:
 
 
 def test_both_gradients_agree(made: Made) -> None:
-    """The engine's gradient agrees with numpy's, including null rows."""
+    """The gradient of the engine equals the gradient that numpy computes, even if some rows are null."""
     features, labels, parameters, bound = made
     features[5] = 0
     ours = gradient(features, labels, parameters)
@@ -43,8 +43,8 @@ def test_both_gradients_agree(made: Made) -> None:
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_identical_rows_are_not_a_fault(classes: int) -> None:
-    """If every row is the same, rounding to single precision adds up instead of cancelling, and still counts as
-    rounding."""
+    """If all rows are equal, errors from rounding to single precision add up instead of cancelling, and the
+    comparison still accepts them."""
     features = np.tile(np.float32([[0.1, 0.3, 0.948]]), (300_000, 1))
     labels = (np.arange(len(features)) % 7 == 0).astype(np.int32)
     parameters = np.random.default_rng(2).normal(size=(1 if classes == 2 else classes, 3)) * 9
@@ -54,7 +54,7 @@ def test_identical_rows_are_not_a_fault(classes: int) -> None:
 
 
 def test_large_scores_do_not_overflow(made: Made) -> None:
-    """Weights so large that every exponential would overflow do not change the comparison."""
+    """The comparison of gradients works even for weights so large that every exponential would overflow."""
     features, labels, parameters, bound = made
     parameters = parameters * 1e4
     ours = gradient(features, labels, parameters)
@@ -63,11 +63,11 @@ def test_large_scores_do_not_overflow(made: Made) -> None:
 
 @pytest.mark.parametrize("spoil", ["row", "label", "nan", "one more"])
 def test_one_different_row_is_detected(made: Made, spoil: str) -> None:
-    """A row that was not nulled, one with another label, a repeated row, and a NaN are each detected."""
+    """The comparison detects a row that was not nulled, a row with another label, a repeated row, and a NaN."""
     features, labels, parameters, bound = made
     here: Callable[[], Any] = lambda: gradient(features, labels, parameters)  # noqa: E731
     ours = here()
-    # the record that the parameters know least about, whose gradient is not small
+    # the record that is predicted worst, whose gradient is not small
     scores = features @ parameters.T.astype(np.float32)
     wrong = int(np.argmax(scores[:, 0] * (1 - 2 * labels)) if len(parameters) == 1 else np.argmin(scores.max(1)))
     if spoil == "nan":

@@ -1,4 +1,4 @@
-"""Lanes in the running chain: they follow their law, and do not affect anything else."""
+"""Lanes in the running chain: they follow their law and affect nothing else."""
 
 import math
 from collections.abc import Callable
@@ -44,8 +44,9 @@ def computing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def test_lanes_follow_their_law(
     plan: CanaryPlan, grid: float | None, computing: str, mechanism: Mechanism, ran: Run
 ) -> None:
-    """The ends of 2,048 lanes with a canary are N(mean, variance) and of 2,048 without are N(0, variance), on any grid,
-    by Kolmogorov-Smirnov tests at a false-alarm rate of 1e-9 each; the canary test finds nothing."""
+    """The final positions of 2,048 lanes with a canary follow N(mean, variance), and those of 2,048 lanes without one
+    follow N(0, variance), on any grid. Two Kolmogorov-Smirnov tests check this with a false-alarm rate of 1e-9 each,
+    and the canary test has no findings."""
     plan = replace(plan, lanes=4096)
     law, found = canary_test.law(mechanism, plan), ran(plan, **{} if grid is None else {"grid": grid})
     assert found.lanes is not None
@@ -62,7 +63,7 @@ def test_lanes_follow_their_law(
 def test_short_runs_are_tested_too(
     plan: CanaryPlan, steps: int, computing: str, mechanism: Mechanism, ran: Run
 ) -> None:
-    """The audit of a run with few steps covers exactly these and finds nothing."""
+    """The audit of a short run covers exactly its steps and has no findings."""
     plan = replace(plan, steps=steps)
     found = ran(plan)
     assert found.observed is not None
@@ -72,8 +73,8 @@ def test_short_runs_are_tested_too(
 
 @pytest.mark.parametrize("plan", [LEARNING_BATCHES, FORGETTING_BATCHES, SHORT], ids=["learning", "forgetting", "short"])
 def test_lanes_of_batches_follow_their_law(plan: CanaryPlan, computing: str, batched: Mechanism, ran: Run) -> None:
-    """Lanes of steps that read one batch each, and get shorter, follow their law, and their witnesses have moved some
-    of them by ten thousand standard deviations or more."""
+    """Lanes follow their law even if each step reads a single batch and the step size decreases. The witnesses move
+    some lanes by at least ten thousand standard deviations."""
     found = ran(plan, made=batched)
     assert found.observed is not None
     assert found.lanes is not None
@@ -82,13 +83,13 @@ def test_lanes_of_batches_follow_their_law(plan: CanaryPlan, computing: str, bat
 
 
 class TwoSources:
-    """Noise of the five parameters from one seed, and of everything after them from another."""
+    """Noise that draws the five parameters from one seed and everything after them from another."""
 
     def __init__(self, seed: int) -> None:
         self._parameters, self._others = np.random.default_rng(seed), np.random.default_rng(seed + 1)
 
     def normal(self, size: int) -> torch.Tensor:
-        if size == LEARNING.lanes:  # where the lanes are at first
+        if size == LEARNING.lanes:  # initial positions of the lanes
             return torch.from_numpy(self._others.standard_normal(size))
         drawn = [self._parameters.standard_normal(5), self._others.standard_normal(size - 5)]
         return torch.from_numpy(np.concatenate(drawn))
@@ -99,7 +100,8 @@ class TwoSources:
 
 @BOTH
 def test_lanes_do_not_affect_the_parameters(plan: CanaryPlan, ran: Run) -> None:
-    """A run ends with the same bits with or without lanes if the noise of its parameters is the same."""
+    """A run with lanes and a run without them end with the same parameters, bit for bit, if the noise of the
+    parameters is the same."""
     audited = ran(plan, noise=TwoSources(3))
     alone = ran(None, steps=plan.steps, noise=TwoSources(3))
     assert np.array_equal(audited.parameters, alone.parameters)
@@ -107,7 +109,7 @@ def test_lanes_do_not_affect_the_parameters(plan: CanaryPlan, ran: Run) -> None:
 
 
 def test_lanes_are_not_projected(mechanism: Mechanism, ran: Run) -> None:
-    """Lanes far outside a small ball continue as usual although the parameters are projected into it at every step."""
+    """Lanes far outside a small ball are not projected into it, although the parameters are projected at every step."""
     small, plan = 0.05, FORGETTING
     found = ran(plan, radius=small)
     assert np.linalg.norm(found.parameters) <= small * (1 + 1e-6)
@@ -118,7 +120,7 @@ def test_lanes_are_not_projected(mechanism: Mechanism, ran: Run) -> None:
 
 
 def test_lanes_of_an_isolated_run_follow_their_law(mechanism: Mechanism) -> None:
-    """A run in a separate process counts all non-null rows, and its lanes follow their law."""
+    """A run in a separate process counts all non-null rows, and its canary lanes follow their law."""
     slots = 2 * BLOCK_ROWS + 700
     features = np.random.default_rng(0).standard_normal((slots, 5)).astype(np.float32)
     features /= 1.001 * np.linalg.norm(features, axis=1, keepdims=True)
@@ -143,8 +145,8 @@ def test_lanes_of_an_isolated_run_follow_their_law(mechanism: Mechanism) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 9_000, 46_500, 60_000])
 def test_drift_is_standard_normal(steps: int) -> None:
-    """The drift of 4,000 correct canary tests is standard normal (false alarm 1e-9), even if the expected value or its
-    square underflows, and the first ten find nothing."""
+    """The drift statistic of 4,000 correct canary tests is standard normal at a false-alarm rate of 1e-9, even if the
+    expected value or its square underflows. The first ten of these tests have no findings."""
     mechanism = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-5), num_slots=1000, num_classes=2
     )
@@ -162,7 +164,8 @@ def test_drift_is_standard_normal(steps: int) -> None:
 
 
 def test_lanes_start_where_given(mechanism: Mechanism) -> None:
-    """Lanes start at the given place, and learning lanes at the origin; they are returned as a copy."""
+    """Lanes start at the given positions, and lanes of a learning run start at the origin. The start is
+    returned as a copy."""
     law, known = canary_test.law(mechanism, FORGETTING), torch.arange(256, dtype=torch.float64)
     given = evidence.Lanes(law, FORGETTING, start=known)
     given.start(SystemNoise()).zero_()
@@ -171,7 +174,8 @@ def test_lanes_start_where_given(mechanism: Mechanism) -> None:
 
 
 def test_paired_lanes_share_their_witnesses(mechanism: Mechanism) -> None:
-    """Both lanes of a pair have the same witnesses; the first has a canary too, as long as it is present."""
+    """Both lanes of a pair have the same witnesses; the first lane also has a canary as long as that canary is
+    present."""
     for plan, there in ((LEARNING, canary_test.law(mechanism, LEARNING).push), (FORGETTING, 0.0)):
         first, second = evidence.of(mechanism, plan).push.of(0).chunk(2)
         assert len(second.unique()) == plan.groups == 16

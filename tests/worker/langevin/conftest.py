@@ -22,7 +22,7 @@ class SilentNoise:
 
 
 class ReplayableNoise:
-    """The same numbers for the same seed; `drawn` references every returned buffer."""
+    """Noise that gives the same numbers for the same seed; `drawn` references every returned buffer."""
 
     def __init__(self, seed: int) -> None:
         self._generator = np.random.default_rng(seed)

@@ -19,8 +19,9 @@ Rows = Callable[..., tuple[Any, Any]]
 @pytest.mark.slow
 @pytest.mark.parametrize(("l2", "steps"), [(0.05, 1), (0.05, 200), (1e-9, 30)])
 def test_the_law_without_data_is_stationary(l2: float, steps: int) -> None:
-    """On null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)), c = 1 - eta * l2: chi-squared of the
-    variance and Kolmogorov-Smirnov of the law on 20,000 coordinates, each at a false-alarm rate of 1e-9."""
+    """On null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)) with c = 1 - eta * l2. On 20,000
+    coordinates a chi-squared test of the variance and a Kolmogorov-Smirnov test of the law each have a
+    false-alarm rate of 1e-9."""
     width, step_size, noise_scale = 20_000, 2.0, 0.3
     ran = chain.run(
         mechanism=mechanism_of(num_slots=1, l2=l2, step_size=step_size, noise_scale=noise_scale, radius=1e9, grid=0.0),
@@ -43,7 +44,8 @@ def test_the_law_without_data_is_stationary(l2: float, steps: int) -> None:
 def test_chains_on_equal_data_contract(
     num_classes: int, curvature: float, rate: float, random_rows: Rows, replayable_noise: Any
 ) -> None:
-    """Two runs with the same noise and data approach each other by c = max(|1 - eta m|, |1 - eta L|) at every step."""
+    """The distance between two runs with the same noise and data shrinks by c = max(|1 - eta m|, |1 - eta L|)
+    at every step."""
     features, labels = random_rows(40, 5, num_classes)
     l2, shape = 0.1, (1 if num_classes == 2 else num_classes, 5)
     step_size = rate / (curvature + 2 * l2)  # rate 2 is the fastest, 2 / (L + m)
@@ -71,8 +73,8 @@ def test_chains_on_equal_data_contract(
 
 
 def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, replayable_noise: Any) -> None:
-    """Chains with and without one record, with the same noise, stay within the distance W <- c W + eta M / n, and after
-    its deletion the distance shrinks by c at every step."""
+    """With the same noise, two chains with and without one record stay within the distance W <- c W + eta M / n. After
+    the record is deleted, the distance shrinks by c at every step."""
     features, labels = random_rows(40, 5)
     without = features.copy()
     without[7] = 0
@@ -97,7 +99,7 @@ def test_influence_of_a_record_stays_under_the_recursion(random_rows: Rows, repl
 
 @pytest.mark.parametrize("num_classes", [2, 4])
 def test_a_run_learns(num_classes: int, random_rows: Rows) -> None:
-    """A run from the origin with little noise finds weights that separate the classes."""
+    """A run that starts at the origin with little noise finds weights that separate the classes."""
     features, labels = random_rows(2000, 10, num_classes)
     ran = chain.run(
         mechanism=mechanism_of(
@@ -116,7 +118,7 @@ def test_a_run_learns(num_classes: int, random_rows: Rows) -> None:
 
 
 def test_progress_is_reported_after_every_step(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """A run of three steps reports 1, 2, 3 and returns that three steps ran."""
+    """A run of three steps reports 1, 2 and 3, and returns that three steps ran."""
     features, labels = random_rows(40, 5)
     told: list[int] = []
     ran = chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"on_progress": told.append})
@@ -127,7 +129,7 @@ def test_progress_is_reported_after_every_step(random_rows: Rows, settings: dict
 
 @pytest.fixture
 def iterates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Collect every buffer in which a run holds an iterate."""
+    """Collect every buffer in which a run keeps an iterate."""
     held: list[Any] = []
 
     def probed(*args: Any, **settings: Any) -> State:
@@ -143,7 +145,7 @@ def iterates(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_a_progress_callback_can_stop_the_run(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """An exception from `on_progress` ends the run at once, and no iterate remains in the buffers."""
+    """An exception raised by `on_progress` ends the run at once, and no iterate remains in the buffers."""
     features, labels = random_rows(40, 5)
     noise = replayable_noise(1)
 
@@ -160,7 +162,8 @@ def test_a_progress_callback_can_stop_the_run(
 def test_only_the_last_iterate_is_returned(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """After a run every buffer that held an iterate is zero; the result is a copy, and the start is unchanged."""
+    """After a run, every buffer that contained an iterate is zero. The result is a copy, and the starting
+    parameters are unchanged."""
     features, labels = random_rows(40, 5)
     noise, start = replayable_noise(1), np.ones((1, 5))
     start.setflags(write=False)
@@ -174,7 +177,7 @@ def test_only_the_last_iterate_is_returned(
 def test_a_failing_step_leaves_nothing_behind(
     random_rows: Rows, settings: dict[str, Any], replayable_noise: Any, iterates: list[Any]
 ) -> None:
-    """If a step fails, the iterate before it is overwritten."""
+    """If a step fails, the iterate before that step is overwritten."""
     features, labels = random_rows(40, 5)
     noise = replayable_noise(1)
     draw = noise.normal
@@ -191,7 +194,7 @@ def test_a_failing_step_leaves_nothing_behind(
 
 
 def test_the_last_iterate_lies_on_the_grid(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """The released parameters are a multiple of the mechanism's grid in every coordinate."""
+    """Every coordinate of the released parameters is a multiple of the mechanism's grid."""
     features, labels = random_rows(40, 5)
     ran = chain.run(
         features=features, labels=labels, noise=SystemNoise(), **settings | {"mechanism": mechanism_of(grid=2.0**-12)}
@@ -200,7 +203,7 @@ def test_the_last_iterate_lies_on_the_grid(random_rows: Rows, settings: dict[str
 
 
 def test_two_runs_differ(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """Two runs of one step from the same start on the same data end in different places."""
+    """Two runs of one step, from the same start and on the same data, have different results."""
     features, labels = random_rows(40, 5)
     ends = [
         chain.run(features=features, labels=labels, noise=SystemNoise(), **settings | {"steps": 1}).parameters
@@ -226,7 +229,8 @@ def test_two_runs_differ(random_rows: Rows, settings: dict[str, Any]) -> None:
 def test_unusable_settings_are_refused(
     name: str, value: Any, condition: str, random_rows: Rows, settings: dict[str, Any]
 ) -> None:
-    """A setting outside its range is refused before the first step, with the violated condition."""
+    """A setting outside its range is refused before the first step, with an error that states the violated
+    condition."""
     features, labels = random_rows(40, 5)
     told: list[int] = []
     with pytest.raises(ValueError, match=condition):
@@ -259,7 +263,8 @@ def test_unusable_settings_are_refused(
 def test_unusable_rows_are_refused_without_being_quoted(
     spoil: Callable[[Any, Any], tuple[Any, Any]], condition: str, random_rows: Rows, settings: dict[str, Any]
 ) -> None:
-    """Rows that the guarantee does not cover are refused, naming the condition and no value of a record."""
+    """Rows that the guarantee does not cover are refused with an error that states the condition and no value
+    of a record."""
     features, labels = spoil(*random_rows(40, 5))
     with pytest.raises(ValueError, match=condition) as refused:
         chain.run(features=features, labels=labels, noise=SystemNoise(), **settings)
@@ -267,7 +272,7 @@ def test_unusable_rows_are_refused_without_being_quoted(
 
 
 def test_one_long_row_among_many_is_refused(random_rows: Rows, settings: dict[str, Any]) -> None:
-    """The norm of every row is checked, not of a sample of them."""
+    """The norm of every row is checked, so a single long row among many is refused."""
     features, labels = random_rows(10_000, 5)
     features[9_999] *= 1.001
     with pytest.raises(ValueError, match="norm <= 1"):

@@ -20,7 +20,8 @@ RANGE = TargetColumn(low=20.0, high=140.0)
 
 
 def test_two_classes_have_logistic_probabilities() -> None:
-    """The probability of class 1 of two is 1 / (1 + exp(-score)), and that of class 0 the rest."""
+    """With two classes, the probability of class 1 is 1 / (1 + exp(-score)), and the probability of class 0 is
+    the remainder."""
     features = np.array([[0.6, 0.8], [0.0, 1.0], [0.0, 0.0]], np.float32)
     scores = features.astype(float) @ [2.0, -1.0]
     expected = 1 / (1 + np.exp(-scores))
@@ -29,7 +30,7 @@ def test_two_classes_have_logistic_probabilities() -> None:
 
 
 def test_many_classes_have_softmax_probabilities() -> None:
-    """The probabilities of three classes are proportional to the exponentials of the scores."""
+    """With three classes, the probabilities are proportional to the exponentials of the scores."""
     parameters = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
     odds = np.exp(parameters @ [0.6, 0.8])
     actual = probabilities(parameters, np.array([[0.6, 0.8]]), 3)
@@ -39,7 +40,7 @@ def test_many_classes_have_softmax_probabilities() -> None:
 @settings(deadline=None)
 @given(st.integers(2, 6), st.integers(0, 2**32 - 1), st.floats(0, 1e6))
 def test_probabilities_are_valid(num_classes: int, seed: int, scale: float) -> None:
-    """At any size of the weights each row of probabilities is finite, not negative and sums to 1."""
+    """For weights of any size, each row of probabilities is finite and nonnegative and sums to 1."""
     generator = np.random.default_rng(seed)
     parameters = scale * generator.standard_normal((1 if num_classes == 2 else num_classes, 3))
     actual = probabilities(parameters, generator.standard_normal((4, 3)), num_classes)
@@ -61,7 +62,7 @@ def test_shapes_that_do_not_fit_are_refused(
 
 
 def test_accuracy_is_the_share_of_correct_rows(random_rows: Rows) -> None:
-    """Accuracy over several blocks is the share of labels that are the most probable class."""
+    """The accuracy over several blocks is the share of rows whose label is the most probable class."""
     features, labels = random_rows(10_000, 4, 3)
     parameters = np.random.default_rng(1).standard_normal((3, 4))
     expected = float(((features.astype(float) @ parameters.T).argmax(axis=1) == labels).mean())
@@ -71,8 +72,8 @@ def test_accuracy_is_the_share_of_correct_rows(random_rows: Rows) -> None:
 
 @pytest.mark.parametrize("num_classes", [2, 5])
 def test_auc_and_log_loss_match_scikit_learn(random_rows: Rows, num_classes: int) -> None:
-    """The area under the curve equals scikit-learn's within the stated error, which is small; the log loss equals it up
-    to rounding, even if a probability underflows."""
+    """The area under the curve equals scikit-learn's to within the stated error, which is small. The log loss equals
+    scikit-learn's up to rounding, even if a probability underflows."""
     features, labels = random_rows(5000, 4, num_classes)
     parameters = np.random.default_rng(1).standard_normal((1 if num_classes == 2 else num_classes, 4))
     for scale in (1.0, 1000.0):
@@ -88,16 +89,17 @@ def test_auc_and_log_loss_match_scikit_learn(random_rows: Rows, num_classes: int
 
 
 def test_tied_rows_count_half() -> None:
-    """Weights without information rank no row: the area is 1/2, and its error covers everything."""
+    """If all rows have the same score, the area under the curve is 1/2, and its stated error covers every other
+    value."""
     features, labels = np.ones((10, 2), np.float32), np.arange(10, dtype=np.int32) % 2
     found = of_classes(np.zeros((1, 2)), [(features, labels)], 2)
     assert (found["auc"], found["auc_error"], found["log_loss"]) == (0.5, 0.5, pytest.approx(np.log(2)))
-    assert "auc" not in of_classes(np.zeros((1, 2)), [(features[:1], labels[:1])], 2)  # there is one class alone
+    assert "auc" not in of_classes(np.zeros((1, 2)), [(features[:1], labels[:1])], 2)  # there is only one class
 
 
 def test_calibration_error_is_the_mean_deviation() -> None:
-    """The calibration error is half of 0.1 if 0.9 is predicted ten times and right eight times, and 0.6 ten times and
-    right six times."""
+    """If 0.9 is predicted ten times and right eight times, and 0.6 is predicted ten times and right six times, the
+    calibration error is half of 0.1."""
     logits = np.repeat([np.log(9), np.log(1.5)], 10)
     labels = np.array([1] * 8 + [0] * 2 + [1] * 6 + [0] * 4, np.int32)
     features = np.column_stack((logits, np.ones(20))).astype(np.float32)
@@ -110,14 +112,14 @@ def test_calibration_error_is_the_mean_deviation() -> None:
 
 
 def test_accuracy_of_two_classes_follows_the_sign_of_the_score() -> None:
-    """A positive score of two classes is a guess of class 1, a negative score of class 0."""
+    """With two classes, a positive score predicts class 1 and a negative score predicts class 0."""
     features, labels = np.array([[1, 0], [-1, 0], [0.5, 0], [-0.5, 0]], np.float32), np.array([1, 0, 0, 0], np.int32)
     found = of_classes(np.array([[3.0, 1.0]]), [(features, labels)], 2)
     assert (found["accuracy"], found["evaluated_on"]) == (0.75, 4)
 
 
 def test_metrics_leave_out_null_rows(random_rows: Rows) -> None:
-    """Null rows are neither right nor wrong, whatever their label."""
+    """Null rows count neither as right nor as wrong, whatever labels they have."""
     features, labels = random_rows(100, 4)
     parameters, nulled = np.random.default_rng(1).standard_normal((1, 4)), features.copy()
     nulled[60:] = 0
@@ -128,14 +130,15 @@ def test_metrics_leave_out_null_rows(random_rows: Rows) -> None:
 
 
 def test_metrics_of_null_rows_are_empty() -> None:
-    """If only null rows are left, they count as 0 rows, without accuracy or error."""
+    """If all rows are null, the metrics state 0 evaluated rows and neither an accuracy nor an error."""
     nobody = [(np.zeros((5, 3), np.float32), np.zeros(5, np.int32))]
     assert of_classes(np.zeros((1, 3)), nobody, 2) == {"evaluated_on": 0}
     assert of_target(np.zeros((1, 3)), nobody, RANGE) == {"evaluated_on": 0}
 
 
 def test_metrics_of_a_target_match_scikit_learn(random_rows: Rows) -> None:
-    """R^2 and the mean absolute error are in the units of the target, for values moved into its range."""
+    """R^2 and the mean absolute error equal scikit-learn's in the units of the target, for values moved into
+    its range."""
     features, _ = random_rows(5000, 4)
     values = np.random.default_rng(2).uniform(RANGE.low, RANGE.high, 5000)
     parameters = np.array([[1.5, -0.5, 0.2, 0.0]])
@@ -150,8 +153,8 @@ def test_metrics_of_a_target_match_scikit_learn(random_rows: Rows) -> None:
 
 
 def test_metrics_of_counts_match_scikit_learn(random_rows: Rows) -> None:
-    """R^2, the mean absolute error and the mean Poisson deviance are of rates in units of the counts, none above their
-    bound; a rate near 0 has a finite deviance."""
+    """R^2, the mean absolute error and the mean Poisson deviance equal scikit-learn's for rates in units of the counts.
+    No rate exceeds the bound, and a rate near 0 has a finite deviance."""
     features, _ = random_rows(5000, 4)
     counts = np.minimum(np.random.default_rng(2).poisson(3, 5000), 12)
     parameters, target = np.array([[2.5, -0.5, 0.2, 0.0]]), TargetColumn(low=0, high=12, counts=True)
@@ -179,10 +182,10 @@ def test_metrics_of_counts_match_scikit_learn(random_rows: Rows) -> None:
 
 
 def test_metrics_of_labels_count_labels_and_rows() -> None:
-    """For three rows with two labels each, five of six labels and two of three rows are right; the null row does not
-    count."""
+    """If five of six labels are right, so that two of three rows are right, the metrics state both shares. A
+    null row is not counted."""
     features, labels = np.array([[1, 0], [0, 1], [-1, 0], [0, 0]], np.float32), np.array([1, 2, 2, 3], np.int32)
-    parameters = np.array([[2.0, -1.0], [-1.0, -1.0]])  # says: 01, 00, 10, and nothing of the null row
+    parameters = np.array([[2.0, -1.0], [-1.0, -1.0]])  # predicts 01, 00, 10, and no label for the null row
     found = of_labels(parameters, [(features, labels)])
     assert (found["label_accuracy"], found["exact_match"], found["evaluated_on"]) == (5 / 6, 2 / 3, 3)
     has = np.array([[1, 0], [0, 1], [0, 1]])
@@ -196,7 +199,7 @@ def test_metrics_of_labels_count_labels_and_rows() -> None:
 
 
 def test_equal_targets_have_no_r_squared(random_rows: Rows) -> None:
-    """R^2 is omitted if all targets are equal, as it would divide by zero; the error is still measured."""
+    """If all targets are equal, R^2 is omitted because it would divide by zero, and the error is still measured."""
     features, _ = random_rows(50, 4)
     rows = [(features, RANGE.labels(np.full(50, 70.0)))]
     assert of_target(np.zeros((1, 4)), rows, RANGE) == {
@@ -207,6 +210,6 @@ def test_equal_targets_have_no_r_squared(random_rows: Rows) -> None:
 
 @pytest.mark.slow
 def test_evaluation_does_not_import_torch() -> None:
-    """The gateway's part of evaluation, `app.catalogue.evaluation`, is imported without torch."""
+    """Importing `app.catalogue.evaluation`, the part of the evaluation that the gateway uses, does not import torch."""
     script = "import sys, app.catalogue.evaluation; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -12,11 +12,11 @@ from worker.langevin.exact import _below, _half_normal, _nearest, _true_at_fract
 from worker.langevin.exact import rounded_normals as sampled
 from worker.langevin.noise import SystemNoise
 
-FALSE_ALARM = 1e-9  # of each statistical test below: the chance that it fails although the sampler is right
+FALSE_ALARM = 1e-9  # probability that a statistical test below fails for a correct sampler
 
 
 class Words:
-    """Given words, followed by random ones."""
+    """Given random words, followed by fresh ones."""
 
     def __init__(self, *known: int) -> None:
         self._known = list(known)
@@ -35,7 +35,7 @@ def share_is(hits: int, trials: int, probability: float) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.3, 1.0, 7.7])
 def test_integers_have_normal_weights(spread: float) -> None:
-    """Each integer among 100,000 draws has the normal weight between its half-way neighbours, by a chi-squared test."""
+    """Each integer is drawn with the normal probability of the interval around it, by a chi-squared test."""
     draws = np.array(list(sampled(Words(), spread, 50_000)))
     last = int(3 * spread) + 1
     edges = (np.arange(-last, last + 2) - 0.5) / spread
@@ -46,7 +46,8 @@ def test_integers_have_normal_weights(spread: float) -> None:
 
 @pytest.mark.slow
 def test_a_fine_grid_approaches_the_normal_law() -> None:
-    """At 2^33 steps per standard deviation, 50,000 draws pass a Kolmogorov-Smirnov test against N(0, spread^2)."""
+    """With 2^33 grid steps per standard deviation, 50,000 draws pass a Kolmogorov-Smirnov test against N(0,
+    spread^2)."""
     spread = 2.0**33 / 1.234
     draws = np.array(list(SystemNoise().rounded_normal(50_000, spread)))
     assert stats.kstest(draws, "norm", args=(0, spread)).pvalue > FALSE_ALARM
@@ -54,7 +55,8 @@ def test_a_fine_grid_approaches_the_normal_law() -> None:
 
 
 def test_building_blocks_have_their_probabilities() -> None:
-    """Draws have probability exp(-1/2) or exp(-x(2k+x)/(2k+2)), and integers are uniform, in 50,000 trials each."""
+    """Draws have the probability exp(-1/2) or exp(-x(2k+x)/(2k+2)), and integers are uniform, as 50,000 trials
+    each confirm."""
     words, trials = Words(), 50_000
     assert share_is(sum(_true_at_root_of_e(words) for _ in range(trials)), trials, math.exp(-0.5))
     for k, x in ((0, 0.8), (1, 0.25), (3, 0.9)):
@@ -64,7 +66,7 @@ def test_building_blocks_have_their_probabilities() -> None:
 
 
 def test_whole_part_has_its_probability() -> None:
-    """k = 0, 1, 2, ... are drawn as often as |N(0, 1)| falls between k and k + 1."""
+    """The whole part of a draw equals k with the probability that |N(0, 1)| falls between k and k + 1."""
     trials = 50_000
     wholes = np.bincount([min(_half_normal(words)[0], 4) for words in [Words()] for _ in range(trials)], minlength=5)
     weights = [2 * (stats.norm.sf(k) - (stats.norm.sf(k + 1) if k < 4 else 0)) for k in range(5)]
@@ -72,7 +74,7 @@ def test_whole_part_has_its_probability() -> None:
 
 
 def test_rounding_is_exact_at_any_size() -> None:
-    """The integer is the nearest to spread * (k + x) in exact arithmetic, ties and near ties included."""
+    """The result is the integer nearest to spread * (k + x) in exact arithmetic, including ties and near ties."""
     generator = random.Random(2)
     with mpmath.workdps(80):
         for spread in (0.3, 1.0, 3.0, 2.0**33 / 1.7, 2.0**49 / 3):
@@ -85,7 +87,7 @@ def test_rounding_is_exact_at_any_size() -> None:
 
 
 def test_digits_are_drawn_only_as_needed() -> None:
-    """More bits are drawn only if the first 64 lie on the border of two integers."""
+    """More random bits are drawn only if the first 64 lie on the border between two integers."""
     words = Words()
     assert _nearest(Fraction(1), 0, _Uniform(words, 2**63 - 1)) == 0
     assert words.drawn == 0
@@ -98,7 +100,7 @@ def test_digits_are_drawn_only_as_needed() -> None:
 
 
 def test_the_keystream_determines_the_integers() -> None:
-    """The same keystream gives the same integers, which depend on nothing else."""
+    """The same keystream gives the same integers, which depend on no other input."""
 
     def words() -> "tuple[int, ...]":
         stream = Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 4096))
@@ -112,6 +114,6 @@ def test_the_keystream_determines_the_integers() -> None:
 
 @pytest.mark.parametrize(("size", "spread"), [(0, 1.0), (1, 0.0), (1, -1.0), (1, math.nan), (1, 2.0**50)])
 def test_unusable_requests_are_refused(size: int, spread: float) -> None:
-    """A request for no numbers, or a spread whose results float64 could not hold, is refused."""
+    """Requesting no numbers, or a spread whose results do not fit in float64, is refused."""
     with pytest.raises(ValueError, match="Expected"):
         SystemNoise().rounded_normal(size, spread)

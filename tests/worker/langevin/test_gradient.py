@@ -16,7 +16,7 @@ from worker.langevin.gradient import HostRows
 from worker.langevin.window import BLOCK_ROWS, blocks
 
 RandomRows = Callable[..., tuple[Any, Any]]
-ROUNDING = 1e-5  # relative, of sums in single precision
+ROUNDING = 1e-5  # relative rounding error of sums in single precision
 
 seeds = st.integers(0, 2**32 - 1)
 scales = st.floats(0.01, 100)
@@ -53,7 +53,7 @@ def one_row(num_features: int, num_classes: int, seed: int) -> tuple[Any, Any]:
 
 
 def test_two_classes_have_half_the_row_at_the_origin(random_rows: RandomRows) -> None:
-    """At zero the gradient of a record of two classes is half the row, towards its label."""
+    """With two classes and zero parameters, the gradient of a record is half the row, towards its label."""
     features, _ = random_rows(1, 6)
     for label, half in ((0, 0.5), (1, -0.5)):
         gradient = gradient_of(torch.zeros(1, 6, dtype=torch.float64), features, np.array([label], np.int32))
@@ -61,7 +61,8 @@ def test_two_classes_have_half_the_row_at_the_origin(random_rows: RandomRows) ->
 
 
 def test_many_classes_have_even_gradients_at_the_origin(random_rows: RandomRows) -> None:
-    """At zero the softmax gradient of a record is the row times 1/C, minus the whole row for its label."""
+    """With more classes and zero parameters, the softmax gradient of a record is the row times 1/C, minus the
+    whole row for its label."""
     features, _ = random_rows(1, 6)
     gradient = gradient_of(torch.zeros(4, 6, dtype=torch.float64), features, np.array([2], np.int32))
     np.testing.assert_allclose(gradient.numpy(), np.array([[0.25], [0.25], [-0.75], [0.25]]) * features, rtol=ROUNDING)
@@ -69,7 +70,7 @@ def test_many_classes_have_even_gradients_at_the_origin(random_rows: RandomRows)
 
 @classes
 def test_gradient_agrees_with_automatic_differentiation(num_classes: int, random_rows: RandomRows) -> None:
-    """Over several blocks the gradient is the derivative of the textbook loss, up to single precision."""
+    """Over several blocks the gradient equals the automatic derivative of the textbook loss, up to single precision."""
     features, labels = random_rows(2 * BLOCK_ROWS + 17, 12, num_classes)
     parameters = parameters_for(num_classes, 12, seed=1, scale=3.0).requires_grad_()
     (expected,) = torch.autograd.grad(summed_loss(parameters, features, labels), parameters)
@@ -80,7 +81,8 @@ def test_gradient_agrees_with_automatic_differentiation(num_classes: int, random
 
 @classes
 def test_null_rows_contribute_exactly_nothing(num_classes: int, random_rows: RandomRows) -> None:
-    """The gradient over null rows is zero, and the label of a null row among others changes no bit."""
+    """The gradient over null rows is zero, and changing the label of a null row among other rows does not
+    change a single bit."""
     features, labels = random_rows(50, 8, num_classes)
     parameters = parameters_for(num_classes, 8, seed=3, scale=50.0)
     assert not gradient_of(parameters, np.zeros_like(features), labels).any()
@@ -94,7 +96,8 @@ def test_null_rows_contribute_exactly_nothing(num_classes: int, random_rows: Ran
 
 @classes
 def test_deleting_a_row_removes_its_gradient(num_classes: int, random_rows: RandomRows) -> None:
-    """Nulling one row of many changes the gradient by that row's own, within a thousandth of a record's bound."""
+    """Nulling one row of many changes the total gradient by the gradient of that row, to within a thousandth of
+    a record's bound."""
     features, labels = random_rows(20_000, 20, num_classes)
     parameters = parameters_for(num_classes, 20, seed=4, scale=4.0)
     own = gradient_of(parameters, features[123:124], labels[123:124])
@@ -108,15 +111,16 @@ def test_deleting_a_row_removes_its_gradient(num_classes: int, random_rows: Rand
 @given(seeds, scales)
 @classes
 def test_gradient_of_one_record_is_bounded(num_classes: int, seed: int, scale: float) -> None:
-    """The gradient of one row of norm 1 has norm at most 1 for two classes and sqrt(2) for more, at any parameters."""
+    """For any parameters, the gradient of one row of norm 1 has norm at most 1 for two classes and at most
+    sqrt(2) for more."""
     features, labels = one_row(5, num_classes, seed)
     pull = torch.linalg.vector_norm(gradient_of(parameters_for(num_classes, 5, seed, scale), features, labels))
     assert float(pull) <= (1.0 if num_classes == 2 else 2**0.5) * (1 + 1e-6)
 
 
 def test_gradient_bounds_are_attained() -> None:
-    """A record that is certain and wrong has a gradient of norm 1 for two classes and sqrt(2) for more: the bounds are
-    tight."""
+    """The bounds of 1 for two classes and sqrt(2) for more are tight: the gradient of a record that is predicted
+    wrongly with certainty attains them."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0], np.int32)
     for weights, bound in (([[90.0, 0.0]], 1.0), ([[-90.0, 0.0], [90.0, 0.0], [0.0, 0.0]], 2**0.5)):
         pull = torch.linalg.vector_norm(gradient_of(torch.tensor(weights, dtype=torch.float64), row, label))
@@ -147,14 +151,15 @@ def test_regularised_gradient_is_smooth_and_strongly_convex(
 
 @pytest.mark.parametrize("num_rows", [1, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1, 3 * BLOCK_ROWS])
 def test_blocks_cover_every_row_once(num_rows: int) -> None:
-    """The blocks are consecutive, none is empty or too long, and together they contain all rows."""
+    """Blocks are consecutive, contain all rows once, and are neither empty nor too long."""
     rows = np.arange(num_rows)
     assert all(0 < len(rows[block]) <= BLOCK_ROWS for block in blocks(num_rows))
     np.testing.assert_array_equal(np.concatenate([rows[block] for block in blocks(num_rows)]), rows)
 
 
 def test_rows_are_read_in_place_from_a_read_only_file(tmp_path: Path, random_rows: RandomRows) -> None:
-    """Rows mapped read-only from a file give the same gradient as rows in memory, without a warning or a copy."""
+    """Rows that are mapped read-only from a file give the same gradient as rows in memory, without a warning
+    and without being copied."""
     features, labels = random_rows(40_000, 50)
     np.save(tmp_path / "features.npy", features)
     mapped = np.load(tmp_path / "features.npy", mmap_mode="r")
@@ -168,7 +173,8 @@ def test_rows_are_read_in_place_from_a_read_only_file(tmp_path: Path, random_row
 
 
 def test_scores_of_any_size_stay_finite() -> None:
-    """Scores far beyond the range of the exponential give the limits of the gradient, not infinities."""
+    """For scores far beyond the range of the exponential, the gradient takes its limits instead of becoming
+    infinite."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([1], np.int32)
     for size in (90.0, 1e4, 1e6):
         for weights in ([[size, 0.0]], [[-size, 0.0]], [[size, 0.0], [-size, 0.0], [0.0, 0.0]]):
@@ -182,7 +188,8 @@ def test_scores_of_any_size_stay_finite() -> None:
 def test_gradient_of_any_size_matches_automatic_differentiation(
     seed: int, num_rows: int, width: int, classes: int, scale: float
 ) -> None:
-    """The gradient of any size equals automatic differentiation of the textbook loss in double precision."""
+    """For any numbers of rows, columns and classes, the gradient equals the automatic derivative of the
+    textbook loss in double precision."""
     generator = np.random.default_rng(seed)
     features = generator.standard_normal((num_rows, width)) / (1.001 * width**0.5)
     features = (features / np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True))).astype(np.float32)
@@ -195,7 +202,7 @@ def test_gradient_of_any_size_matches_automatic_differentiation(
 
 @pytest.mark.parametrize(("num_classes", "num_rows", "width"), [(2, 40_003, 101), (5, 20_001, 48)])
 def test_threads_do_not_change_a_bit(num_classes: int, num_rows: int, width: int, random_rows: RandomRows) -> None:
-    """The gradient is the same bits with one thread or many, and on every repetition."""
+    """The gradient is the same to the last bit with one thread and with many, and on every repetition."""
     features, labels = random_rows(num_rows, width, num_classes)
     parameters = parameters_for(num_classes, width, seed=7)
     alone = gradient_of(parameters, features, labels, threads=1)
@@ -208,7 +215,7 @@ def test_threads_do_not_change_a_bit(num_classes: int, num_rows: int, width: int
 @pytest.mark.slow
 @classes
 def test_a_gradient_is_a_new_tensor(num_classes: int, random_rows: RandomRows) -> None:
-    """Each call returns a new tensor; between calls neither the iterate nor its gradient is kept."""
+    """Each call returns a new tensor, and neither the iterate nor its gradient is kept between calls."""
     features, labels = random_rows(300, 20, num_classes)
     parameters = parameters_for(num_classes, 20, seed=8)
     with HostRows(features, labels, num_classes=num_classes) as rows:
@@ -221,7 +228,7 @@ def test_a_gradient_is_a_new_tensor(num_classes: int, random_rows: RandomRows) -
 
 @classes
 def test_closing_overwrites_every_buffer_and_ends_the_threads(num_classes: int, random_rows: RandomRows) -> None:
-    """After closing no buffer holds anything of rows or iterates, no thread is left, and the rows are unchanged."""
+    """After closing, no buffer contains rows or iterates and no thread is left, and the caller's rows are unchanged."""
     features, labels = random_rows(40_003, 60, num_classes)
     before, others = features.copy(), threading.active_count()
     with HostRows(features, labels, num_classes=num_classes, threads=2) as rows:
@@ -237,7 +244,7 @@ def test_closing_overwrites_every_buffer_and_ends_the_threads(num_classes: int, 
 
 @classes
 def test_nan_parameters_make_the_gradient_nan(num_classes: int, random_rows: RandomRows) -> None:
-    """A NaN among the parameters makes the gradient NaN."""
+    """If one parameter is NaN, the whole gradient is NaN."""
     features, labels = random_rows(100, 9, num_classes)
     parameters = parameters_for(num_classes, 9, seed=10)
     parameters[-1, 4] = torch.nan
@@ -245,7 +252,7 @@ def test_nan_parameters_make_the_gradient_nan(num_classes: int, random_rows: Ran
 
 
 def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) -> None:
-    """Other types, shapes and layouts, labels of no class and numbers below their minimum are refused."""
+    """Rows of another type, shape or layout, labels outside the classes, and counts below their minimum are refused."""
     features, labels = random_rows(40, 6)
     wrong: list[tuple[Any, Any, dict[str, Any]]] = [
         (features.astype(np.float64), labels, {}),
@@ -273,13 +280,13 @@ def test_rows_that_cannot_be_read_in_place_are_refused(random_rows: RandomRows) 
 
 @pytest.mark.soak
 def test_compiled_code_needs_no_cache_folder() -> None:
-    """The loops are compiled even if no folder can be written."""
+    """The loops can be compiled even if no folder is writable."""
     program = "import numba.core.caching as c; c.CacheImpl._locator_classes = []; from worker.langevin import kernels"
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=360)
 
 
 def test_labels_that_change_on_disk_do_no_harm(random_rows: RandomRows) -> None:
-    """The pass uses the checked labels: overwriting them on disk later changes nothing."""
+    """The gradient uses the labels that were checked, so overwriting the labels on disk later does not change it."""
     features, labels = random_rows(40, 6, 3)
     parameters = torch.ones(3, 6, dtype=torch.float64)
     with HostRows(features, labels, num_classes=3) as rows:

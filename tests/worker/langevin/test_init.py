@@ -7,14 +7,15 @@ from worker.langevin.init import origin
 
 @pytest.mark.parametrize(("num_classes", "rows"), [(2, 1), (3, 3), (10, 10)])
 def test_learning_starts_at_zero(num_classes: int, rows: int) -> None:
-    """Learning starts at zero, with one weight vector for two classes, and otherwise one per class."""
+    """Learning starts at zero, with a single weight vector for two classes and one weight vector per class
+    otherwise."""
     start = origin(num_classes=num_classes, num_features=4)
     assert num_weight_rows(num_classes) == rows
     np.testing.assert_array_equal(start, np.zeros((rows, 4)))
     assert start.dtype == np.float64
 
 
-def test_no_class_is_refused() -> None:
-    """Learning no class and no target is refused."""
+def test_learning_without_classes_is_refused() -> None:
+    """Learning is refused if there is neither a class nor a numeric target to learn."""
     with pytest.raises(ValueError, match="num_classes=0 >= 1"):
         origin(num_classes=0, num_features=4)

@@ -1,4 +1,4 @@
-"""Losses of one score other than the logistic: gradients by each pass, and learned minimisers."""
+"""Losses of one score other than the logistic loss: the gradients of each pass, and the learned minimisers."""
 
 import math
 from collections.abc import Callable
@@ -36,7 +36,7 @@ ROUNDING = 1e-5
 
 
 def classes_of(loss: Loss) -> int:
-    """Return the number of classes of a loss: three for labels, an odd number, which the kernel pads."""
+    """Return the number of classes of a loss. For labels it is three, an odd number, which the kernel pads."""
     return {HINGE: 2, LABELS: 3}.get(loss, 1)
 
 
@@ -87,8 +87,8 @@ def gradient_of(loss: Loss, parameters: torch.Tensor, features: Any, labels: Any
 
 @every_loss
 def test_gradient_agrees_with_automatic_differentiation(loss: Loss) -> None:
-    """Over several blocks the gradient is the derivative of the textbook loss, in the kernel and on the device, and
-    numpy's second gradient is the same."""
+    """Over several blocks the gradient equals the automatic derivative of the textbook loss, in the kernel, on the
+    device and in numpy's second gradient."""
     features, labels = labelled(loss, 2 * BLOCK_ROWS + 17, 12)
     parameters = parameters_of(loss, 12, 2.0).requires_grad_()
     scores = torch.from_numpy(features).double() @ parameters.T
@@ -106,8 +106,8 @@ def test_gradient_agrees_with_automatic_differentiation(loss: Loss) -> None:
 
 @pytest.mark.parametrize("loss", [HUBER, SQUARES, HINGE])
 def test_a_close_fit_to_identical_rows_is_not_a_fault(loss: Loss) -> None:
-    """If all rows are equal and their score is the ideal one, the gradient is only the rounding of scores, which adds
-    up instead of cancelling and still counts as rounding."""
+    """If all rows are equal and fitted exactly, the gradient consists only of rounding errors of the scores. They add
+    up instead of cancelling, and the comparison still accepts them."""
     features = np.tile(labelled(loss, 1, 20)[0], (300_000, 1))
     at, score = np.random.default_rng(6).normal(size=(1, 20)) * 9, 0.75 if loss is HINGE else 0.3
     wide = features[0].astype(float)
@@ -120,7 +120,7 @@ def test_a_close_fit_to_identical_rows_is_not_a_fault(loss: Loss) -> None:
 
 @every_loss
 def test_null_rows_contribute_exactly_nothing(loss: Loss) -> None:
-    """The gradient over null rows is zero, whatever their labels."""
+    """The gradient over null rows is zero, whatever labels they have."""
     features, labels = labelled(loss, 50, 8)
     parameters = parameters_of(loss, 8, 3.0)
     assert not gradient_of(loss, parameters, np.zeros_like(features), labels).any()
@@ -137,8 +137,8 @@ def test_null_rows_contribute_exactly_nothing(loss: Loss) -> None:
     loss=st.sampled_from([HUBER, SQUARES, HINGE, LABELS, COUNTS]),
 )
 def test_gradient_of_one_record_is_bounded(seed: int, radius: float, loss: Loss) -> None:
-    """In the ball of radius R the gradient of one row of norm 1 is at most h, R + 1, 1, or the square root of three
-    labels."""
+    """In a ball of radius R, the gradient of a row of norm 1 has a norm of at most h, R + 1, 1 or sqrt(3),
+    depending on the objective."""
     features, labels = labelled(loss, 1, 3, seed)
     parameters = parameters_of(loss, 3, seed=seed)
     parameters *= radius / torch.linalg.vector_norm(parameters)
@@ -149,21 +149,22 @@ def test_gradient_of_one_record_is_bounded(seed: int, radius: float, loss: Loss)
 
 @pytest.mark.parametrize(("loss", "bound"), [(HUBER, 0.4), (SQUARES, 10.0), (HINGE, 1.0), (COUNTS, 1.0)])
 def test_gradient_bounds_are_attained(loss: Loss, bound: float) -> None:
-    """A row along weights of norm 9, whose target is the farthest away, attains the gradient's bound."""
+    """A row in the direction of weights of norm 9, with a target as far away as possible, attains the bound of
+    the gradient."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0 if loss is HINGE else -UNIT], np.int32)
     pull = gradient_of(loss, torch.tensor([[9.0, 0.0]], dtype=torch.float64), row, label)
     assert pull.numpy() == pytest.approx(np.array([[bound, 0.0]]), rel=ROUNDING)
 
 
-def test_wrong_labels_attain_the_root_of_their_number() -> None:
-    """A row that has none of three labels, and is predicted to have all, has a gradient of the square root of 3."""
+def test_three_wrong_labels_attain_the_gradient_bound() -> None:
+    """A row that has none of three labels but is predicted to have all of them has a gradient of norm sqrt(3)."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([0], np.int32)
     pull = gradient_of(LABELS, torch.tensor([[90.0, 0.0]] * 3, dtype=torch.float64), row, label)
     assert float(torch.linalg.vector_norm(pull)) == pytest.approx(3**0.5, rel=ROUNDING)
 
 
 def test_two_labels_have_a_score_each() -> None:
-    """Two labels are learned as two scores, unlike two classes, each like the logistic loss of two classes."""
+    """Unlike two classes, two labels have two scores, and each is learned like the logistic loss of two classes."""
     features, labels = labelled(LABELS, 500, 6)
     parameters = parameters_of(LABELS, 6)[:2].contiguous()
     with HostRows(features, labels & 3, num_classes=2, loss=LABELS) as rows:
@@ -175,7 +176,7 @@ def test_two_labels_have_a_score_each() -> None:
 
 @pytest.mark.parametrize("label", [-1, 8])
 def test_an_unknown_label_is_refused(label: int) -> None:
-    """A set of three labels outside of the eight possible ones is refused."""
+    """An integer that does not encode one of the eight sets of three labels is refused."""
     row = np.array([[1.0, 0.0]], np.float32)
     with pytest.raises(ValueError, match="2\\^num_classes"):
         gradient_of(LABELS, torch.zeros(3, 2, dtype=torch.float64), row, np.array([label], np.int32))
@@ -183,7 +184,7 @@ def test_an_unknown_label_is_refused(label: int) -> None:
 
 @every_loss
 def test_nan_weights_make_the_gradient_nan(loss: Loss) -> None:
-    """NaN weights give a NaN gradient, which is not clipped at the bound."""
+    """If the weights are NaN, the gradient is NaN and is not clipped at the bound."""
     features, labels = labelled(loss, 40, 4)
     parameters = parameters_of(loss, 4) * float("nan")
     assert gradient_of(loss, parameters, features, labels).isnan().all()
@@ -191,13 +192,13 @@ def test_nan_weights_make_the_gradient_nan(loss: Loss) -> None:
 
 @pytest.mark.parametrize("label", [UNIT + 1, -UNIT - 1, 2**31 - 1])
 def test_a_target_beyond_one_is_refused(label: int) -> None:
-    """A stored target that is not between -1 and 1 is refused, both when rows are opened and when they are read."""
+    """A stored target that is not between -1 and 1 is refused, both when the rows are opened and when they are read."""
     row = np.array([[1.0, 0.0]], np.float32)
     with pytest.raises(ValueError, match="between -1 and 1"):
         gradient_of(HUBER, torch.zeros(1, 2, dtype=torch.float64), row, np.array([label], np.int32))
 
 
-# --- what is learned -------------------------------------------------------------------------------------------------
+# --- minimisers ------------------------------------------------------------------------------------------------------
 
 
 def learned(loss: Loss, features: Any, labels: Any, *, l2: float, device: str = "cpu") -> Any:
@@ -225,7 +226,7 @@ def learned(loss: Loss, features: Any, labels: Any, *, l2: float, device: str = 
 
 
 def test_least_squares_learn_ridge_regression() -> None:
-    """The noiseless steps of least squares end at (X'X/n + l2 I)^-1 X'y/n, with null rows among the rows."""
+    """The noiseless steps of least squares converge to (X'X/n + l2 I)^-1 X'y/n, even if some rows are null."""
     features, labels = labelled(SQUARES, 300, 5)
     features[::7] = 0
     x, y = features.astype(float), labels / UNIT
@@ -236,7 +237,7 @@ def test_least_squares_learn_ridge_regression() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [HUBER, HINGE, LABELS, COUNTS])
 def test_other_objectives_reach_their_minimiser(loss: Loss) -> None:
-    """The noiseless steps end at the minimiser of f that scipy finds."""
+    """The noiseless steps converge to the minimiser of f that scipy finds."""
     features, labels = labelled(loss, 300, 5)
     rows = torch.from_numpy(features).double()
 
@@ -250,7 +251,7 @@ def test_other_objectives_reach_their_minimiser(loss: Loss) -> None:
 
 
 def test_counts_match_scikit_learn() -> None:
-    """If scores of 0 are rates of 1 and no rate comes near the bound, the minimiser equals that of scikit-learn's
+    """If a score of 0 is a rate of 1 and no rate is near the bound, the minimiser equals that of scikit-learn's
     PoissonRegressor, whose loss is ours times the bound."""
     bound, l2 = 30.0, 2e-3
     generator = np.random.default_rng(3)
@@ -268,8 +269,8 @@ def test_counts_match_scikit_learn() -> None:
 
 
 def test_rates_of_counts_stop_at_their_bound() -> None:
-    """Counts that are all at their bound push the score past the bend, where the gradient is 0 up to rounding; the
-    prediction there is the bound."""
+    """If all counts are at their bound, the score moves beyond the bend, where the gradient is 0 up to rounding, and
+    the prediction is the bound."""
     row, label = np.array([[1.0, 0.0]], np.float32), np.array([UNIT], np.int32)
     for score in (1.5, 40.0, 1e6):
         assert not gradient_of(COUNTS, torch.tensor([[score, 0.0]], dtype=torch.float64), row, label).any()

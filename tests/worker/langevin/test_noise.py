@@ -11,7 +11,7 @@ from scipy import stats
 from worker.langevin.noise import SystemNoise
 
 SIZE = 1_000_000
-FALSE_ALARM = 1e-9  # of each statistical test below: the chance that it fails although the source is right
+FALSE_ALARM = 1e-9  # probability that a statistical test below fails for a correct source
 
 
 class ConstantKeystream:
@@ -23,26 +23,27 @@ class ConstantKeystream:
 
 
 def test_numbers_are_normally_distributed() -> None:
-    """A million numbers pass a Kolmogorov-Smirnov test at a false-alarm rate of 1e-9."""
+    """A million numbers pass a Kolmogorov-Smirnov test of normality at a false-alarm rate of 1e-9."""
     assert stats.kstest(SystemNoise().normal(SIZE).numpy(), "norm").pvalue > FALSE_ALARM
 
 
 def test_numbers_fill_equally_likely_cells_evenly() -> None:
-    """A million numbers fill a thousand equally likely cells evenly, by chi-squared at a false-alarm rate of 1e-9."""
+    """A million numbers are spread evenly over a thousand equally likely cells, by a chi-squared test at a
+    false-alarm rate of 1e-9."""
     cells = np.floor(stats.norm.cdf(SystemNoise().normal(SIZE).numpy()) * 1000).astype(int)
     assert stats.chisquare(np.bincount(cells, minlength=1000)).pvalue > FALSE_ALARM
 
 
 def test_tails_have_their_weight() -> None:
-    """The share of a million numbers beyond 3.5 on each side is that of the normal distribution, at a false-alarm rate
-    of 1e-9 each."""
+    """Among a million numbers, the shares beyond 3.5 on either side are those of the normal distribution, at a
+    false-alarm rate of 1e-9 each."""
     numbers, weight = SystemNoise().normal(SIZE).numpy(), stats.norm.sf(3.5)
     for beyond in (numbers > 3.5, numbers < -3.5):
         assert stats.binomtest(int(beyond.sum()), SIZE, weight).pvalue > FALSE_ALARM
 
 
 def test_neighbours_are_uncorrelated() -> None:
-    """Numbers and their squares are uncorrelated with the next ones: correlations are within the 1e-9 bounds of
+    """Successive numbers and their squares are uncorrelated: their correlations are within the 1e-9 bounds of
     independence."""
     numbers = SystemNoise().normal(SIZE).numpy()
     bound = stats.norm.isf(FALSE_ALARM / 2) / np.sqrt(SIZE - 1)
@@ -51,15 +52,15 @@ def test_neighbours_are_uncorrelated() -> None:
 
 
 def test_two_sources_differ() -> None:
-    """A hundred sources give different first numbers, and no source repeats itself."""
+    """A hundred sources each start with a different number, and no source repeats a number."""
     sources = [SystemNoise() for _ in range(100)]
     numbers = torch.cat([source.normal(1) for source in sources] + [source.normal(1) for source in sources])
     assert len(set(numbers.tolist())) == 200
 
 
 def test_default_generators_are_not_used() -> None:
-    """Seeding the default generators of torch and numpy does not fix the noise, and drawing noise does not disturb
-    them."""
+    """Seeding the default generators of torch and numpy does not determine the noise, and drawing noise does
+    not change their state."""
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = SystemNoise().normal(8)
@@ -69,7 +70,7 @@ def test_default_generators_are_not_used() -> None:
 
 
 def test_numbers_are_quantiles_of_the_keystream() -> None:
-    """The numbers are the normal quantiles of the low 52 bits of each keystream word, for a known key."""
+    """With a known key, the numbers are the normal quantiles of the low 52 bits of each keystream word."""
     source, key = SystemNoise(), bytes(range(32))
     source._keystream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
     words = np.frombuffer(Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 64)), "<u8")
@@ -78,19 +79,20 @@ def test_numbers_are_quantiles_of_the_keystream() -> None:
 
 
 def test_each_number_is_returned_once() -> None:
-    """No number is returned twice, however few are requested at a time, nor does an overwritten one return."""
+    """No number is returned twice, however few are requested at a time and even if the caller overwrites the
+    returned vector."""
     source, seen = SystemNoise(), []
     for size in (1, 7, 105, 2048) * 10:
         drawn = source.normal(size)
         seen.append(drawn.numpy().copy())
         drawn.zero_()
     numbers = np.concatenate(seen)
-    assert len(np.unique(numbers)) == len(numbers)  # of 2^52 values: two alike by chance once in 2 * 10^7 runs
+    assert len(np.unique(numbers)) == len(numbers)  # of 2^52 values: two are equal by chance once in 2 * 10^7 runs
 
 
 @pytest.mark.parametrize(("byte", "sign"), [(b"\x00", -1), (b"\xff", 1)])
 def test_extreme_words_give_finite_numbers(byte: bytes, sign: int) -> None:
-    """The smallest and the largest keystream word give the documented ends of the range, -8.21 and 8.21."""
+    """The smallest and largest keystream words give the documented ends of the range, -8.21 and 8.21."""
     source = SystemNoise()
     source._keystream = ConstantKeystream(byte)
     assert source.normal(1).item() == pytest.approx(sign * 8.2095, abs=1e-4)
@@ -103,7 +105,7 @@ def test_numbers_are_double_precision() -> None:
 
 
 def test_a_request_for_no_numbers_is_refused() -> None:
-    """A request for zero numbers is an error, not an empty answer."""
+    """Requesting zero numbers raises an error instead of returning an empty vector."""
     with pytest.raises(ValueError, match="size=0 >= 1"):
         SystemNoise().normal(0)
 
@@ -116,7 +118,8 @@ def test_source_cannot_be_duplicated(duplicate: object) -> None:
 
 
 def test_key_is_not_kept() -> None:
-    """No attribute of a source and no output of it contains the bytes drawn from the operating system."""
+    """Neither the attributes nor the representation of a source contain the key that was drawn from the
+    operating system."""
     key = os.urandom(32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", lambda size: key)
@@ -127,7 +130,7 @@ def test_key_is_not_kept() -> None:
 
 
 def test_source_does_not_survive_a_fork() -> None:
-    """A child process that inherits a source is refused noise, as its parent would draw the same."""
+    """A source that a child process inherits refuses to return noise, because its parent would draw the same noise."""
     source = SystemNoise()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "getpid", lambda: -1)

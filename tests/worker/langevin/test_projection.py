@@ -18,7 +18,7 @@ def norm(point: torch.Tensor) -> float:
 @settings(deadline=None)
 @given(points, radii)
 def test_a_point_inside_is_unchanged(point: torch.Tensor, radius: float) -> None:
-    """A point whose norm is at most the radius is not changed in a single bit."""
+    """A point whose norm is at most the radius is unchanged to the last bit."""
     before = point.clone()
     projected = project_onto_ball(point, max(radius, norm(point)))
     assert torch.equal(before.view(torch.int64), projected.view(torch.int64))
@@ -27,7 +27,7 @@ def test_a_point_inside_is_unchanged(point: torch.Tensor, radius: float) -> None
 @settings(deadline=None)
 @given(points, radii)
 def test_a_point_outside_is_scaled_to_the_radius(point: torch.Tensor, radius: float) -> None:
-    """A point outside is scaled back to the radius and keeps its direction."""
+    """A point outside the ball is scaled back to the radius and keeps its direction."""
     size = norm(point)
     if size > radius:
         expected = point * (radius / size)
@@ -48,14 +48,14 @@ def test_projection_is_nonexpansive(one: torch.Tensor, two: torch.Tensor, radius
 @settings(deadline=None)
 @given(points, radii)
 def test_projection_is_idempotent(point: torch.Tensor, radius: float) -> None:
-    """A projected point is projected to itself, up to rounding."""
+    """Projecting a projected point does not change it, up to rounding."""
     once = project_onto_ball(point, radius).clone()
     torch.testing.assert_close(project_onto_ball(once.clone(), radius), once, rtol=1e-14, atol=0)
 
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf, 1e200])
 def test_a_point_without_a_finite_norm_is_refused(poison: float) -> None:
-    """A vector that is not finite, or whose norm is not, raises without quoting a number."""
+    """A vector that is not finite, or whose norm is not finite, raises an error that does not quote its numbers."""
     with pytest.raises(FloatingPointError) as refused:
         project_onto_ball(torch.tensor([[1.0, poison]], dtype=torch.float64), 1.0)
     assert not any(character.isdigit() for character in str(refused.value))

@@ -60,8 +60,8 @@ def gradient(loss: Loss, classes: int, parameters: Any, features: Any, labels: A
 @pytest.mark.slow
 @every_loss
 def test_gradients_are_scaled_by_row_weights(loss: Loss, classes: int) -> None:
-    """Over several blocks the gradient is the sum of each row's own times its weight, in the kernel, on the device and
-    by the second gradient, which notices omitted weights."""
+    """Over several blocks the gradient is the sum of the rows' gradients times their weights, in the kernel and on the
+    device. The second gradient agrees with it and detects omitted weights."""
     features, labels, weights = drawn(loss, classes, 2 * BLOCK_ROWS + 17)
     parameters = at(loss, classes)
     ours = gradient(loss, classes, parameters, features, labels, weights)
@@ -91,7 +91,7 @@ def test_weights_of_one_change_nothing(loss: Loss, classes: int) -> None:
 
 @every_loss
 def test_a_row_of_weight_zero_is_a_null_row(loss: Loss, classes: int) -> None:
-    """Rows of weight 0 contribute exactly what null rows do: nothing."""
+    """Replacing rows of weight 0 by null rows does not change the gradient in a single bit."""
     features, labels, weights = drawn(loss, classes, BLOCK_ROWS + 5)
     nobody, parameters = weights == 0, at(loss, classes)
     assert 100 < nobody.sum() < len(weights) - 100
@@ -108,7 +108,7 @@ def test_a_row_of_weight_zero_is_a_null_row(loss: Loss, classes: int) -> None:
 )
 @settings(max_examples=150, deadline=None)
 def test_weighted_gradients_are_bounded(name: str, seed: int, weight: int, radius: float) -> None:
-    """The gradient of a record with any weight is at most M times its weight, for any parameters in the ball."""
+    """For any parameters in the ball and any weight, the gradient of a record is at most M times its weight."""
     loss, classes = LOSSES[name]
     features, labels, _ = drawn(loss, classes, 1, width=4, seed=seed)
     direction = np.random.default_rng(seed + 1).normal(size=(loss.weight_rows(classes), 4))
@@ -135,8 +135,8 @@ def run(features: Any, stored: Any, noise: Any, **changed: Any) -> Any:
 
 
 def test_runs_with_weights_of_one_match_runs_without() -> None:
-    """A run with weights of 1 and the same noise has the same iterates, bit by bit; a weight of 0 has the effect of a
-    null row."""
+    """With the same noise, a run with all weights 1 has the same iterates, bit for bit, as a run without weights. A row
+    of weight 0 has the effect of a null row."""
     features, labels, weights = drawn(Loss(), 2, 300)
     ones = np.full_like(labels, UNIT)
     plain = run(features, labels, ReplayableNoise(3))
@@ -162,7 +162,7 @@ def test_two_rows_of_half_weight_equal_one() -> None:
 
 
 def test_least_squares_match_scikit_learn() -> None:
-    """The noiseless steps end at the minimiser of scikit-learn's Ridge with sample_weight."""
+    """The noiseless steps converge to the minimiser of scikit-learn's Ridge with sample_weight."""
     features, labels, weights = drawn(LOSSES["squares"][0], 1, 400, width=5)
     changed = {"objective": Objective.LEAST_SQUARES, "num_classes": 1, "l2": 0.05, "step_size": 0.5}
     stored = np.stack([labels, weights], axis=1)
@@ -174,7 +174,7 @@ def test_least_squares_match_scikit_learn() -> None:
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_classes_match_scikit_learn(classes: int) -> None:
-    """Two and four classes end at the minimiser of scikit-learn's LogisticRegression."""
+    """With two and with four classes, the steps converge to the minimiser of scikit-learn's LogisticRegression."""
     features, labels, weights = drawn(Loss(), classes, 400, width=5)
     changed = {"num_classes": classes, "l2": 0.05, "step_size": 1.0, "learn_steps": 3000}
     found = run(features, np.stack([labels, weights], axis=1), SilentNoise(), weight_bound=1.0, **changed)
@@ -185,7 +185,8 @@ def test_classes_match_scikit_learn(classes: int) -> None:
 
 @pytest.mark.slow
 def test_counts_match_scikit_learn() -> None:
-    """Counts end at scikit-learn's minimiser, whose penalty is divided by the sum of all weights."""
+    """With counts, the steps converge to scikit-learn's minimiser, whose penalty is divided by the sum of all
+    weights."""
     bound, l2 = 30.0, 2e-3
     random = np.random.default_rng(3)
     features = np.ones((3000, 4))
@@ -205,16 +206,16 @@ def test_counts_match_scikit_learn() -> None:
 
 @pytest.mark.parametrize("weight", [-1, UNIT + 1, -(2**31)])
 def test_a_weight_beyond_its_bound_ends_the_run(weight: int) -> None:
-    """A stored weight that is not between 0 and 1 is refused, and nothing is computed from it."""
+    """A stored weight that is not between 0 and 1 is refused before anything is computed from it."""
     features, labels, weights = drawn(Loss(), 2, 40, width=5)
     weights[7] = weight
     with pytest.raises(ValueError, match="weight between 0 and 1"):
         run(features, np.stack([labels, weights], axis=1), SilentNoise(), weight_bound=1.0)
 
 
-def test_weights_and_mechanism_go_together() -> None:
-    """Rows with weights are refused under a mechanism without their bound, and rows without under a mechanism with
-    one."""
+def test_weights_must_match_the_mechanism() -> None:
+    """Rows with weights are refused if the mechanism states no bound on weights, and rows without weights are
+    refused if it states one."""
     features, labels, weights = drawn(Loss(), 2, 40, width=5)
     with pytest.raises(ValueError, match="where the mechanism states"):
         run(features, np.stack([labels, weights], axis=1), SilentNoise())

@@ -44,15 +44,16 @@ def run(bound: float | None, features: np.ndarray, *, first_step: int = 0) -> ch
 
 @pytest.mark.parametrize("shape", [(7, 3), (3, 7), (5, 5), (1, 1)])
 def test_second_moment_is_the_largest_eigenvalue(shape: tuple[int, int]) -> None:
-    """The second moment is the square of the largest singular value over the number of rows, rounded up."""
+    """The second moment of a batch is the square of its largest singular value divided by the number of rows,
+    rounded up."""
     rows = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     exact = np.linalg.norm(rows.astype(np.float64), 2) ** 2 / len(rows)
     assert exact <= largest(rows) <= exact * (1 + 1e-8)
 
 
 def test_a_batch_that_exceeds_the_bound_is_refused() -> None:
-    """A batch of three whose rows point one way ends the run before any of its steps is kept; the run completes without
-    a bound or with one that holds."""
+    """If one of three batches exceeds the bound on the second moment, the run ends before any of its steps is kept. The
+    run completes without a bound or with a bound that no batch exceeds."""
     features = spread()
     worst = max(largest(features[start : start + 100]) for start in (0, 100, 200))
     run(worst, features)
@@ -65,7 +66,8 @@ def test_a_batch_that_exceeds_the_bound_is_refused() -> None:
 
 
 def test_null_rows_lower_the_second_moment() -> None:
-    """Nulling rows anywhere never exceeds a bound that held before; a run that continues does not check."""
+    """If the second moment of the rows was within a bound, it still is after some rows are nulled. A run that continues
+    a chain does not check the bound again."""
     features = spread()
     worst = max(largest(features[start : start + 100]) for start in (0, 100, 200))
     features[::3] = 0
