@@ -40,7 +40,8 @@ def server(tmp_path: Path) -> Iterator[processes.Redis]:
 
 @pytest.mark.redis
 def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, minute: Callable[[int], None]) -> None:
-    """Calls at one gateway reduce a key's limit at the other within a second, and Redis holds only ids and numbers."""
+    """Calls at one gateway reduce a key's remaining calls at the other gateway within a second. Redis stores only ids
+    and numbers."""
     minute(1000)
     one, other = limited(100, redis_url=server.url), limited(100, redis_url=server.url)
     assert admitted(one, caller(), 60) == 60
@@ -60,7 +61,7 @@ def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, 
 def test_forged_counts_lock_no_key_out(
     limited: Limited, server: processes.Redis, minute: Callable[[int], None]
 ) -> None:
-    """A count that an attacker wrote into Redis leaves a key a tenth of its quota at each gateway."""
+    """If an attacker forges a key's count in Redis, the key can still use a tenth of its quota at each gateway."""
     minute(1000)
     gateway = limited(100, redis_url=server.url)
     with redis.Redis(port=server.port) as client:
@@ -74,7 +75,7 @@ def test_forged_counts_lock_no_key_out(
 @pytest.mark.redis
 @pytest.mark.parametrize("failure", ["killed", "silent"])
 def test_a_dead_redis_does_not_slow_calls(limited: Limited, server: processes.Redis, failure: str) -> None:
-    """While Redis is down or silent, calls are counted at full speed and limited by each gateway alone; once it is back
+    """While Redis is down or silent, each gateway counts and limits calls on its own at full speed. Once Redis is back,
     the counts are shared again."""
     gateway = limited(10**9, redis_url=server.url)
     gateway.count(caller())
@@ -104,7 +105,7 @@ def test_a_dead_redis_does_not_slow_calls(limited: Limited, server: processes.Re
 
 @pytest.mark.redis
 def test_a_gateway_closes_while_redis_is_silent(limited: Limited, server: processes.Redis) -> None:
-    """A gateway shuts down within a few seconds although Redis does not answer."""
+    """A gateway shuts down within a few seconds even if Redis does not answer."""
     gateway = limited(10, redis_url=server.url)
     gateway.count(caller())
     server.process.send_signal(signal.SIGSTOP)
