@@ -14,7 +14,7 @@ SomebodyWith = Callable[..., Browser]
 
 
 def test_empty_accounts_are_explained(officer: Browser, new_dataset: Make) -> None:
-    """The pages show an empty state if there is no dataset or nothing was learned from it."""
+    """The pages show an empty state if there is no dataset or no model has learned from the dataset."""
     assert "No dataset yet" in officer.get("/admin/accounting").text
     dataset = new_dataset()
     assert f"/admin/accounting/datasets/{dataset['id']}" in officer.get("/admin/accounting").text
@@ -57,8 +57,8 @@ def test_requests_that_force_relearning_are_named(
 
 
 def test_accounts_need_their_scopes(somebody_with: SomebodyWith, new_dataset: Make) -> None:
-    """A user who may not list datasets reads so; one who may not see accounts is refused; an unknown dataset returns
-    404."""
+    """The list tells a user who may not list datasets that the scope is missing. A user who may not see accounts is
+    refused, and an unknown dataset returns 404."""
     dataset = new_dataset()["id"]
     accountant = somebody_with(Scope.ACCOUNTING_READ)
     assert "Your key may not list datasets" in accountant.get("/admin/accounting").text
@@ -68,6 +68,6 @@ def test_accounts_need_their_scopes(somebody_with: SomebodyWith, new_dataset: Ma
 
 
 def test_an_invalid_budget_is_refused(officer: Browser) -> None:
-    """A budget out of range is a 422 page of the dashboard."""
+    """A budget out of range returns a page of the dashboard with status 422."""
     for query in ("epsilon=-1", "epsilon=x", "delta=1", "delta=0"):
         assert officer.get(f"/admin/accounting?{query}").status_code == 422

@@ -9,8 +9,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_a_letter_is_attached_and_erased(officer: Visitor) -> None:
-    """A file of another kind is refused at the field; a letter is attached, saved without being displayed, and erased
-    after the officer confirmed it."""
+    """A file of an unsupported kind is refused at the field. A letter is attached, downloaded instead of displayed, and
+    erased after the officer has confirmed it."""
     page = officer.page
     request = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     officer.opens(f"/admin/requests/{request}")
