@@ -273,8 +273,8 @@ def test_people_with_waiting_requests_are_not_drawn(
 def test_a_person_with_many_rows_counts_once(
     gateway: TestClient, installation: Installation, new_model: Make, work: Work
 ) -> None:
-    """A person with hundreds of rows counts as one of at most as many measured people per set as the limit permits, and
-    each rehearsal draws other people. Rows without a person count individually, and too few people form no test set."""
+    """A person with hundreds of rows counts as one person in each set, and each rehearsal draws different people. Rows
+    without a person count individually, and too few people form no test set."""
 
     def uploaded(*subjects: str) -> str:
         form, files = {"name": "people", "classes": '["0", "1"]'}, {"file": ("people.npz", people(*subjects))}

@@ -358,8 +358,8 @@ def life(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Life]:
 
 
 def test_nothing_of_a_forgotten_person_is_left(life: Life) -> None:
-    """No file, store, answer, trace or memory contains anything of a forgotten person, of the weights that knew them,
-    or of intermediate results; before, all of it is found where it may be."""
+    """No file, store, response, trace or memory contains data of a forgotten person, the weights that were trained on
+    it, or intermediate results. Before the deletion, the same search finds all of them."""
     installation, finder = life.installation, Finder(life.somebody.patterns())
     life.learn()
     life.add()

@@ -229,7 +229,8 @@ class Chaos:
 
 @pytest.mark.timeout(1800)
 def test_random_kills_lose_no_request(whole: Deployment, tmp_path: Path) -> None:
-    """After a hundred kills every accepted request is completed once, and nothing else of them is left."""
+    """After a hundred random kills, every accepted request is completed once, and no other trace of these requests is
+    left."""
     seed = int(os.environ.get("SOAK_SEED", random.randrange(2**32)))
     moments = random.Random(seed)
     print(f"SOAK_SEED={seed}")
