@@ -67,8 +67,8 @@ def ids(server: Server) -> list[str]:
 def test_a_gateway_killed_before_recording_delivers_again(
     settings: Settings, installation: Installation, admin_key: str
 ) -> None:
-    """A gateway that is killed after the receiver has the call, and before it is recorded, loses nothing: the next one
-    delivers it again under the same id, and then later events."""
+    """If a gateway is killed after a receiver has got a call but before the call is recorded, the next gateway repeats
+    the delivery under the same id and then sends later events."""
     victim: list[int] = []
 
     def answer(connection: socket.socket) -> None:
@@ -100,8 +100,8 @@ def test_a_gateway_killed_before_recording_delivers_again(
 
 @pytest.mark.soak
 def test_repeated_kills_lose_no_delivery(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """Every delivery arrives, repeated under its own id, although the gateway is killed several times while it
-    delivers."""
+    """Although the gateway is killed several times while it sends deliveries, each of them arrives, possibly repeated
+    under its own id."""
     with serving(servers.status(200)) as server:
         with processes.gateway(settings) as (child, address):
             with ThreadPoolExecutor(4) as threads:
@@ -131,7 +131,8 @@ def test_repeated_kills_lose_no_delivery(settings: Settings, installation: Insta
 def test_a_stopping_gateway_records_its_delivery(
     settings: Settings, installation: Installation, admin_key: str
 ) -> None:
-    """A gateway that gets SIGTERM during a call waits for the answer and records it, and nothing is sent twice."""
+    """A gateway that receives SIGTERM during a call waits for the response and records it, and no delivery is sent
+    twice."""
     arrived, answered = threading.Event(), threading.Event()
 
     def answer(connection: socket.socket) -> None:
