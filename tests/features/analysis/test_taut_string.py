@@ -215,7 +215,7 @@ def test_the_slot_visited_last_is_the_worst(batches, steps, after, c):
 
 
 def test_examples_in_docstrings_are_correct():
-    """The examples in docstrings are correct."""
+    """The examples in the module's docstrings give the printed results."""
     failed, attempted = doctest.testmod(taut_string)
     assert attempted
     assert not failed

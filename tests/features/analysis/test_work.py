@@ -8,7 +8,7 @@ from lethe.features.analysis import work
 from lethe.features.analysis.work import WorkBudget, WorkBudgetExceeded
 
 
-def test_a_refused_charge_takes_nothing() -> None:
+def test_a_refused_charge_leaves_the_budget_unchanged() -> None:
     """A refused charge leaves the work budget unchanged, and announcing work does not spend it."""
     with work.within(WorkBudget(units=10, seconds=60)):
         work.foresee(10)

@@ -58,8 +58,8 @@ def test_pieces_may_end_near_a_chunk(key: KeyEncryptionFile, size: int) -> None:
     assert [piece.content for piece in read(key, written(key, ("a", b"7" * size)))] == [b"7" * size]
 
 
-def test_tallies_agree(key: KeyEncryptionFile) -> None:
-    """The counts and hashes of what is read equal those of what was written."""
+def test_tallies_of_reading_and_writing_agree(key: KeyEncryptionFile) -> None:
+    """After reading an archive, the counts and hashes equal the ones from writing it."""
     file = io.BytesIO()
     writer = Writer(file, key)
     for thing, content in LARGE:
@@ -102,7 +102,7 @@ def test_a_flipped_bit_is_refused(key: KeyEncryptionFile, place: int) -> None:
         read(key, bytes(changed))
 
 
-def test_another_key_opens_nothing(key: KeyEncryptionFile, tmp_path: Path) -> None:
+def test_a_wrong_key_file_is_refused(key: KeyEncryptionFile, tmp_path: Path) -> None:
     """An archive is refused with a wrong key file before any of it is read."""
     other = KeyEncryptionFile(tmp_path / "other")
     other.create()

@@ -109,7 +109,7 @@ def adaptive(client: TestClient, request: dict[str, Any]) -> float:
     return float(next(one["mu"] for one in stated if one["notion"] == "adaptive"))
 
 
-def test_lost_heads_are_named_in_the_chains(
+def test_chains_name_heads_signed_after_the_backup(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -173,7 +173,7 @@ def test_missing_tombstones_must_be_acknowledged(
     assert restored.requests.made == 0
 
 
-def test_a_backup_of_a_rolled_back_database_is_mended(
+def test_a_backup_of_a_rolled_back_database_can_be_restored(
     installation: Installation,
     archive: Path,
     key_file: Path,

@@ -75,7 +75,7 @@ def test_existing_files_are_not_replaced(archive: Path, back_up: Callable[[], Ba
     assert archive.read_bytes() == b"another one"
 
 
-def test_a_failed_backup_leaves_nothing(
+def test_a_failed_backup_creates_no_file(
     installation: Installation, archive: Path, back_up: Callable[[], Backup], new_dataset: Make
 ) -> None:
     """A backup fails without creating its file if the rows differ from their recorded digest. A partial file left by a

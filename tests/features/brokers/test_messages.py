@@ -58,7 +58,7 @@ def _versions(installation: Installation) -> list[tuple[str, str]]:
         return [(version.id, version.weights_sha256) for version in session.scalars(sa.select(Version))]
 
 
-def test_a_lost_message_is_made_up_by_the_sweep(
+def test_the_sweep_compensates_for_a_lost_message(
     worker: Worker,
     beat: Service,
     broker: processes.Redis,

@@ -58,7 +58,7 @@ def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, 
 
 
 @pytest.mark.redis
-def test_forged_counts_lock_no_key_out(
+def test_forged_counts_do_not_lock_out_a_key(
     limited: Limited, server: processes.Redis, minute: Callable[[int], None]
 ) -> None:
     """If an attacker forges a key's count in Redis, the key can still use a tenth of its quota at each gateway."""

@@ -23,7 +23,7 @@ def test_a_versioned_bucket_is_refused(s3: Server, kept: dict[str, object]) -> N
             write()
 
 
-def test_versioning_switched_on_later_is_noticed(s3: Server, bucket: str) -> None:
+def test_versioning_enabled_later_is_detected(s3: Server, bucket: str) -> None:
     """If versioning is enabled on a bucket after the start, the next write is refused."""
     objects = S3Store(f"s3://{bucket}", "weights")
     objects.check()
@@ -33,7 +33,7 @@ def test_versioning_switched_on_later_is_noticed(s3: Server, bucket: str) -> Non
         objects.put("a.x", b"2")
 
 
-def test_a_check_leaves_nothing(s3: Server, bucket: str) -> None:
+def test_a_check_deletes_its_probe(s3: Server, bucket: str) -> None:
     """The check deletes its probe object."""
     S3Store(f"s3://{bucket}", "weights").check()
     assert s3.contents(bucket) == {}

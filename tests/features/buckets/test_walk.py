@@ -82,8 +82,8 @@ def test_rows_are_added(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Added rows are staged encrypted, written by another host, and later forgotten. The bucket keeps nothing of the
-    batch."""
+    """Added rows are staged encrypted, written by another host, and later forgotten. No object of the batch remains in
+    the bucket."""
     dataset = new_dataset(rows=20)
     new_model(dataset["id"], noise_scale=0.05)
     assert work() == 1

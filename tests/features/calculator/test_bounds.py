@@ -22,7 +22,7 @@ Get = Callable[[str], Any]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_every_bound_describes_its_form(get: Get) -> None:
+def test_every_bound_describes_its_parameters(get: Get) -> None:
     """The API describes each parameter's meaning, unit and range, and whether it is a precondition to be affirmed."""
     page = get("/accounting/bounds")
     bounds = page["items"]

@@ -71,7 +71,7 @@ def test_a_denied_hypothesis_is_refused(officer: Browser) -> None:
 
 
 def test_the_calculator_needs_a_scope(officer: Browser, somebody_with: SomebodyWith) -> None:
-    """The calculator needs accounting:read; an unknown theorem returns 404."""
+    """The calculator needs the scope accounting:read. An unknown theorem returns 404."""
     assert somebody_with(Scope.ACCOUNTING_READ).get("/admin/calculator/gdp_eps").status_code == 200
     assert somebody_with(Scope.REQUESTS_READ).get("/admin/calculator").status_code == 403
     assert officer.get("/admin/calculator/nothing").status_code == 404

@@ -48,7 +48,7 @@ def test_columns_are_independent() -> None:
     assert len(pairs) == 16
 
 
-def test_ids_are_unused_and_like_the_others() -> None:
+def test_ids_are_unused_and_in_the_form_of_the_others() -> None:
     """Canary ids are new, distinct and in the form of the existing ids: the same prefixes, lengths, UUID versions and
     number range."""
     rng = np.random.default_rng(3)
@@ -64,14 +64,14 @@ def test_ids_are_unused_and_like_the_others() -> None:
     assert max(found) < 10_000
 
 
-def test_a_crowded_form_of_ids_is_refused() -> None:
+def test_too_few_unused_ids_are_refused() -> None:
     """If too few unused ids of the table's form exist, an error is raised instead of using ids of another form."""
     with pytest.raises(InfeasibleError, match="unused ids"):
         drawing.ids_like(["p1", "p2"], 1, np.random.default_rng(4))
 
 
 @pytest.mark.parametrize("number", [19, 201])
-def test_numbers_without_an_exact_test_are_refused(number: int) -> None:
+def test_group_sizes_without_an_exact_test_are_refused(number: int) -> None:
     """Groups that are too small to detect anything or too large to judge exactly are refused."""
     with pytest.raises(DomainError):
         drawing.draw(table(), number=number, rng=np.random.default_rng(5))

@@ -24,7 +24,8 @@ def test_the_null_distribution_matches_enumeration(m: int, n: int) -> None:
 
 
 def test_far_tail_has_full_precision() -> None:
-    """Probabilities as small as that of a single arrangement are exact to ten digits for the group sizes in use."""
+    """Even the smallest possible probability, of a single arrangement, is exact to ten digits for the group sizes in
+    use."""
     for m in (20, 100):
         arrangements = math.comb(m + 1000, m)
         # Numbers of partitions of 0 to 2, summed.
@@ -35,7 +36,7 @@ def test_far_tail_has_full_precision() -> None:
 
 
 @pytest.mark.slow
-def test_p_values_are_uniform_whatever_the_ties() -> None:
+def test_p_values_are_valid_despite_ties() -> None:
     """For exchangeable groups the p-value is at most u in a share u of tests, even if most losses are equal. A valid
     test misses this band, over 2,000 tests and five levels, once in ten thousand runs."""
     rng = np.random.default_rng(5)
@@ -74,8 +75,8 @@ def test_power_is_the_share_of_alarms() -> None:
 
 
 def test_outcomes_depend_on_the_group_and_the_power() -> None:
-    """A group that the model still knows raises an alarm. A group it does not know is clean if the test would have
-    detected a known group; otherwise, and in a first training, the outcome is "no power"."""
+    """The test raises an alarm if the model still knows a group. If not, the outcome is "clean" if the test would have
+    detected a known group, and "no power" otherwise, as in a first training."""
     rng = np.random.default_rng(7)
     never = rng.normal(size=300)
     known, unknown = rng.normal(size=40) - 3, rng.normal(size=40)

@@ -84,7 +84,7 @@ def test_honest_trainer_is_clean(
         assert sorted(row.content is None for row in session.query(CanaryRound)) == [False, True]
 
 
-def test_rejoining_forgotten_rows_is_stopped(
+def test_a_training_that_reuses_forgotten_rows_is_stopped(
     trainer: dict[str, Any],
     gateway: TestClient,
     installation: Installation,

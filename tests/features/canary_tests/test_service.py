@@ -139,7 +139,7 @@ def test_canary_tests_run_in_the_order_of_requests(
     assert work() == 0
 
 
-def test_a_canary_test_that_found_something_is_failed(
+def test_a_canary_test_that_detects_a_fault_fails(
     installation: Installation,
     live: dict[str, Any],
     forget: Make,

@@ -108,9 +108,7 @@ def test_a_saved_checkpoint_detects_truncation(
 
 
 @pytest.mark.usefixtures("other")
-def test_keys_of_another_installation_verify_nothing(
-    installation: Installation, verify: Verify, tmp_path: Path
-) -> None:
+def test_checkpoints_do_not_verify_with_other_keys(installation: Installation, verify: Verify, tmp_path: Path) -> None:
     """Checkpoints do not verify with the public keys of another installation. Without any key nothing is verified, and
     no key is created."""
     jwks = tmp_path / "jwks.json"

@@ -45,7 +45,7 @@ def test_an_account_shows_spent_and_remaining_budget(
 def test_requests_that_force_relearning_are_named(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Work
 ) -> None:
-    """An open request that can only be served by relearning is named."""
+    """The account names each open request that can only be served by relearning."""
     dataset = new_dataset(rows=300, rows_each=100)["id"]
     new_model(dataset, name="risk", noise_scale=0.01, learn_steps=8)
     work()
@@ -57,7 +57,7 @@ def test_requests_that_force_relearning_are_named(
 
 
 def test_accounts_need_their_scopes(somebody_with: SomebodyWith, new_dataset: Make) -> None:
-    """The list tells a user who may not list datasets that the scope is missing. A user who may not see accounts is
+    """A user who may not list datasets sees a message about the missing scope. A user who may not see accounts is
     refused, and an unknown dataset returns 404."""
     dataset = new_dataset()["id"]
     accountant = somebody_with(Scope.ACCOUNTING_READ)

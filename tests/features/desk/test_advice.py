@@ -38,6 +38,6 @@ def test_every_named_condition_of_a_run_has_advice() -> None:
     assert codes - {errors.LeaseLost.code} <= ADVICE.keys()
 
 
-def test_an_unknown_code_is_to_be_reported() -> None:
+def test_unknown_codes_should_be_reported() -> None:
     """For an unexpected error code, the advice is to report it."""
     assert "Report it" in advice("ZeroDivisionError").todo

@@ -51,8 +51,8 @@ def test_a_request_can_be_reassigned(gateway: TestClient, forget: Make, get: Get
 def test_only_users_who_may_decide_can_be_assigned(
     gateway: TestClient, forget: Make, get: Get, refused: Refused, person: Callable[..., str]
 ) -> None:
-    """A case cannot be assigned to a user who is unknown, may not decide, is disabled or belongs to another tenant; a
-    disabled user keeps existing cases, and is marked as disabled."""
+    """A case cannot be assigned to a user who is unknown, may not decide, is disabled or belongs to another tenant. A
+    user who is disabled later keeps the existing cases and is marked as disabled."""
     shop = gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"]
     maria, viewer = person("Maria"), person("Victor", "viewer")
     engineer, operator = person("Eve", "engineer"), person("Olga", "operator")

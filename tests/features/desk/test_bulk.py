@@ -66,14 +66,14 @@ def test_a_long_decision_continues_with_the_next_call(officer: Browser, monkeypa
 
 @pytest.mark.usefixtures("many")
 def test_a_rejection_without_an_explanation_is_refused(officer: Browser) -> None:
-    """A rejection without an explanation is refused at its field, and nothing is decided."""
+    """A bulk rejection without an explanation is refused with the fault at its field, and no request is decided."""
     page = officer.get("/admin/requests/decide").text
     answer = officer.post("/admin/requests/decide-all", decision="reject", ground="legal_claims", **fields(page))
     assert answer.status_code == 422
     assert "Reject 61 requests" in answer.text
 
 
-def test_filters_are_kept_by_a_decision_about_some(officer: Browser, forget: Make) -> None:
+def test_a_decision_about_selected_requests_keeps_the_filters(officer: Browser, forget: Make) -> None:
     """After a decision about selected requests, the list has the same filters and page size."""
     made = forget("p1", identity_verified=False, regulation="ccpa")["id"]
     page = officer.get("/admin/requests?regulation=ccpa&status=in_review&size=100").text

@@ -187,7 +187,7 @@ def test_a_case_without_certificates_has_a_pack(
     assert len(verified.verdicts) == (status == "nothing_held")
 
 
-def test_a_reply_that_the_font_lacks_is_text(gateway: TestClient, forget: Make, refused: Make) -> None:
+def test_a_reply_that_the_font_cannot_render_is_text(gateway: TestClient, forget: Make, refused: Make) -> None:
     """If no PDF font has all characters of the reply, the pack contains the reply as text and explains why."""
     request_id = forget("p1", external_id="案件 7", identity_verified=False)["id"]
     refused(gateway.get(f"{PLACE}/{request_id}/evidence-pack?format=pdf"), 409, "reply_unprintable")
@@ -198,8 +198,8 @@ def test_a_reply_that_the_font_lacks_is_text(gateway: TestClient, forget: Make, 
 
 
 def test_a_long_log_is_not_linked(gateway: TestClient, forgotten: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the audit log has too many entries between those of the request, the pack contains only the request's entries
-    and states that they are not linked."""
+    """If the audit log has too many other entries between the request's entries, the pack contains only the request's
+    entries and states that they are not linked."""
     monkeypatch.setattr(packing, "MAX_LINKED_ENTRIES", 1)
     pack = pack_of(gateway, forgotten)
     verified = evidence_pack.verify(pack, gateway.get("/.well-known/jwks.json").json())

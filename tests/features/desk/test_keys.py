@@ -66,7 +66,7 @@ def test_a_key_is_rotated(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_a_key_is_revoked(officer: Browser, gateway: TestClient) -> None:
-    """A revoked key is refused; the last admin key cannot be revoked, and the page explains why."""
+    """A revoked key is refused. The last admin key cannot be revoked, and the page explains why."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     answer = officer.post(f"/admin/keys/{made['id']}/revoke")
     assert answer.headers["location"] == "/admin/keys?done=revoked"
@@ -80,7 +80,8 @@ def test_a_key_is_revoked(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_the_page_of_a_key_offers_revocation(officer: Browser, gateway: TestClient) -> None:
-    """A key's page offers to revoke it; the page of a revoked key does not, and an unknown key returns 404."""
+    """The page of a valid key offers to revoke it, and the page of a revoked key does not. An unknown key returns
+    404."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     assert "Revoke it" in officer.get(f"/admin/keys/{made['id']}").text
     gateway.delete(f"/v1/api-keys/{made['id']}")

@@ -166,7 +166,7 @@ def test_values_are_escaped_in_every_language(language: str) -> None:
         assert "<script>" not in said
 
 
-def test_german_writes_numbers_its_own_way() -> None:
+def test_german_pages_use_german_formats() -> None:
     """German pages use a point between thousands, a decimal comma and German names of days, and capitalise nouns."""
     assert wording.count(1234, "request", "requests") == "1,234 requests"
     with languages.speaking("de"):
@@ -221,8 +221,8 @@ def test_problems_are_translated(officer: Browser) -> None:
 
 @each("name", TEMPLATES)
 def test_every_template_text_is_marked_for_translation(name: str) -> None:
-    """Every text in a template, between tags, in attributes that are read aloud or in arguments of macros, is marked
-    for translation."""
+    """Every text in a template is marked for translation, whether it is between tags, in an attribute that is read
+    aloud, or an argument of a macro."""
     source = source_of(name)
     bare = re.sub(r"\{% trans .*?\{% endtrans %\}|\{#.*?#\}", "", source, flags=re.S)
     bare = re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "", bare, flags=re.S)

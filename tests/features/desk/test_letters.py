@@ -177,8 +177,8 @@ def test_a_reason_in_another_language_causes_a_warning(officer: Browser, rejecte
 
 def test_a_certificate_is_verified_by_its_code(gateway: TestClient, settings: Settings, forgotten: str) -> None:
     """The reply's link opens a page that verifies the certificate by the reply's code, in any spelling, without a login
-    and without naming the person. A code with a wrong digit is not found. The link uses the configured public address;
-    if none is configured, the reply contains only the code."""
+    and without naming the person. A code with a wrong digit is not found. The link uses the configured public address.
+    If none is configured, the reply contains only the code."""
     [certificate] = gateway.get(f"{PLACE}/{forgotten}/certificate").json()["certificates"]
     code = code_of(certificate["id"], certificate["jws"])
     text = gateway.get(f"{PLACE}/{forgotten}/reply").text

@@ -20,7 +20,7 @@ from tests.tables import each
 
 
 def test_a_page_redirects_to_the_login(browser: Browser) -> None:
-    """A page redirects to the login page if the user is not logged in, and the login leads back to it."""
+    """Without a session, a page redirects to the login page, and the login leads back to the page."""
     answer = browser.get("/admin/requests")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/admin/login?next=%2Fadmin%2Frequests"
@@ -40,7 +40,7 @@ def test_a_login_redirects_only_to_the_dashboard(browser: Browser, onward: str) 
 
 
 def test_a_wrong_key_is_refused(browser: Browser) -> None:
-    """The page states that the key is not valid, does not repeat it, and starts no session."""
+    """The login page states that the key is not valid and does not repeat the key, and no session is started."""
     answer = browser.log_in(key="lethe_wrong")
     assert answer.status_code == 401
     assert "not valid" in answer.text
@@ -183,7 +183,7 @@ def test_forms_without_their_token_are_refused(officer: Browser, token: str) -> 
 
 
 def test_forms_must_come_from_the_dashboard_origin(settings: Settings, admin_key: str) -> None:
-    """Forms must come from LETHE_DASHBOARD_ORIGIN if it is set."""
+    """If LETHE_DASHBOARD_ORIGIN is set, a form from any other origin is refused."""
     behind = settings.model_copy(update={"dashboard_origin": "https://lethe.example"})
     with TestClient(create_app(behind), base_url="https://testserver", raise_server_exceptions=False) as client:
         page = client.get("/admin/login").text

@@ -169,13 +169,15 @@ def test_controller_and_contact_sign_the_reply(
 
 @each("value", ["", " ", "a\nb", "a\r", "<b>a</b>", "a\u202eb", "\u202eab", "a\x00", "\x00a", "a" * 301])
 @each("field", ["controller", "contact"])
-def test_controller_and_contact_are_one_line(gateway: TestClient, refused: Refused, field: str, value: str) -> None:
+def test_controller_and_contact_are_single_lines(gateway: TestClient, refused: Refused, field: str, value: str) -> None:
     """Controller and contact must be short and contain no line breaks, tags or invisible characters."""
     refused(gateway.patch("/v1/tenant", json={"policy": {field: value}}), 422, "input_invalid")
     assert gateway.get("/v1/tenant").json()["policy"][field] is None
 
 
-def test_characters_missing_in_the_font(gateway: TestClient, world: Callable[..., str], refused: Refused) -> None:
+def test_a_pdf_with_characters_missing_in_the_font_is_refused(
+    gateway: TestClient, world: Callable[..., str], refused: Refused
+) -> None:
     """If the font lacks characters of a reply, the PDF is refused without quoting them, and the text is still
     available."""
     request_id = world("stranger", external_id="案件 7")

@@ -197,7 +197,7 @@ def test_officers_read_the_policy(somebody_with: Callable[..., Browser]) -> None
     assert somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ).get("/admin/tenant").status_code == 403
 
 
-def test_value_and_unit_are_one_line(officer: Browser) -> None:
+def test_value_and_unit_are_on_one_line(officer: Browser) -> None:
     """Each duration of the policy has its value and unit side by side under one visible label."""
     page = officer.get("/admin/tenant").text
     for name in ("grace_seconds", "report_seconds"):

@@ -50,7 +50,7 @@ def test_upper_bounds_are_rounded_up(value: float, text: str) -> None:
     [(0, "0 s"), (0.25, "250 ms"), (90, "90 s"), (600, "10 min"), (7200, "2 h"), (864000, "10 days")],
 )
 def test_durations_have_their_natural_unit(seconds: float, text: str) -> None:
-    """A duration is shown in its natural unit."""
+    """A duration is shown in the unit that suits its length, such as seconds, minutes or days."""
     assert wording.duration(seconds) == text
 
 

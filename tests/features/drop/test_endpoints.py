@@ -287,7 +287,7 @@ def test_malformed_lines_are_refused_without_being_quoted(gateway: TestClient, r
     assert load(gateway, EMAIL, []).json()["num_loaded"] == 1
 
 
-def test_policies_that_require_identity_statements_take_no_file(
+def test_files_are_refused_if_the_policy_requires_statements(
     gateway: TestClient, policy: Callable[..., Any], refused: Refused
 ) -> None:
     """If the policy requires an identity statement, a DROP file is refused, because DROP sends no statements."""

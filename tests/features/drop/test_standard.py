@@ -21,7 +21,7 @@ PUBLISHED = [
 
 
 @pytest.mark.parametrize(("field", "text", "form", "hashed"), PUBLISHED)
-def test_published_examples(field: str, text: str, form: str, hashed: str) -> None:
+def test_published_examples_are_reproduced(field: str, text: str, form: str, hashed: str) -> None:
     """Each published example has one standard form, whose hash equals the published hash."""
     assert FIELDS[field](text) == (form,)
     assert hash_of(form) == hashed

@@ -184,8 +184,7 @@ def test_repr_does_not_reveal_the_key() -> None:
 
 @pytest.mark.gpu
 def test_gpu_and_cpu_make_the_same_numbers() -> None:
-    """For the same key, the keystream of a GPU equals that of the CPU bit for bit, and the numbers agree within
-    rounding."""
+    """For the same key, the keystreams of GPU and CPU are bit-identical, and the numbers agree within rounding."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", lambda size: KEY[:size])
         there, here = DeviceNoise(torch.device("cuda")), DeviceNoise(CPU)

@@ -148,7 +148,7 @@ def test_the_registry_follows_the_served_version(
     assert store.load(ALIAS).predict(records) != loaded
 
 
-def test_following_again_changes_nothing(
+def test_synchronising_again_changes_nothing(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
     """Weights are fetched once per version and deleted once, however often the registry is synchronised."""
@@ -344,8 +344,8 @@ def keeping(mlflow_once: Path, tmp_path: Path) -> Iterator[Store]:
 def test_a_store_that_keeps_weights_is_reported(
     client: Client, keeping: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """If the store does not delete the weights of a retired version, including those of logged models, each call
-    reports it and the run is tagged. Lethe lists the copy as replaced until it is deleted manually."""
+    """If the store does not delete the weights of a retired version or its logged models, each call reports this and
+    the run is tagged. Lethe lists the copy as replaced until it is deleted manually."""
     follow(client, keeping, model_id)
     logged = keeping.log_again("churn", tmp_path / "again")
     forget(client, work, "p1")

@@ -22,7 +22,7 @@ def _warnings(answer: httpx.Response) -> list[str]:
 
 
 @pytest.mark.parametrize("rule", ["text", "exact", "email_domain", "email", "caseless"])
-def test_addresses_cause_a_warning_under_rules_that_regard_case(
+def test_addresses_cause_a_warning_under_case_sensitive_rules(
     gateway: TestClient, upload: Upload, npz_of: Npz, rule: str
 ) -> None:
     """If the subject ids of an upload mostly look like e-mail addresses and the tenant's rule keeps case and spelling,

@@ -124,7 +124,7 @@ def test_identifiers_of_different_kinds_are_different_people(
     assert [gateway.get(f"{subjects}/{name}").status_code for name in ("p2", "p3")] == [200, 404]
 
 
-def test_an_identifier_that_leads_nowhere_is_unknown(
+def test_an_unresolved_identifier_is_unknown(
     installation: Installation, held: str, load: Load, forget: Make, get: Get, work: Work
 ) -> None:
     """A request whose identifier is not in the map is in review with its clock running. Periodic jobs leave it

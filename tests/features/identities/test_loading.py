@@ -57,7 +57,7 @@ def test_faults_name_lines_of_the_file(
     assert client.identities.get().num_people == 0
 
 
-def test_a_statement_cannot_write(database: str) -> None:
+def test_a_sql_statement_cannot_write(database: str) -> None:
     """The columns of a SQL statement name the kinds. A statement that writes fails without being quoted and leaves the
     database unchanged."""
     rows = list(sql_rows(database, "SELECT id AS customer_id, mail AS email FROM customers ORDER BY id"))

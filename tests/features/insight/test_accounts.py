@@ -155,7 +155,7 @@ def test_requests_that_force_relearning_are_named(
 
 
 def test_an_unknown_dataset_is_a_404(gateway: TestClient, refused: Refused, new_dataset: Make, get: Get) -> None:
-    """The account of an unknown dataset returns 404. A dataset without models has spent nothing."""
+    """The account of an unknown dataset returns 404. The spent budget of a dataset without models is 0."""
     refused(gateway.get("/v1/accounting/datasets/ds_0"), 404, "dataset_unknown")
     dataset = new_dataset()
     assert get(f"/accounting/datasets/{dataset['id']}") == {"dataset_id": dataset["id"], "used": None, "models": []}

@@ -7,7 +7,7 @@ from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 
 
-def test_a_smaller_target_costs_no_less() -> None:
+def test_a_smaller_target_never_costs_less() -> None:
     """Along the cost curve, the noise never increases with epsilon. Every entry agrees with the accountant, or is
     relearning if that costs no more."""
     delta, found = 1e-4, []

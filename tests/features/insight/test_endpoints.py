@@ -68,7 +68,7 @@ Work = Callable[[], int]
 def test_a_plan_matches_the_model(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """The numbers of a plan equal those of a model created with the same settings. Without evaluation data the plan
+    """A plan states the same numbers as a model that is created with its settings. Without evaluation data the plan
     contains no accuracy and reads no rows."""
     dataset = new_dataset(rows=400)["id"]
     plan = get(f"/accounting/datasets/{dataset}/plan?l2=0.05")
@@ -214,8 +214,8 @@ def test_previews_by_steps_and_by_target_match(ask: Make, live: dict[str, Any]) 
 def test_a_preview_of_batches_matches_the_runs(
     gateway: TestClient, ask: Make, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """The steps of a previewed schedule equal those of the actual runs, batch by batch. A single run for all requests
-    is one of the options, and a schedule has at most a hundred runs."""
+    """A previewed schedule has the same steps as the actual runs, batch by batch. A single run for all requests is one
+    of the options, and a schedule has at most a hundred runs."""
     asked = {"model_id": live["id"], "num_records": 101, "batch": 1}
     problem = refused(gateway.post("/v1/accounting/preview", json=asked), 422, "input_invalid")
     assert problem["errors"][0]["path"] == "batch"

@@ -67,7 +67,7 @@ def test_the_end_matches_the_certificate(steps, records, at_most):
 
 
 @given(records=st.integers(1, 50), at_most=st.integers(2, 300))
-def test_recuperation_only_falls(records, at_most):
+def test_residual_influence_only_falls(records, at_most):
     """After a deletion, the residual influence falls with every step, and the budget spent by the remaining records
     rises."""
     found = unlearned(Run(steps=600, records=records), largest=records, at_most=at_most)
@@ -79,7 +79,7 @@ def test_recuperation_only_falls(records, at_most):
         assert spent == sorted(spent)
 
 
-def test_erosion_only_rises():
+def test_influence_only_rises_while_learning():
     """While a model learns, the influence of deleting one record grows from 0 to its closed form."""
     found = points(accountant.started(MECHANISM), LEARNED, largest=None, exposures=(), delta=DELTA, at_most=100)
     first, last = found[0], found[-1]

@@ -204,7 +204,7 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("unknown", UNKNOWN, ids=lambda one: one["class_name"])
-def test_an_event_without_a_bound_is_refused_by_its_name(unknown: dict[str, Any]) -> None:
+def test_an_event_without_a_bound_is_named(unknown: dict[str, Any]) -> None:
     """An event without a known bound is refused with an error that names it, even if it is nested in other events."""
     with pytest.raises(PreconditionError) as refused:
         read(tree(event("ComposedDpEvent", events=[GAUSSIAN, event("SelfComposedDpEvent", event=unknown, count=3)])))

@@ -148,7 +148,7 @@ def test_a_replaced_copy_counts_only_for_people_it_forgot(
     assert states == ["reached", "out"]
 
 
-def test_the_recipient_states_what_became_of_a_copy(
+def test_the_recipient_reports_the_fate_of_a_copy(
     gateway: TestClient,
     place: str,
     holder: Header,

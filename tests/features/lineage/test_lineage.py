@@ -129,7 +129,7 @@ def fed(found: list[ModelLineage]) -> Fed | None:
     )
 
 
-def test_versions_before_an_erasure_carried_the_person(installation: Installation, by: Actor) -> None:
+def test_versions_before_an_erasure_contained_the_person(installation: Installation, by: Actor) -> None:
     """Versions made before an erasure contained the person, and the first version made at or after it is the first
     without the person. While the rows are still stored, all versions contain the person."""
     with installation.database.writing(by=by) as session:

@@ -22,7 +22,7 @@ from tests.lethe.scripted import Reply, Script
 
 
 @pytest.mark.soak
-def test_an_upload_through_a_network_has_a_bar(settings: Settings, admin_key: str, tmp_path: Path) -> None:
+def test_an_upload_through_a_network_shows_a_progress_bar(settings: Settings, admin_key: str, tmp_path: Path) -> None:
     """An upload at a terminal shows how many rows the network has encoded. The response is printed to standard
     output."""
     rows, network = tmp_path / "people.npz", tmp_path / "net.onnx"

@@ -18,7 +18,7 @@ def upload(gateway: TestClient, content: bytes, **headers: str) -> Any:
 
 def test_many_uploads_of_a_tenant_do_not_delay_others(gateway: TestClient) -> None:
     """While one tenant uploads fourteen slow networks, another tenant gets responses without delay and can register a
-    network. Uploads beyond the limit return 503 with Retry-After, and nothing of them is stored."""
+    network. Uploads beyond the limit return 503 with Retry-After and are not stored."""
     key = gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"]
     theirs = {"Authorization": f"Bearer {key}"}
     answers: list[Any] = []
@@ -47,7 +47,7 @@ def test_many_uploads_of_a_tenant_do_not_delay_others(gateway: TestClient) -> No
     assert {network["id"] for network in gateway.get("/v1/networks").json()["items"]} == set(accepted)
 
 
-def test_rows_take_places_too(gateway: TestClient) -> None:
+def test_uploads_of_rows_take_places(gateway: TestClient) -> None:
     """An upload of rows for a network returns 503 while its tenant uses all of its places, and nothing is stored.
     Places used by another tenant do not count."""
     network = upload(gateway, nets.linear()).json()["id"]

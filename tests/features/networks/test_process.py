@@ -27,7 +27,7 @@ ROWS = np.random.default_rng(5).normal(size=(70, nets.WIDTH))
 
 def test_a_nondeterministic_network_is_refused() -> None:
     """The examination runs a network twice and compares the results. It refuses a network that adds random numbers and
-    a file whose results differ from those of the loaded network."""
+    a file that computes other results than the loaded network."""
     drawn = onnx_file([node("MatMul", output="h"), node("RandomNormalLike", "h", "r"), node("Add", "h r")])
     named = graph.parse(nets.linear())  # of the same input and output
     for content, network in (
@@ -210,5 +210,5 @@ print(len(os.listdir("/proc/self/task")))
 
 
 def test_default_limits_match_a_gateway() -> None:
-    """The default limits of a dry run equal those of a gateway."""
+    """A dry run has the same default limits as a gateway."""
     assert service.limits_of(Settings()) == Limits()

@@ -293,7 +293,7 @@ def test_a_row_does_not_depend_on_another() -> None:
 
 
 def test_a_network_with_another_digest_is_refused(replayable_noise: Any) -> None:
-    """A network whose SHA-256 differs from the mechanism's is refused."""
+    """A network is refused if its SHA-256 differs from the digest in the mechanism."""
     _, mechanism = of_three()
     features, labels = records(40)
     with pytest.raises(ValueError, match="Expected the network"):

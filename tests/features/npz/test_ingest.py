@@ -96,7 +96,7 @@ def test_a_subject_column_of_floats_is_refused(tmp_path: Path, dtype: type[np.fl
         ({"subject": np.array([0x61, 0xD800], np.uint32).view("U1")}, "line 2, column subject"),
     ],
 )
-def test_a_bad_npz_file_is_refused_by_place(tmp_path: Path, arrays: dict[str, Any], place: str) -> None:
+def test_the_error_for_an_invalid_npz_file_names_the_place(tmp_path: Path, arrays: dict[str, Any], place: str) -> None:
     """If an array has a wrong type or shape, or a value is not a valid feature, class or subject, the file is refused
     and the error names the place."""
     assert refused(npz_file(tmp_path, **arrays), "npz", InputInvalid, None) == [place]
@@ -141,7 +141,7 @@ def test_the_arrays_of_a_table_are_its_columns(tmp_path: Path) -> None:
 
 @in_one_folder
 @given(st.data())
-def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_corrupt_file_raises_only_documented_errors(tmp_path: Path, data: st.DataObject) -> None:
     """Random bytes, truncated files and partly overwritten files raise only the documented errors."""
     path = npz_file(tmp_path)
     path.write_bytes(data.draw(damaged(path.read_bytes())))

@@ -113,13 +113,13 @@ def test_other_mechanisms_compose_with_versions():
     assert both == pytest.approx(gdp_epsilon(mu=math.hypot(0.5, 0.6), delta=1e-5), rel=1e-3)
 
 
-def test_each_label_costs_a_version():
+def test_each_label_costs_as_much_as_a_version():
     """A model with C labels costs the same as C versions of a two-class model."""
     labels = mechanism(objective=Objective.MULTILABEL_LOGISTIC_REGRESSION, num_classes=5)
     assert accountant.epsilon(labels, delta=1e-5) == pytest.approx(adaptive(mechanism(), 5), rel=1e-4)
 
 
-def test_solver_counts_in_every_notion():
+def test_solver_tolerance_increases_every_epsilon():
     """A coarser solver tolerance increases the epsilon of deletion, release and adaptive. A tolerance that would matter
     too much is refused."""
     fine, coarse = (mechanism(tolerance=tolerance) for tolerance in (1e-7, 0.05))
@@ -134,7 +134,7 @@ def test_solver_counts_in_every_notion():
         mechanism(tolerance=0.2)
 
 
-def test_nothing_published_costs_nothing():
+def test_epsilon_is_zero_before_the_first_version():
     """Epsilon is 0 before the first version is published."""
     assert accountant.adaptive_epsilon([], delta=1e-5) == 0
     assert adaptive(mechanism(), 0) == 0

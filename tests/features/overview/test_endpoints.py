@@ -112,7 +112,7 @@ def test_models_and_runs_are_sorted_in_either_direction(
 
 
 def test_runs_are_filtered_by_status(live: dict[str, Any], get: Callable[[str], Any]) -> None:
-    """Runs are filtered by their status."""
+    """The list of runs can be filtered by status."""
     assert [run["status"] for run in get("/runs?status=published")["items"]] == ["published"]
     assert get("/runs?status=running")["items"] == []
 

@@ -126,7 +126,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_an_unsupported_type_is_refused_by_column(send: Callable[..., httpx.Response], kind: str) -> None:
+def test_the_error_for_an_unsupported_type_names_the_column(send: Callable[..., httpx.Response], kind: str) -> None:
     """The error for an unsupported type names the column and its type, and does not call the file damaged."""
     sent, code, fault = REFUSED[kind]
     problem = send(**sent).json()

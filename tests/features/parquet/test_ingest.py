@@ -84,7 +84,7 @@ def test_all_formats_agree(tmp_path: Path, records: list[tuple[float, float, int
         ({"more": [1, 2]}, SchemaInvalid, "column 6"),
     ],
 )
-def test_a_bad_parquet_file_is_refused_by_place(
+def test_the_error_for_an_invalid_parquet_file_names_the_place(
     tmp_path: Path, columns: dict[str, object], error: type[InputInvalid], place: str
 ) -> None:
     """A value, a type or a column that the schema does not permit is refused, and the error names the row and
@@ -139,7 +139,7 @@ def test_a_file_needs_a_schema(tmp_path: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_corrupt_file_raises_only_documented_errors(tmp_path: Path, data: st.DataObject) -> None:
     """Random bytes, truncated files and partly overwritten files raise only the documented errors."""
     path = parquet_file(tmp_path)
     whole = path.read_bytes()

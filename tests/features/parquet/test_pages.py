@@ -64,7 +64,7 @@ def test_a_chunk_that_is_not_as_described_is_an_error(tmp_path: Path, field: int
         readers.unpacked_bytes(content(path), footer, {0: 1, 1: 1})
 
 
-def test_chunks_share_no_bytes(tmp_path: Path) -> None:
+def test_chunks_may_not_share_bytes(tmp_path: Path) -> None:
     """A footer that refers to one chunk a hundred times is refused, because chunks may not share bytes."""
     path = written(tmp_path)
     footer = footer_of(path)
@@ -74,7 +74,7 @@ def test_chunks_share_no_bytes(tmp_path: Path) -> None:
         readers.unpacked_bytes(content(path), footer, {0: 1, 1: 1})
 
 
-def test_every_row_is_in_a_group(tmp_path: Path) -> None:
+def test_row_groups_contain_every_row(tmp_path: Path) -> None:
     """A file is refused if its row groups have fewer rows than it claims."""
     path = written(tmp_path)
     footer = footer_of(path)

@@ -119,7 +119,7 @@ def test_an_invited_user_decides_by_name(
     assert EMAIL not in str(get("/audit-log")["items"])
 
 
-def test_failed_logins_have_the_same_answer(officer: Browser, gateway: TestClient) -> None:
+def test_failed_logins_get_the_same_response(officer: Browser, gateway: TestClient) -> None:
     """A wrong password, an unknown address and a wrong code get the same response, which never contains the
     password."""
     maria = beside(gateway)

@@ -11,7 +11,8 @@ AGENT = {"agent_id": "AGENT_ONE", "name": "An agent", "verify_key": base64.b64en
 
 
 def test_an_agent_is_registered_listed_and_removed(gateway: TestClient, refused: Refused) -> None:
-    """A new agent is listed with its key, and without a token until it has requested one."""
+    """A new agent is listed with its key, and without a token until it has requested one. A removed agent is no longer
+    listed."""
     answer = gateway.post("/v1/agents", json=AGENT)
     made = answer.json()
     assert (answer.status_code, answer.headers["Location"]) == (201, f"/v1/agents/{made['id']}")

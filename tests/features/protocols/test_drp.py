@@ -197,7 +197,7 @@ def test_a_verification_that_is_neither_true_nor_false_is_malformed(flag: object
         exercise(email_verified=flag)
 
 
-def test_nothing_about_the_person_is_kept() -> None:
+def test_no_personal_data_is_stored() -> None:
     """Of a message, a request stores only the agent, the agent's request id, and whether the person was verified."""
     asked = exercise(**{"agent-request-id": "r1", "name": "Jo Doe", "address": "Main Street"})
     kept = drp.retained_metadata(asked, drp.subject(asked, claim="email"))

@@ -139,7 +139,7 @@ CLAUSES: dict[str, Callable[[Agent], None]] = {
 
 
 @pytest.mark.parametrize("clause", CLAUSES)
-def test_every_clause_for_a_business_holds(agent: Agent, clause: str) -> None:
+def test_the_service_meets_every_clause_for_a_business(agent: Agent, clause: str) -> None:
     """The service complies with each clause of the protocol that binds a business."""
     CLAUSES[clause](agent)
 
@@ -258,7 +258,7 @@ def test_an_unverified_person_waits_in_review(
     assert "reason" not in agent.get(approved)
 
 
-def test_nothing_about_the_person_is_kept(
+def test_no_personal_data_is_stored(
     agent: Agent, installation: Installation, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """No table and no log contains a claim or a reason."""

@@ -97,7 +97,7 @@ WRONG: dict[str, Callable[[], str]] = {
 
 
 @each("case", WRONG)
-def test_invalid_statements_have_one_refusal(check: Callable[..., IdentityStatement], case: str) -> None:
+def test_invalid_statements_get_the_same_error(check: Callable[..., IdentityStatement], case: str) -> None:
     """An invalid statement is refused with the same error, whatever its fault."""
     with pytest.raises(IdentityStatementInvalid) as error:
         check(WRONG[case]())

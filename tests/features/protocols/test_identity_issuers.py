@@ -33,7 +33,7 @@ def strict(installation: Installation) -> None:
 
 
 def test_issuers_are_registered_listed_and_deleted(gateway: TestClient, get: Get, refused: Refused) -> None:
-    """An issuer is registered once under its name, listed, and deleted."""
+    """An identity issuer is registered once under its name, listed, and deleted."""
     made = gateway.post(PLACE, json=ISSUER, headers={"Idempotency-Key": "k"})
     issuer = made.json()
     assert (made.status_code, made.headers["location"]) == (201, f"{PLACE}/{issuer['id']}")

@@ -76,7 +76,7 @@ def test_a_request_is_read() -> None:
         ({"extensions": {DOMAIN: {"more": ["p2"]}}}, "extensions"),
     ],
 )
-def test_unsupported_requests_are_refused_by_name(changed: dict[str, Any], path: str) -> None:
+def test_the_error_names_the_unsupported_field(changed: dict[str, Any], path: str) -> None:
     """An unsupported request is refused as a whole. The error names the field and quotes no value."""
     with pytest.raises(InputInvalid) as refused:
         read(**changed)

@@ -161,7 +161,9 @@ def test_controllers_need_a_tenant_with_stated_identities(
 
 
 @each("clause", CLAUSES)
-def test_every_clause_for_a_processor_holds(controller: Controller, policy: Callable[..., None], clause: str) -> None:
+def test_the_service_meets_every_clause_for_a_processor(
+    controller: Controller, policy: Callable[..., None], clause: str
+) -> None:
     """The service complies with each clause of the specification that binds a processor."""
     policy(grace_seconds=3600)  # requests are pending so long
     CLAUSES[clause](controller)
@@ -302,7 +304,7 @@ def test_requests_of_another_tenant_are_unknown(controller: Controller, gateway:
     assert other.asked(**asked)["controller_id"] == made["id"]
 
 
-def test_nothing_about_the_person_is_kept(
+def test_no_personal_data_is_stored(
     controller: Controller, installation: Installation, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """No table and no log contains the identity or the body. The audit log names the caller."""

@@ -137,7 +137,7 @@ def test_agents_of_another_tenant_are_hidden(installation: Installation, one: Ac
         register(installation, one)
 
 
-def test_a_removed_agent_is_gone(installation: Installation, one: Actor) -> None:
+def test_a_removed_agent_is_refused(installation: Installation, one: Actor) -> None:
     """Removing an agent revokes its token. Its signature is no longer accepted, and its id can be registered again."""
     row_id = register(installation, one)
     set_up(installation, message(installation))
@@ -151,7 +151,7 @@ def test_a_removed_agent_is_gone(installation: Installation, one: Actor) -> None
     set_up(installation, message(installation))
 
 
-def test_an_ordinary_key_is_not_an_agents(installation: Installation, one: Actor) -> None:
+def test_an_ordinary_api_key_is_not_an_agent_token(installation: Installation, one: Actor) -> None:
     """An API key that is not an agent's token is refused, whatever its scopes."""
     with installation.database.reading(by=one) as session:
         assert session.get(Tenant, one.tenant_id) is not None

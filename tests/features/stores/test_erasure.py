@@ -72,7 +72,7 @@ def test_plain_deletion_leaves_ghosts_and_rebuilding_none(kind: str, url: str, t
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS)
-def test_twenty_runs_have_no_false_clean(kind: str, url: str, tmp_path: Path) -> None:
+def test_twenty_runs_are_never_wrongly_reported_as_clean(kind: str, url: str, tmp_path: Path) -> None:
     """In twenty runs on different data, ghosts are always found after plain deletion and never after Lethe's
     deletion."""
     for seed in range(1, 21):
@@ -190,7 +190,7 @@ def test_a_store_that_another_process_has_open_is_refused(tmp_path: Path) -> Non
     assert erased(one, name, tmp_path).records == 30
 
 
-def test_unusable_stores_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_stores_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that is missing, has no identifier field or has an untested version is refused before anything
     changes."""
     one, name = built("chroma", tmp_path)

@@ -57,7 +57,7 @@ def _left_of_person(folder: Path) -> list[str]:
         pytest.param("lethe.features.stores.agent.finish", 1, id="reported, not finished"),
     ],
 )
-def test_a_killed_agent_is_succeeded(
+def test_the_task_of_a_killed_agent_is_completed(
     hop: str,
     call: int,
     configured: Configuration,

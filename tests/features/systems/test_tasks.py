@@ -73,7 +73,7 @@ def test_every_request_waits_for_every_system(
     assert get(f"/deletion-requests/{request['id']}/bundle")["grade"] == "acknowledged"
 
 
-def test_another_key_is_refused_by_name(
+def test_an_acknowledgement_with_another_key_is_refused(
     gateway: TestClient, new_system: New, system_key: dict[str, str], forget: New, task_of: New, refused: Any, by: Actor
 ) -> None:
     """An acknowledgement that is signed with another key or is for another task is refused, and the task stays open.

@@ -30,8 +30,8 @@ def network(tmp_path: Path) -> Path:
 
 
 def test_scores_match_a_served_model(network: Path) -> None:
-    """On the same encoded rows, the scores and gradients of a dry run equal those of the tangent model, and each row
-    has norm at most 1."""
+    """A dry run computes the same scores and gradients as the tangent model on the same encoded rows, and each row has
+    norm at most 1."""
     opened = networks.opened(network, parse_schema(SCHEMA))
     [last, *_] = [name for name, shape in opened.parameters.items() if shape == [2, 8]]
     chosen = Linearisation(layers=(last,))

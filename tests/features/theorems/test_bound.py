@@ -195,7 +195,7 @@ def test_an_unknown_bound_is_refused():
         evaluate("g8_rdp", {})
 
 
-def test_infinity_is_a_word():
+def test_infinity_is_a_string():
     """Because JSON has no infinity, parameters that allow it accept the string "inf", and results contain it."""
     assert evaluate("t41_adv", {"q": "inf", "eps": 0.05}) == evaluate("t41_adv", {"q": math.inf, "eps": 0.05})
     assert evaluate("rdp_linear_cks", {"tau": 0.0, "delta": 0.1})["alpha"] == "inf"
@@ -204,7 +204,7 @@ def test_infinity_is_a_word():
         evaluate("rdp_to_dp_cks", {"alpha": "inf", "rho": 0.1, "delta": 0.1})
 
 
-def test_reciprocals_of_other_parameters():
+def test_reciprocals_of_other_parameters_are_accepted():
     """A real parameter can be given as the reciprocal of another parameter if that is a positive number."""
     given = EXAMPLES["greedy_K_schedule"]
     assert (given["delta"], given["eta"]) == ("1/n", "1/L")
@@ -277,20 +277,20 @@ def test_declarations_need_symbols():
         bound.bound(selection_penalty)
 
 
-def test_every_text_has_a_bound():
+def test_every_table_of_texts_belongs_to_a_bound():
     """`theorems.toml` has exactly one table for each bound."""
     assert bound._texts().keys() == bounds.CALCULATOR.keys()
 
 
 @pytest.mark.parametrize("module", [bounds, bound], ids=lambda module: module.__name__)
 def test_examples_in_docstrings_are_correct(module):
-    """The examples in docstrings are correct."""
+    """The examples in the module's docstrings give the printed results."""
     failed, attempted = doctest.testmod(module)
     assert attempted
     assert not failed
 
 
 def test_the_documented_number_of_theorems_is_current() -> None:
-    """docs/accounting.md states how many theorems the calculator has."""
+    """docs/accounting.md states the current number of theorems in the calculator."""
     page = Path(__file__).parents[3] / "docs" / "accounting.md"
     assert f"evaluates {len(CALCULATOR)} theorems" in page.read_text()

@@ -39,8 +39,8 @@ def test_renyi_to_epsilon_is_monotone(alpha, rho, delta, factor):
 
 @pytest.mark.parametrize("sided", ["one", "two"])
 @pytest.mark.parametrize("name", ["rdp_to_dp_mironov", "rdp_to_dp_cks"])
-def test_sidedness_is_copied(name, sided):
-    """A one-sided divergence bound yields a one-sided inequality."""
+def test_one_sided_bounds_yield_one_sided_inequalities(name, sided):
+    """A one-sided bound on the divergence yields a one-sided inequality."""
     assert evaluate(name, {"alpha": 2, "rho": 0.1, "delta": 0.1, "sided": sided})["sided"] == sided
 
 
@@ -80,7 +80,7 @@ def test_single_order_optimum_is_attained_by_coins(alpha, rho, eps):
 
 
 @given(alpha=orders, rho=divergences, eps=epsilons, factor=more)
-def test_deltas_of_one_order(alpha, rho, eps, factor):
+def test_optimal_delta_is_at_most_the_closed_form(alpha, rho, eps, factor):
     """The optimal delta of an order is at most the delta of the closed form. Both are monotone and lie in [0, 1]."""
     here, larger_rho, larger_eps = (
         [

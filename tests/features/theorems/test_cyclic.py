@@ -70,7 +70,7 @@ def test_whole_passes_have_the_published_closed_form(B, E, c, gap):
 
 
 @given(at=cycles())
-def test_one_batch_is_full_batch(at):
+def test_a_single_batch_is_full_batch_descent(at):
     """With a single batch, all positions are equivalent and each step reads all rows."""
     result = evaluate("cyclic_batches", at | {"B": 1})
     assert result["mu"] == result["mu_least"] == pytest.approx(result["mu_full_batch"], rel=1e-12)
@@ -78,7 +78,7 @@ def test_one_batch_is_full_batch(at):
 
 
 @given(at=cycles(), more=st.integers(1, 9), factor=st.floats(1.0, 10.0))
-def test_monotone_in_the_gap_the_noise_and_the_steps_after(at, more, factor):
+def test_mu_is_monotone_in_the_gap_the_noise_and_the_steps_after(at, more, factor):
     """Mu is proportional to the gap and inversely proportional to the noise, and further steps without the row never
     increase it."""
     mu = evaluate("cyclic_batches", at)["mu"]

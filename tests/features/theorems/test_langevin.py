@@ -24,7 +24,7 @@ def test_the_cap_is_a_number_only_as_a_logarithm():
 
 @pytest.mark.parametrize("regime", ["nc", "cvx"])
 @given(K=st.integers(0, 60), L=st.floats(0.01, 3), C_lsi=st.floats(0.01, 10), sigma=st.floats(0.5, 3))
-def test_rates_without_strong_convexity(regime, K, L, C_lsi, sigma):
+def test_rates_without_strong_convexity_are_monotone(regime, K, L, C_lsi, sigma):
     """The rates add up and fall from step to step, the constants stay below the cap, and the divergence never grows."""
     at = OPEN | {"regime": regime, "L": L, "C_lsi": C_lsi, "sigma": sigma}
     here, there, after = (evaluate("t32_rates", at | {"K": k}) for k in (K, K + 1, K + 2))
@@ -38,7 +38,7 @@ def test_rates_without_strong_convexity(regime, K, L, C_lsi, sigma):
 
 @given(K=st.integers(0, 60), C_lsi=st.floats(0.01, 10))
 def test_convex_rates_are_the_smooth_ones_at_zero(K, C_lsi):
-    """The rates of the convex regime equal those of the smooth regime at smoothness zero."""
+    """At smoothness zero, the smooth regime has the same rates as the convex regime."""
     at = OPEN | {"C_lsi": C_lsi, "K": K}
     convex, flat = (evaluate("t32_rates", at | regime) for regime in ({"regime": "cvx"}, {"regime": "nc", "L": 1e-16}))
     assert convex == pytest.approx(flat, rel=1e-12)
@@ -52,7 +52,7 @@ def test_constants_stop_at_the_cap():
 
 
 @given(alpha=st.floats(1.01, 50), eps0=st.floats(0, 10), K=st.integers(0, 10**5), eta=st.floats(0.01, 80))
-def test_strongly_convex_unlearning(alpha, eps0, K, eta):
+def test_strongly_convex_unlearning_is_the_third_regime(alpha, eps0, K, eta):
     """The bound for strongly convex unlearning equals case 3 of the three regimes. It falls with K and never exceeds
     its start, and the bound with a shifted order decays faster."""
     at = {"alpha": alpha, "eps0": eps0, "m": 0.0119, "eta": eta}
@@ -116,7 +116,7 @@ def learning(name: str, at: dict[str, object], **more: object) -> float:
     ids=["sc", "cvx", "nc"],
 )
 @given(T=st.integers(0, 100), alpha=st.floats(1.1, 50), k=st.integers(1, 9))
-def test_privacy_of_learning(name, at, T, alpha, k):
+def test_privacy_of_learning_scales_with_its_parameters(name, at, T, alpha, k):
     """The privacy loss of learning is 0 at T = 0 and rises with T. It is linear in the order, quadratic in the group
     size, and inversely quadratic in the number of rows."""
     here = learning(name, at, T=T, alpha=alpha)

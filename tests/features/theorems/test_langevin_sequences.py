@@ -18,7 +18,7 @@ def sequence(alpha: float, steps: list[int], slope: float) -> float:
 
 
 @given(alpha=st.floats(1.1, 50), steps=st.lists(st.integers(0, 200), min_size=1, max_size=8), slope=st.floats(0, 5))
-def test_sequences_by_the_weak_triangle(alpha, steps, slope):
+def test_sequences_follow_the_weak_triangle_inequality(alpha, steps, slope):
     """The bound for sequences equals the recursion of the corollary, is linear in the privacy loss of learning, and
     falls with the steps of the last request."""
 
@@ -35,7 +35,7 @@ def test_sequences_by_the_weak_triangle(alpha, steps, slope):
     assert sequence(alpha, [*steps[:-1], steps[-1] + 1], slope) <= here
 
 
-def test_sequences_have_a_length():
+def test_sequences_without_a_valid_length_are_refused():
     """An empty sequence, and more requests than the doubled orders can cover, are refused."""
     assert sequence(2.0, [5] * 200, 0.01) > 0
     for steps in ([], [5] * 201):

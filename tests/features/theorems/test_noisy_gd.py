@@ -121,8 +121,8 @@ convex = st.fixed_dictionaries(
 
 @given(at=convex)
 def test_theorem_constants_match_the_lemmas(at):
-    """The theorem's constants for the privacy of long runs, the steps of a deletion and the initial distribution equal
-    those of the lemmas."""
+    """The theorem and the lemmas give the same constants for the privacy of long runs, the steps of a deletion, and the
+    initial distribution."""
     made = evaluate("t51", at)
     assert made["kappa"] >= 1
     shared = {key: at[key] for key in ("q", "L", "lam", "n", "beta")} | {
@@ -145,7 +145,7 @@ def test_theorem_with_all_constants_refuses_numbers_outside_its_domain():
 
 
 @given(err=st.floats(0, 10), lam=st.floats(0.01, 1), beta=st.floats(0, 2), r=st.integers(1, 50))
-def test_risk_after_an_edit(err, lam, beta, r):
+def test_risk_after_an_edit_is_monotone(err, lam, beta, r):
     """The risk after an edit rises with the previous risk and the number of edited records, and is at least twice the
     previous risk times kappa."""
     at = {"err": err, "lam": lam, "beta": beta, "L": 1, "n": 100, "r": r}
@@ -155,7 +155,7 @@ def test_risk_after_an_edit(err, lam, beta, r):
 
 
 @given(err0=st.floats(0, 10), lam=st.floats(0.01, 1), beta=st.floats(0, 2), K=steps, eta=st.floats(0.01, 0.3))
-def test_risk_after_steps(err0, lam, beta, K, eta):
+def test_risk_falls_to_its_floor(err0, lam, beta, K, eta):
     """The risk falls with K to its floor (1 + beta/lambda) d sigma^2, and does so faster at twice the printed rate."""
     assume(eta * (lam + beta) < 1)
     at = {"err0": err0, "lam": lam, "beta": beta, "sigma": 0.1, "d": 3, "eta": eta}

@@ -24,7 +24,7 @@ THEOREM = {
 
 
 @given(K=st.integers(0, 10**7), R0=st.floats(0, 5))
-def test_convergence_to_the_gibbs_law(K, R0):
+def test_divergence_from_the_gibbs_law_falls_to_its_bias(K, R0):
     """The divergence falls with K from q R0 to its bias, which is proportional to the step size."""
     at = GIBBS | {"R0": R0}
     here = evaluate("g22", at | {"K": K})["bound"]
@@ -49,7 +49,7 @@ def test_gibbs_laws_of_neighbours_match(F, n, sigma):
 
 
 @given(d=st.integers(1, 100), sigma=st.floats(0.1, 2), beta=st.floats(0, 3), B=st.floats(1.1, 5))
-def test_risk_of_the_gibbs_law(d, sigma, beta, B):
+def test_risk_of_the_gibbs_law_is_monotone(d, sigma, beta, B):
     """The risk rises with the dimension, the temperature, the smoothness and the range of the loss."""
     at = {"d": d, "sigma": sigma, "lam": 0.5, "beta": beta, "B": B}
     here = evaluate("g24", at)["err"]

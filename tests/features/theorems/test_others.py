@@ -44,7 +44,7 @@ def test_kept_constant_matches_the_shift_accountant(z, b, K, alpha):
 
 
 def test_full_batches_have_the_stationary_distance():
-    """With one batch per epoch, the distance equals that of full-batch descent, 2M/(m n)."""
+    """With one batch per epoch, the distance is 2M/(m n), as for full-batch descent."""
     full = evaluate("sgd_z", SGD | {"Mlip": 1, "b": 11982})["z"]
     assert full == pytest.approx(2 / (0.0119 * 11982), rel=1e-12)
     assert full < evaluate("sgd_z", SGD | {"Mlip": 1, "b": 5991})["z"]
@@ -85,7 +85,7 @@ def test_model_clipping_is_monotone(eps, sigma, T, delta0):
 
 
 def test_first_clipped_step_is_a_gaussian_mechanism():
-    """After one step from an unknown state, delta equals that of two Gaussians at distance 2C/sigma."""
+    """After one step from an unknown state, delta is the delta of two Gaussians at distance 2C/sigma."""
     one = evaluate("model_clip_delta", CLIP | {"T": 1})["delta"]
     assert one == pytest.approx(evaluate("theta_hs", {"eps": 1.0, "r": 2.0})["theta"], rel=1e-8)
     assert evaluate("model_clip_delta", CLIP | {"sigma": 10.0, "T": 50})["delta"] == 1e-60
@@ -111,7 +111,7 @@ def test_gradient_clipping_matches_the_shift_accountant(C0, C1, gamma, lam, T):
     assert rho <= evaluate("grad_clip_rho", at | {"C1": C1 + 1})["rho"]
 
 
-def test_gradient_clipping_without_steps():
+def test_gradient_clipping_without_steps_has_an_infinite_bound():
     """Without a step the bound is infinite, unless the starting point is fixed."""
     at = {"C1": 1.0, "gamma": 0.1, "lam": 0.0, "sigma": 1.0, "T": 0}
     assert evaluate("grad_clip_rho", at | {"C0": 1.0})["rho"] == "inf"

@@ -53,7 +53,7 @@ def test_shift_accountant_is_delta_over_root_v_while_differences_do_not_grow(z0,
     assert result["mu"] == pytest.approx(reach / math.sqrt(v), rel=1e-9, abs=1e-300)
 
 
-def test_shift_accountant_without_steps():
+def test_shift_accountant_without_steps_compares_only_the_starts():
     """If no step is taken, chains with different starts have an infinite mu, and chains with the same start have a mu
     of 0."""
     for segments in ([], [(0, 0.1)]):
@@ -227,7 +227,7 @@ def test_expanding_steps_are_refused(name, rest):
 
 
 @given(K=st.integers(1, 1000), S=st.integers(1, 20), c=st.floats(0.0, 1.0))
-def test_a_version_is_a_segment(K, S, c):
+def test_the_cost_of_a_version_matches_the_closed_form(K, S, c):
     """The mu of a version equals its closed form, rises with its steps, and is proportional to the number of rows."""
 
     def mu(steps: int, rows: int) -> float:
@@ -241,7 +241,7 @@ def test_a_version_is_a_segment(K, S, c):
 
 
 @pytest.mark.parametrize(("p", "eps"), [(1, 0.130), (10, 0.183), (100, 0.480)])
-def test_adaptive_deletion_on_mnist(p, eps):
+def test_adaptive_deletion_on_mnist_has_the_known_epsilon(p, eps):
     """A converged first version and p - 1 further versions, four steps apart, give the known epsilon at delta = 1/n."""
     first = evaluate("stationary_mu", MNIST | {"S": 1})["mu"]
     at = {"K": 4, "S": 1, "Mlip": 1, "n": 11982, "eta": MNIST["eta"], "sigma": 0.03, "c": 1 - MNIST["eta"] * 0.0119}
@@ -276,7 +276,7 @@ def test_reset_steps_are_minimal(R, c, target, sigma):
         assert shift(2 * R, [(K - 1, 0.0)], c, sigma=sigma) > target * (1 - 1e-9)
 
 
-def test_reset_on_mnist_at_a_tenth():
+def test_reset_on_mnist_takes_211_steps():
     """With the constants of MNIST, 211 steps reach (0.1, 1/n) from any point of a ball of radius 100."""
     target = evaluate("gdp_mu", {"eps": 0.1, "delta": 1 / 11982})["mu"]
     at = {"R": 100.0, "c": 1 - MNIST["eta"] * 0.0119, "eta": MNIST["eta"], "sigma": 0.03}

@@ -16,7 +16,8 @@ from lethe.features.desk.contract import AttachmentInvalid, AttachmentKind, Atta
 
 
 def test_requests_are_reviewed(client: Client) -> None:
-    """A request in review can be paused, resumed, extended, approved or rejected, with reasons for the person."""
+    """Through the client, a request in review can be paused, resumed, extended, approved or rejected, with a reason for
+    the person."""
     requests = client.deletion_requests
     made = requests.create(subject_id="p1", identity_verified=False)
     assert (made.status, made.clock.state) == ("in_review", "paused")
@@ -233,7 +234,7 @@ def test_the_audit_log_lists_actions(client: Client) -> None:
 
 
 def test_identity_issuers_are_registered_and_deleted(client: Client) -> None:
-    """An issuer is registered once under its key, listed, and deleted."""
+    """Through the client, an identity issuer is registered once under its key, listed, and deleted."""
     jwks = {"keys": [OKPKey.generate_key("Ed25519", private=False, auto_kid=True).as_dict(private=False)]}
     asked = {"issuer": "https://id.example", "audience": "lethe"}
     made = client.identity_issuers.create(**asked, jwks=jwks, idempotency_key="once")

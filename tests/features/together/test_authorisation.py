@@ -267,7 +267,7 @@ def test_objects_of_another_tenant_are_unknown(world: World, route: str) -> None
 
 
 @each("route", [route for route in sorted(NEEDS) if route.startswith("GET") and "{" not in route])
-def test_lists_contain_nothing_of_another_tenant(world: World, route: str) -> None:
+def test_lists_contain_no_objects_of_another_tenant(world: World, route: str) -> None:
     """The lists that another tenant's admin sees contain no object of this tenant."""
     answer = world.call(route, world.ids, world.other)
     is_opened = Scope.ADMIN in _opening(route)

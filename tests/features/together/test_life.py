@@ -357,7 +357,7 @@ def life(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Life]:
         yield Life(installation, client, person.new(), receiver)
 
 
-def test_nothing_of_a_forgotten_person_is_left(life: Life) -> None:
+def test_no_data_of_a_forgotten_person_is_left(life: Life) -> None:
     """No file, store, response, trace or memory contains data of a forgotten person, the weights that were trained on
     it, or intermediate results. Before the deletion, the same search finds all of them."""
     installation, finder = life.installation, Finder(life.somebody.patterns())

@@ -127,7 +127,7 @@ def test_artefacts_below_the_minimum_are_held_until_released(
         "publish",
     ],
 )
-def test_worker_dies_at_a_hop(
+def test_worker_killed_at_any_point_is_replaced(
     hop: str,
     installation: Installation,
     new_table: New,

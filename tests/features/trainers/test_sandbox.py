@@ -67,7 +67,7 @@ open("artefacts/a", "w").write(repr(seen))
         ("trainer_processes_exceeded", "import os\nfor _ in range(20):\n    os.fork() or exec('while True: pass')"),
     ],
 )
-def test_command_is_refused_by_name(code: str, source: str) -> None:
+def test_forbidden_command_is_refused_with_its_reason(code: str, source: str) -> None:
     """A command that opens a socket, writes outside its folder, fails, produces other outputs than declared or exceeds
     a limit is refused with a specific error code."""
     with pytest.raises(TrainerRefused) as refused:
@@ -83,7 +83,7 @@ def test_command_that_takes_too_long_is_killed() -> None:
 
 
 def test_machine_without_a_sandbox_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No trainer runs if bubblewrap is not installed."""
+    """On a machine without bubblewrap, every trainer is refused."""
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(TrainerRefused) as refused:
         run("pass")

@@ -73,7 +73,7 @@ def reason(url: str, *allowed: str) -> str:
 
 
 @each("address", NOT_PUBLIC)
-def test_inner_addresses_are_refused(address: str) -> None:
+def test_private_addresses_are_refused(address: str) -> None:
     """Private, local, reserved and disguised addresses are refused, both in a URL and as the address of a name."""
     assert not receiver.is_public(ipaddress.ip_address(address))
     assert "public" in reason(f"https://{brackets(address)}/hook")
@@ -296,8 +296,8 @@ def test_localhost_is_on_the_loopback() -> None:
     assert {ipaddress.ip_address(answer).is_loopback for answer in receiver.look_up("localhost")} == {True}
 
 
-def test_the_field_is_named() -> None:
-    """The error names the field that contains the URL."""
+def test_the_error_names_the_field() -> None:
+    """The error for an invalid URL names the request field that contains it."""
     with pytest.raises(InputInvalid) as refused:
         receiver.check_url("https://127.0.0.1/", [], path="webhook.url")
     assert [error.path for error in refused.value.errors] == ["webhook.url"]
@@ -323,7 +323,7 @@ def test_no_error_quotes_the_url(secret: str) -> None:
 
 
 @given(url=st.text() | st.from_regex(r"https?://[!-~]{0,30}(:[0-9]{0,5})?/?.{0,9}", fullmatch=True))
-def test_every_text_is_accepted_or_refused_by_name(url: str) -> None:
+def test_every_text_is_accepted_or_refused_with_its_own_error(url: str) -> None:
     """The check accepts any text or refuses it with its own error. A text that it accepts is not refused at
     delivery."""
     try:

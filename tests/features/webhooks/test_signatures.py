@@ -196,7 +196,7 @@ def test_malformed_secrets_are_refused(key: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])
-def test_new_secrets_are_of_32_bytes(size: int) -> None:
+def test_new_secrets_have_32_bytes(size: int) -> None:
     """A new secret encodes exactly 32 bytes."""
     with pytest.raises(SecretMalformed):
         signature.secret_from(bytes(size))

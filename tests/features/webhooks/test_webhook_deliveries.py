@@ -67,7 +67,8 @@ def test_ended_deliveries_are_replayed_together(
     gateway: TestClient, forget: Make, installation: Installation, refused: Refused
 ) -> None:
     """One call replays deliveries with one status, the oldest first, up to its limit, and reports whether more remain.
-    Pending deliveries, those with another status or a later end, and those of other requests are not replayed."""
+    It does not replay pending deliveries, deliveries with another status or a later end, or deliveries of other
+    requests."""
     requests = [forget(f"nobody{number}")["id"] for number in range(3)]
     sent = [delivered(installation, request_id) for request_id in requests]
     before = datetime.datetime.now(datetime.UTC).isoformat()

@@ -9,13 +9,13 @@ RESULTS = page.read("accuracy")
 
 
 @pytest.mark.parametrize("name", accuracy.printed(RESULTS))
-def test_the_page_holds_the_tables_of_the_results(name: str) -> None:
+def test_the_page_has_the_tables_of_the_results(name: str) -> None:
     """Each table of the page is generated from the stored results."""
     assert accuracy.printed(RESULTS)[name] in PAGE
 
 
 def test_stored_plans_match_the_planner() -> None:
-    """The stored passes of learning and of a request equal those of today's defaults."""
+    """The stored passes of learning and of a request are the ones that today's defaults give."""
     for row in RESULTS["tables"]:
         settings = {"num_slots": row["rows"], "num_classes": row["classes"]}
         mechanism = accuracy.made(**settings, epsilon=accuracy.EPSILONS[0])

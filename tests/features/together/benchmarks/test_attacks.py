@@ -37,7 +37,7 @@ def test_the_sum_reveals_the_record() -> None:
     assert advantage(flawed.total(np.random.default_rng(2), trials=100)) == 1.0
 
 
-def test_pads_hide_a_record_until_two_releases_or_a_reader_meet() -> None:
+def test_pads_fail_against_two_releases_or_adaptive_requests() -> None:
     """In both counterexamples, an attacker who sees one release, or whose requests are fixed, can only guess. An
     attacker who sees two releases, or who chooses requests adaptively, is always right."""
     for game in (flawed.pad_over_two_releases, flawed.pad_of_the_requester):
@@ -101,8 +101,9 @@ def test_models_of_shards_reveal_the_person(results: dict[str, Any]) -> None:
 
 
 @pytest.mark.soak
-def test_ours_keeps_its_certificate(results: dict[str, Any]) -> None:
-    """No attack proves more than the `adaptive` certificate permits, up to a family-wise error of 5 %."""
+def test_lethe_keeps_its_certificate(results: dict[str, Any]) -> None:
+    """No attack on Lethe's models proves more than the `adaptive` certificate permits, up to a family-wise error of 5
+    %."""
     assert all(found["adaptive_holds"] for found in results["ours"].values())
     assert all(row["ours_refutes_below"] < _number(row["adaptive"]) for row in results["theorem_4_5"]["orders"])
 
@@ -123,9 +124,9 @@ def test_the_page_has_the_numbers_of_its_run(table: Any) -> None:
 
 
 def test_the_full_run_matches_the_claims_of_the_page() -> None:
-    """In the full run, flawed mechanisms reveal the person and our `adaptive` certificate is never exceeded. In exactly
-    the games that the page names, `deletion` is exceeded by readers who choose their requests. In the other named games
-    the measured advantage exceeds it, but without statistical proof."""
+    """In the full run, flawed mechanisms reveal the person and Lethe's `adaptive` certificate is never exceeded. In
+    exactly the games that the page names, `deletion` is exceeded by readers who choose their requests. In the other
+    named games the measured advantage exceeds it, but without statistical proof."""
     results = page.read("attacks")
     for name in ("median", "sum", "pad, two releases", "parity, adaptive", "shards, presence"):
         assert results["flawed"][name]["low"] > 0.9

@@ -22,7 +22,7 @@ def test_the_page_matches_the_results() -> None:
 
 
 def test_stored_plans_match_the_accountant() -> None:
-    """The stored steps of learning and of requests equal those of today's accountant."""
+    """Today's accountant gives the stored steps of learning and of requests."""
     for row in RESULTS["models"]:
         planned = backbone.planned(backbone.made(RESULTS["rows"], l2=row["l2"]))
         assert planned == {name: row[name] for name in planned}

@@ -17,7 +17,7 @@ FOUND = {(row["run"], row["fault"], row["lanes"]): row["any"] for row in RESULTS
 
 
 @each("name", tables(RESULTS))
-def test_the_page_holds_the_tables_of_the_results(name):
+def test_the_page_has_the_tables_of_the_results(name):
     """Each table of the page is generated from the stored results."""
     assert tables(RESULTS)[name] in PAGE
 

@@ -9,12 +9,12 @@ PAGE = (page.EVIDENCE / "canary-people.md").read_text()
 RESULTS = page.read("canary_people")
 
 
-def test_the_page_holds_the_table_of_the_results() -> None:
+def test_the_page_has_the_table_of_the_results() -> None:
     """The table of the page is generated from the stored results."""
     assert canary_people.printed(RESULTS) in PAGE
 
 
-def test_pipelines_that_keep_the_forgotten_are_caught() -> None:
+def test_pipelines_that_keep_forgotten_people_raise_an_alarm() -> None:
     """Each kind of pipeline that keeps forgotten people raises an alarm at level 1e-6 in 20 of 20 runs, for both models
     on both tables."""
     kept = [row for row in RESULTS["rows"] if row["kind"] != "honest"]

@@ -8,7 +8,7 @@ PAGE = (page.ROOT / "docs" / "vector-stores.md").read_text()
 RESULTS = [ghosts.Measured(**one) for one in page.read("ghosts")]
 
 
-def test_the_page_holds_the_table_of_the_results() -> None:
+def test_the_page_has_the_table_of_the_results() -> None:
     """The page states the numbers of the stored results, with one row per store, for a person with the stated share of
     the records."""
     assert [one.store for one in RESULTS] == list(ghosts.STORES)

@@ -58,7 +58,7 @@ def test_simultaneous_intervals_cover(results: dict[str, Any]) -> None:
     assert results["intervals"]["held"] >= 718
 
 
-def test_the_fewest_are_found() -> None:
+def test_bisection_finds_the_smallest_number() -> None:
     """Bisection finds the smallest sufficient number of people."""
     assert [local._fewest(lambda n, least=least: n >= least) for least in (1, 2, 3, 1000)] == [1, 2, 3, 1000]
 
@@ -81,7 +81,7 @@ def test_the_page_matches_the_results() -> None:
     assert Path(page.EVIDENCE / "local.svg").exists()
 
 
-def test_other_docs_quote_the_same() -> None:
+def test_other_docs_state_the_same_number() -> None:
     """The required number of answers in docs/leaving-reasons.md equals the computed number."""
     text = (page.ROOT / "docs" / "leaving-reasons.md").read_text()
     needed = {row["odds"]: row for row in page.read("local")["needed"]}

@@ -31,7 +31,7 @@ def group(results: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("method", ["nothing", "fine-tuning"])
 def test_without_noise_a_group_is_found(group: dict[str, Any], method: str) -> None:
     """Unchanged models, and models that were fine-tuned without noise, reveal a group beyond the bound that is
-    certified for our models."""
+    certified for Lethe's models."""
     assert group["attack"][method]["mu_at_least"] > group["attack"]["unlearning"]["certified_mu"]
 
 
@@ -82,7 +82,7 @@ def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
 
 def test_the_page_states_what_was_proved() -> None:
     """In the full run, attacks on groups prove more than the certified mu for unchanged and for fine-tuned models. For
-    unlearned models they prove nothing."""
+    unlearned models, they prove a mu of 0."""
     problems_of_page = page.read("membership")["problems"]
     assert {problem["name"] for problem in problems_of_page} == {"digits 3/8", "Adult", "MNIST 3/8"}
     for problem in problems_of_page:

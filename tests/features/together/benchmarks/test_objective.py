@@ -10,7 +10,7 @@ PAGE = (page.EVIDENCE / "objective.md").read_text()
 RESULTS = page.read("objective")
 
 
-def test_the_page_holds_the_table_of_the_results() -> None:
+def test_the_page_has_the_table_of_the_results() -> None:
     """The table of the page is generated from the stored results."""
     assert objective.printed(RESULTS)["accuracy"] in PAGE
 
@@ -25,7 +25,7 @@ def test_adult_is_as_accurate_as_stated() -> None:
 
 @pytest.mark.slow
 def test_stored_mechanisms_match_the_rule() -> None:
-    """The stored noise and Lambda equal those of today's defaults and meet the target."""
+    """Today's defaults give the stored noise and Lambda, which meet the target."""
     [row] = [row for row in RESULTS["tables"] if row["name"] == "Adult"]
     for target in row["targets"]:
         delta = row["rows"] ** -1.1

@@ -23,7 +23,7 @@ def recomputed() -> dict[str, Any]:
 
 
 @each("name", tables.all_of(RESULTS))
-def test_the_page_holds_the_tables_of_the_results(name):
+def test_the_page_has_the_tables_of_the_results(name):
     """Each table of the page is generated from the stored results."""
     assert tables.all_of(RESULTS)[name] in PAGE
 
@@ -68,8 +68,8 @@ def test_the_stored_totals_of_figure_3b_have_the_measured_smoothness(recomputed)
 
 @pytest.mark.slow
 def test_our_bound_takes_fewer_steps_in_figures_3c_4_and_5(recomputed):
-    """At any noise, target or number of records, our bound never takes more steps than the paper's. The initial epsilon
-    in figure 3c is 28."""
+    """At any noise, target or number of records, Lethe's bound never takes more steps than the paper's. The initial
+    epsilon in figure 3c is 28."""
     for figure in ("figure_3c", "figure_4", "figure_5"):
         assert all(row["ours"] <= row["ours_replace"] <= row["paper"] for row in recomputed[figure])
     assert recomputed["figure_3c"][0]["paper_epsilon_0"] == pytest.approx(28.0, abs=0.05)
@@ -84,7 +84,7 @@ def test_two_noises_of_figure_3a_are_far_too_small(recomputed):
 
 
 def test_each_tightening_saves_steps(recomputed):
-    """No change from the paper's bound to ours increases the number of steps, and the first change saves most of
+    """No change from the paper's bound to Lethe's increases the number of steps, and the first change saves most of
     them."""
     steps = [row["steps"] for row in recomputed["tightenings"]]
     assert steps == sorted(steps, reverse=True)
@@ -93,8 +93,8 @@ def test_each_tightening_saves_steps(recomputed):
 
 @pytest.mark.soak
 def test_less_noise_learns_better():
-    """On the digits at epsilon = 0.1, a model with our noise is more accurate than with the paper's. With the paper's
-    noise for Descent-to-Delete it is no better than chance."""
+    """On the digits at epsilon = 0.1, a model with Lethe's noise is more accurate than with the paper's. With the
+    paper's noise for Descent-to-Delete it is no better than chance."""
     bench = Bench(accuracy.digits(0), seed=0, repeats=20)
     rows = accuracy.figure_3a(bench, (0.1,))
     assert rows[0]["ours"]["accuracy"] > rows[0]["paper"]["accuracy"] + 0.05

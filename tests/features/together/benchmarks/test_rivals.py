@@ -63,9 +63,9 @@ def test_versions_without_a_joint_guarantee_reveal_the_record(results: dict[str,
         assert audited[name]["after"]["epsilon"] == "inf"
 
 
-def test_ours_takes_less_than_a_refit(results: dict[str, Any]) -> None:
-    """On the three large problems, ours takes less than a third of the passes of a refit, both at the same l2 and at
-    scikit-learn's default, and less time on at least two of them. The warm start is faster than ours."""
+def test_lethe_takes_fewer_passes_than_a_refit(results: dict[str, Any]) -> None:
+    """On the three large problems, Lethe takes less than a third of the passes of a refit, both at the same l2 and at
+    scikit-learn's default, and less time on at least two of them. The warm start is faster than Lethe."""
     large = [of(problem) for problem in results["problems"] if not problem["name"].startswith("digits")]
     assert len(large) == 3
     for row in large:
@@ -76,8 +76,8 @@ def test_ours_takes_less_than_a_refit(results: dict[str, Any]) -> None:
 
 
 def test_unlearned_models_match_their_oracles(results: dict[str, Any]) -> None:
-    """Measured by KLoM, our models are as close to their oracles as other oracles are. The baseline that does nothing
-    is not, which U-LiRA proves."""
+    """Measured by KLoM, unlearned models are as close to their oracles as other oracles are. Models that ignore the
+    request are further away, and U-LiRA proves this."""
     row = of(results["margins"])
     for rows in ("forgotten", "kept", "test"):
         assert row["langevin_ours"][rows] < 1.5 * row["retrain_chain"][rows] < row["nothing_chain"][rows]
@@ -85,8 +85,8 @@ def test_unlearned_models_match_their_oracles(results: dict[str, Any]) -> None:
 
 
 def test_rivals_win_only_where_stated(results: dict[str, Any]) -> None:
-    """Certified removal is faster than ours only on the digits, and no noisy chain is more accurate than the best plain
-    refit."""
+    """Certified removal is faster than Lethe only on the digits, and no noisy chain is more accurate than the best
+    plain refit."""
     for problem in results["problems"]:
         row = of(problem)
         quicker = row["certified_removal"]["seconds"] < row["langevin_ours"]["seconds"]
@@ -94,8 +94,8 @@ def test_rivals_win_only_where_stated(results: dict[str, Any]) -> None:
         assert row["lbfgs_c1"]["accuracy"] >= max(r["accuracy"] for name, r in row.items() if "langevin" in name)
 
 
-def test_ours_takes_fewer_passes_than_the_other_noisy_rivals(results: dict[str, Any]) -> None:
-    """At equal noise, ours takes fewer passes than learning and than Descent-to-Delete, with or without a secret
+def test_lethe_takes_fewer_passes_than_the_noisy_rivals(results: dict[str, Any]) -> None:
+    """At equal noise, Lethe takes fewer passes than learning and than Descent-to-Delete, with or without a secret
     state."""
     for problem in results["problems"]:
         row = of(problem)
@@ -109,8 +109,8 @@ def test_ours_takes_fewer_passes_than_the_other_noisy_rivals(results: dict[str, 
 
 @pytest.mark.soak
 def test_the_harness_measures_every_rival() -> None:
-    """On the digits, every rival serves every request. Every rival with a certificate meets the target, except for the
-    baseline that does nothing."""
+    """On the digits, every rival serves every request, and every rival with a certificate meets the target unless it
+    ignores requests."""
     problem = replace(problems.digits(seed=0, kept=(3, 8), requests=2), repeats=1)
     found = rivals.measured_problem(problem, 10.0)
     assert {row["requests"] for row in found["rivals"]} == {2}

@@ -11,7 +11,7 @@ RESULTS = page.read("scaling")
 
 
 @pytest.mark.parametrize("name", scaling.tables(RESULTS))
-def test_the_page_holds_the_tables_of_the_results(name):
+def test_the_page_has_the_tables_of_the_results(name):
     """Each table of the page is generated from the stored results."""
     assert scaling.tables(RESULTS)[name] in PAGE
 
@@ -44,8 +44,9 @@ def test_steps_for_each_request_settle():
 
 
 def test_the_time_of_a_request_does_not_grow_with_the_rows():
-    """Every request takes less than a second with a million rows and less than two with ten million. With ten million,
-    the median is below twice that of a million rows, and a refit takes twenty times the processor time."""
+    """Every request takes less than a second with a million rows and less than two seconds with ten million. With ten
+    million rows, the median time is less than twice the median with a million, and a refit takes twenty times the
+    processor time."""
     found = {row["rows"]: row for row in RESULTS["measured"]}
     million, ten = found[10**6], found[10**7]
     assert max(million["seconds"]) < 1

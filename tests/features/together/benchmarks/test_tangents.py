@@ -38,7 +38,7 @@ def test_noise_does_not_grow_with_the_weights() -> None:
     assert lost in PROSE
 
 
-def test_losses_are_stated() -> None:
+def test_tangents_are_less_accurate_than_fine_tuning() -> None:
     """Tangent models are less accurate than fine-tuning. The tangent with a million weights is less accurate than the
     unchanged network, and on MNIST both are less accurate than the linear model. All tangents take dozens of times as
     long to learn."""
@@ -75,8 +75,8 @@ def fine_tuned_by(model: dict[str, Any]) -> float:
 @pytest.mark.skipif(page.DIFFER in PAGE, reason="The page says that it was measured with other defaults.")
 @pytest.mark.parametrize("problem", RESULTS["problems"], ids=lambda problem: str(problem["name"]))
 def test_stored_plans_match_the_planner(problem: dict[str, Any]) -> None:
-    """For any number of trained weights, the stored steps of learning and of requests equal those of today's defaults.
-    Rounding to the grid adds less than a thousandth to epsilon."""
+    """For any number of trained weights, today's defaults give the stored steps of learning and of requests. Rounding
+    to the grid adds less than a thousandth to epsilon."""
     mechanism = tangents.made(b"", None, num_slots=problem["rows"], num_features=65)
     planned = tangents.planned(mechanism)
     epsilon = planned.pop("epsilon")

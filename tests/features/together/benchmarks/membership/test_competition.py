@@ -85,7 +85,7 @@ def test_the_bound_stays_below_the_truth(mu: float) -> None:
     assert all(epsilon_bound(*pair(seed, models=200, mu=mu), delta=DELTA, error=1e-4) <= true for seed in range(50))
 
 
-def test_the_bound_proves_something() -> None:
+def test_the_bound_distinguishes_distant_distributions() -> None:
     """For two distributions two standard deviations apart, 256 models that were not used to choose the rule prove an
     epsilon above 1.5."""
     assert epsilon_bound(*pair(4, models=512, mu=2.0), delta=DELTA, error=0.05) > 1.5

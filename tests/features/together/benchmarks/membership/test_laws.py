@@ -39,7 +39,7 @@ def test_fine_tuning_descends_on_remaining_rows() -> None:
 
 
 def test_unlearning_adds_noise() -> None:
-    """Unlearning the same model twice gives two different models. The baseline that does nothing returns the model
+    """Unlearning the same model twice gives two different models. The method that ignores the request returns the model
     unchanged."""
     left = PROBLEM.rows.nulled(REQUEST.slots)
     start = np.zeros((1, 65))

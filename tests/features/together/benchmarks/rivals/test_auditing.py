@@ -29,7 +29,7 @@ def test_two_versions_reveal_the_record_of_a_refit(problem: Problem) -> None:
     assert (found.after.epsilon, found.both.epsilon) == (0.0, math.inf)
 
 
-def test_doing_nothing_reveals_the_record(problem: Problem) -> None:
+def test_a_fit_that_ignores_requests_reveals_the_record(problem: Problem) -> None:
     """A plain fit without noise that ignores the request reveals the record with certainty."""
     assert audited(refits.nothing(problem.setting), problem).after.epsilon == math.inf
 
@@ -48,8 +48,9 @@ def test_a_random_model_reveals_nothing(problem: Problem) -> None:
 
 
 @pytest.mark.soak
-def test_ours_stays_within_both_certificates(problem: Problem) -> None:
-    """The audit of the version after the request, and of both versions together, proves no more than is certified."""
+def test_lethe_stays_within_both_certificates(problem: Problem) -> None:
+    """For Lethe's model, the audit of the version after the request, and of both versions together, proves no more than
+    is certified."""
     found = audited(chains.ours(problem.setting), problem)
     assert found.certified_epsilon is not None
     assert found.certified_adaptive_epsilon is not None

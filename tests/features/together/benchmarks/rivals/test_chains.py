@@ -26,9 +26,9 @@ def served(rival: chains.NoisyChain, problem: Problem) -> tuple[list[float], lis
     return passes, promised
 
 
-def test_ours_meets_the_target_at_every_request(problem: Problem) -> None:
-    """Every version is certified at the target and takes fewer passes than learning, and the adaptive epsilon adds
-    up."""
+def test_lethe_meets_the_target_at_every_request(problem: Problem) -> None:
+    """Every version of Lethe's model is certified at the target and takes fewer passes than learning, and the adaptive
+    epsilon adds up."""
     rival = chains.ours(problem.setting)
     passes, promised = served(rival, problem)
     assert max(passes) < rival.mechanism.learn_steps / rival.mechanism.num_batches
@@ -47,7 +47,7 @@ def test_relearning_leaves_only_published_versions(problem: Problem) -> None:
     assert 0 < promised[0].adaptive < promised[-1].adaptive
 
 
-def test_doing_nothing_is_certified_worse_and_worse(problem: Problem) -> None:
+def test_ignoring_requests_increases_epsilon(problem: Problem) -> None:
     """If requests are ignored, the noise of learning certifies an epsilon above 1 that rises with each record, and the
     adaptive epsilon stays the same."""
     _, promised = served(chains.nothing(problem.setting), problem)
@@ -57,8 +57,8 @@ def test_doing_nothing_is_certified_worse_and_worse(problem: Problem) -> None:
 
 
 def test_steps_of_the_paper_grow_up_to_relearning(problem: Problem) -> None:
-    """The number of steps of Algorithm 6 never falls and never exceeds that of learning. With our noise, even the first
-    request would exceed it."""
+    """The number of steps of Algorithm 6 never falls and never exceeds the steps of learning. With Lethe's noise, even
+    the first request would exceed them."""
     rival = chains.published(problem.setting)
     passes, _ = served(rival, problem)
     assert passes == sorted(passes)

@@ -24,8 +24,8 @@ def test_descent_converges_to_the_fit(problem: Problem) -> None:
 
 
 def test_secret_state_takes_the_fewest_iterations(problem: Problem) -> None:
-    """The rival takes the smallest number of iterations at which its noise is at most ours. It keeps the noiseless
-    iterate, which is not published."""
+    """The rival takes the smallest number of iterations at which its noise is at most Lethe's noise. It keeps the
+    noiseless iterate, which is not published."""
     ours = chains.ours(problem.setting).noise_std
     rival = descent.with_secret_state(problem.setting, ours)
     assert rival.iterations is not None

@@ -96,7 +96,7 @@ def test_the_page_has_the_tables_of_its_run() -> None:
     assert all(table in text for table in newton.printed(page.read("newton")).values())
 
 
-def test_one_step_was_enough() -> None:
+def test_one_step_per_request_is_enough() -> None:
     """On every problem, one step per request was enough to end within the distance that the noise hides."""
     for problem in page.read("newton")["problems"]:
         for row in problem["distances"]:
@@ -105,8 +105,8 @@ def test_one_step_was_enough() -> None:
 
 
 def test_newton_is_faster_on_most_problems() -> None:
-    """On four of five problems, Newton takes less processor time than ours as shipped. On the three large problems it
-    takes more passes."""
+    """On four of five problems, Newton takes less processor time than Lethe with default settings. On the three large
+    problems it takes more passes."""
     problems_read = [{row["rival"]: row for row in problem["rivals"]} for problem in page.read("newton")["problems"]]
     faster = [row["newton_shipped_l2"]["seconds"] < row["langevin_shipped"]["seconds"] for row in problems_read]
     assert sum(faster) == 4
@@ -116,8 +116,8 @@ def test_newton_is_faster_on_most_problems() -> None:
 
 
 def test_two_classes_lose_little_accuracy_and_versions_cost_more() -> None:
-    """With a tenth of our noise, Newton costs problems of two classes at most 0.3 points of accuracy. With our noise,
-    it is less accurate than ours. Its adaptive epsilon is larger than ours at either noise."""
+    """With a tenth of Lethe's noise, Newton loses at most 0.3 points of accuracy on problems of two classes. With all
+    of Lethe's noise, it is less accurate than Lethe. Its adaptive epsilon is larger than Lethe's at either noise."""
     for problem in page.read("newton")["problems"]:
         row = {each["rival"]: each for each in problem["rivals"]}
         ours, quiet, loud = row["langevin_shipped"], row["newton_shipped_l2"], row["newton_our_noise"]

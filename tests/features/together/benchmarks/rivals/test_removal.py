@@ -31,7 +31,7 @@ def test_the_gradient_stays_within_the_spent_budget(kept: range | tuple[int, ...
         assert 0 < np.linalg.norm(slope(rows, state.weights, rival.l2) + tilt) <= state.kept
 
 
-def test_a_spent_budget_means_learning_again() -> None:
+def test_a_spent_budget_triggers_relearning() -> None:
     """A rival whose budget is set up for one request relearns with a new b while it serves a hundred requests."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = CertifiedRemoval(problem.setting, problem.train), problem.train.copy()
