@@ -45,7 +45,7 @@ LARGE = [("tables/a", bytes(range(256)) * 9000), ("rows/b", b"\1" * 2**20), ("em
 
 @given(sizes=st.lists(st.integers(0, 5000), max_size=20))
 def test_pieces_round_trip(tmp_path_factory: pytest.TempPathFactory, sizes: list[int]) -> None:
-    """Pieces of any number and size are read back in order with the same tallies."""
+    """Pieces of any number and size are read back in order, and their counts and hashes match."""
     key = KeyEncryptionFile(tmp_path_factory.getbasetemp() / "key")
     key.create()
     pieces = [(f"t/{number % 3}", bytes([number]) * size) for number, size in enumerate(sizes)]

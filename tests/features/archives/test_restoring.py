@@ -397,8 +397,8 @@ def test_a_restore_needs_an_empty_place(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A restore is refused if the target contains an installation, part of one or other files, or lies next to other
-    tombstones."""
+    """A restore is refused if the target contains an installation, parts of an installation or other files, or lies
+    next to other tombstones."""
     new_dataset()
     forget("p1")
     back_up()

@@ -22,7 +22,7 @@ def test_the_broker_determines_the_notifier(tmp_path: Path) -> None:
 
 
 def test_a_broker_without_its_feature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker setting whose optional feature is not installed is refused by name, never ignored."""
+    """If a broker is configured but its optional feature is not installed, an error names the setting."""
     monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
     with pytest.raises(InputInvalid, match="LETHE_BROKER_URL"):
         dispatch.notifier(Settings(data_dir=tmp_path, broker_url=SecretStr("redis://127.0.0.1:1/0")))

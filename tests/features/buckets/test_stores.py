@@ -86,7 +86,7 @@ def test_shared_credentials_are_used(s3: Server, bucket: str, tmp_path: Path, mo
 
 
 def test_a_bucket_without_its_feature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bucket setting whose optional feature is not installed is refused by name, never ignored."""
+    """If a bucket is configured but its optional feature is not installed, an error names the setting."""
     monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
     with pytest.raises(InputInvalid, match="LETHE_STORE_URL"):
         installations.places(Settings(data_dir=tmp_path, store_url="s3://bucket"))

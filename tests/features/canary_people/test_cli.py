@@ -33,8 +33,9 @@ def scored(folder: Path, known: list[dict[str, Any]]) -> Path:
 
 @pytest.mark.slow
 def test_rounds_of_an_external_pipeline_are_judged(lethe: Lethe, people: Path, tmp_path: Path) -> None:
-    """Each round plants canaries and then forgets them. An honest model is clean, a model that keeps them raises an
-    alarm, and a model that never learned any has no power. The exit status differs for each."""
+    """Each round plants canaries and then forgets them. A model that forgets them is clean, a model that keeps them
+    raises an alarm, and for a model that never learned any the outcome is "no power". The exit status differs for
+    each."""
     first, second = tmp_path / "1", tmp_path / "2"
     draw = ("canaries", "draw", str(people))
     options = ("--number", "40", "--id-column", "id")

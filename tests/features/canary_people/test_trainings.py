@@ -124,8 +124,8 @@ def test_a_training_that_reuses_forgotten_rows_is_stopped(
 def test_canaries_are_omitted_if_disabled_or_too_crowded(
     wanted: int, new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """Trainers that disable canaries and tables with too few rows are trained without canaries, and no verdict is
-    reported."""
+    """If a trainer disables canaries or its table has too few rows, the training uses no canaries and reports no
+    verdict."""
     trainer = new_trainer(new_table()["id"], score_command=["python", "score.py"], canary_people=wanted)
     assert train() == 1
     [training] = get(f"/trainers/{trainer['id']}/trainings")["items"]

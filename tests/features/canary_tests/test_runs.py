@@ -146,7 +146,7 @@ def test_a_killed_canary_test_is_repeated(
 
 
 def test_the_canaries_match_the_law() -> None:
-    """The canaries of the plan are as strong as the law expects by which the lanes are judged."""
+    """After learning, the planned canaries have the mean signal that the test assumes at the start of forgetting."""
     law = canary_test.law(MECHANISM, FORGETTING)
     learned = CanaryPlan(lanes=4096, steps_before=0, steps=80)
     assert canary_test.law(MECHANISM, learned, records=law.records).mean == pytest.approx(law.start)

@@ -167,7 +167,7 @@ def test_a_canary_test_that_detects_a_fault_fails(
 def test_an_unsuccessful_canary_test_is_repeated(
     installation: Installation, live: dict[str, Any], get: Get, ask: Callable[..., None], claim: Claim, work: Any
 ) -> None:
-    """A canary test whose run fails is repeated and then done, and the failure does not count against the model."""
+    """A canary test whose run fails is run again, and the failure does not count against the model."""
     ask(live)
     claimed = claim()
     with installation.database.writing() as session:

@@ -54,7 +54,8 @@ def test_requests_in_time_are_not_dangers() -> None:
 
 
 def test_each_danger_states_number_and_reason() -> None:
-    """Each danger is a sentence with its number and, if known, its reason. The most serious danger comes first."""
+    """Each danger is described in a sentence with its number and, if known, its reason. The most serious danger comes
+    first."""
     seen = (
         HostOut(name="blue", workers=WorkerState.ALIVE, seen_at=AT),
         HostOut(name="green", workers=WorkerState.SILENT, seen_at=AT),

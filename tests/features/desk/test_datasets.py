@@ -123,7 +123,8 @@ def test_uploaded_files_are_never_in_clear(
 
 
 def test_forged_uploads_are_refused(officer: Browser, somebody_with: Callable[..., Browser], get: Get) -> None:
-    """A form from another site, without its token, or sent with a read-only key creates nothing."""
+    """A form from another site, without its token, or sent with a read-only key returns 403, and no dataset is
+    created."""
     assert _send(officer, "/admin/datasets/new", origin="https://evil.example", **_csv()).status_code == 403
     assert _send(officer, "/admin/datasets/new", csrf="0" * 64, **_csv()).status_code == 403
     reader = somebody_with(Scope.MODELS_READ)

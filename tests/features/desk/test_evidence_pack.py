@@ -175,7 +175,7 @@ def test_equal_states_have_equal_packs(gateway: TestClient, installation: Instal
 def test_a_case_without_certificates_has_a_pack(
     gateway: TestClient, forget: Make, work: Callable[[], int], status: str
 ) -> None:
-    """Requests that are in review, were rejected or found no data have a pack that verifies."""
+    """A request that is in review, was rejected or found no data also has a pack that verifies."""
     request_id = forget("stranger", identity_verified=status == "nothing_held")["id"]
     work()
     if status == "rejected":

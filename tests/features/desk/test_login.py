@@ -72,7 +72,7 @@ def test_the_cookie_is_restricted(browser: Browser) -> None:
 
 
 def test_the_cookie_is_restricted_to_https(settings: Settings, admin_key: str) -> None:
-    """The cookie is restricted to HTTPS if the browser uses HTTPS, even if only as far as a proxy."""
+    """On HTTPS, the `Secure` attribute and the `__Host-` prefix restrict the session cookie to HTTPS."""
     origin = "https://lethe.example"
     with TestClient(create_app(settings), base_url=origin) as client:
         page = client.get("/admin/login").text

@@ -191,7 +191,8 @@ def test_a_pdf_with_characters_missing_in_the_font_is_refused(
 def test_a_reply_is_a_download(
     gateway: TestClient, world: Callable[..., str], refused: Refused, installation: Installation
 ) -> None:
-    """Unknown languages and formats of a reply are refused. A reply is sent as a download and written to no file."""
+    """Unknown languages and formats of a reply are refused. A reply is sent as a download and is not written to any
+    file."""
     path = f"{PLACE}/{world('stranger')}/reply"
     for query in ("language=nl", "format=html", "lang=de"):
         refused(gateway.get(f"{path}?{query}"), 422, "input_invalid")

@@ -97,7 +97,7 @@ def test_a_file_name_cannot_break_a_header(gateway: TestClient, path: str) -> No
     [(b"", "attachment_invalid"), (b"GIF89a", "attachment_invalid"), (PDF + b"\n", "upload_too_large")],
 )
 def test_a_refused_file_is_not_stored(small: TestClient, path: str, content: bytes, code: str) -> None:
-    """Files that are empty, too large or of a wrong kind are refused with a specific error. Nothing of them is quoted
+    """Files that are empty, too large or of a wrong kind are refused with a specific error. No part of them is quoted
     or stored."""
     answer = attach(small, path, "Jane.pdf", content)
     assert answer.json()["code"] == code
@@ -115,7 +115,7 @@ def test_the_number_of_files_is_limited(small: TestClient, path: str, refused: R
 
 
 def test_a_malformed_form_stores_nothing(gateway: TestClient, path: str, refused: Refused) -> None:
-    """A form that is truncated, has no file or has an additional field stores nothing."""
+    """No attachment is stored if the form is truncated, has no file or has an additional field."""
     headers = {"Content-Type": "multipart/form-data; boundary=once"}
     whole = b"".join(form("Jane.pdf", PDF))
     refused(gateway.post(path, content=whole[:-12], headers=headers), 422, "input_invalid")

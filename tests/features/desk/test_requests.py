@@ -273,7 +273,7 @@ def test_an_app_learns_nothing_from_pages(
 
 
 def test_tenants_see_only_their_own_requests(gateway: TestClient, browser: Browser, forget: Make) -> None:
-    """An officer of another tenant finds neither the request nor its buttons."""
+    """An officer of another tenant sees neither the request nor its buttons."""
     made = forget("p1", identity_verified=False)
     key = gateway.post("/v1/tenants", json={"name": "other"}).json()["admin_key"]
     other = Browser(client=browser.client, key=key)

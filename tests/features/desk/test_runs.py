@@ -42,7 +42,8 @@ def test_an_installation_without_runs_is_explained(officer: Browser) -> None:
 def test_a_current_run_is_shown(
     officer: Browser, installation: Installation, model: dict[str, Any], work: Callable[[], int]
 ) -> None:
-    """The list and the run's own page show a run with its worker and its steps. Filters find the run."""
+    """The list and the run's own page show a run with its worker and its steps. The list can be filtered to find the
+    run."""
     run_id = _claimed(installation)
     page = officer.get("/admin/runs").text
     assert f"/admin/runs/{run_id}" in page
@@ -160,7 +161,7 @@ def test_a_run_is_cancelled(
 def test_names_of_models_take_one_statement(
     officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A list of runs of several models reads all their names in one statement."""
+    """A list of runs of several models reads all their names in one SQL statement."""
     for name in ("first", "second", "third"):
         new_model(new_dataset()["id"], name=name)
     work()

@@ -42,8 +42,8 @@ def test_device_steps_equal_the_chain(
 
 @pytest.mark.parametrize("slots", [(slice(0, 43),), (slice(20, 43), slice(0, 11)), (slice(4, 30),)])
 def test_a_device_holds_only_the_given_slots(slots: tuple[slice, ...], random_rows: Rows) -> None:
-    """A device contains only the rows of the given slots and computes the same gradients from them. When other slots
-    are given, the previous rows are overwritten."""
+    """A device stores only the rows of the given slots and computes the same gradients from them. When other slots are
+    given, the previous rows are overwritten."""
     features, labels = random_rows(43, 6)
     here = torch.from_numpy(np.random.default_rng(2).standard_normal((1, 6)))
     settings = {"num_classes": 2, "device": torch.device("cpu")}

@@ -319,6 +319,6 @@ def test_a_missing_gpu_is_refused() -> None:
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:-1", "cuda:0x1", "CPU", "", "cuda:0 ", "cuda:٣", "cuda\n"])
 def test_an_invalid_device_is_refused(device: str) -> None:
-    """Any setting other than auto, cpu, cuda and cuda:i raises an error that lists these."""
+    """Any setting other than auto, cpu, cuda and cuda:i raises an error that lists the valid settings."""
     with pytest.raises(ValueError, match="to be auto, cpu or cuda:i"):
         choose(device)

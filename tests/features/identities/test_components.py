@@ -45,7 +45,7 @@ def _from(start: str, neighbours: dict[str, set[str]]) -> frozenset[str]:
 
 @given(LINKS)
 def test_components_match_a_graph_walk(links: list[Link]) -> None:
-    """The components are those found by a walk through the graph, and each link belongs to exactly one component."""
+    """A walk through the graph finds the same components, and each link belongs to exactly one of them."""
     components = service.components(links, {})
     assert {frozenset(component.kinds) for component in components} == walked(links)
     assert sorted(index for component in components for index in component.links) == list(range(len(links)))

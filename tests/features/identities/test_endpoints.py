@@ -458,7 +458,7 @@ def test_requests_are_found_by_an_identifier_of_a_kind(
     gateway: TestClient, held: str, load: Load, forget: Make, refused: Refused
 ) -> None:
     """Lists, counts and exports find a request by the kind and any spelling of its identifier, by the identifier's
-    hash, and by identifiers that the map added. The same text as another kind finds no request."""
+    hash, and by identifiers that the map added. The same text as an identifier of another kind finds no request."""
     load(OF_P1)
     request, other = forget(MAIL, kind="email"), forget("p2")
 

@@ -47,7 +47,7 @@ def test_the_estimate_is_unbiased_with_its_variance(response: RandomisedResponse
 
 @given(responses, st.integers(1, 60), st.data())
 def test_an_interval_holds_for_fixed_people(response: RandomisedResponse, n: int, data: st.DataObject) -> None:
-    """For any fixed true answers of n people, an interval misses the true share with at most its part of the permitted
+    """For any fixed true answers of n people, an interval misses the true share with at most its share of the error
     probability."""
     true = data.draw(st.integers(0, n))
     honest = stats.binom.pmf(range(true + 1), true, float(response.truth))
@@ -64,8 +64,8 @@ def test_an_interval_holds_for_fixed_people(response: RandomisedResponse, n: int
 
 @given(responses, st.integers(1, 60), shares)
 def test_an_interval_holds_for_people_drawn(response: RandomisedResponse, n: int, share: float) -> None:
-    """For people drawn at random from a population, an interval also misses the true share with at most its part of the
-    permitted probability."""
+    """For people drawn at random from a population, an interval also misses the true share with at most its share of
+    the error probability."""
     chance = stats.binom.pmf(range(n + 1), n, response.rate(share))
     rest = [0] * (response.num_answers - 2)
     found = [response.estimates([hits, n - hits, *rest], confidence=0.9)[0] for hits in range(n + 1)]

@@ -24,8 +24,9 @@ Settled = Callable[[], None]
 def test_requests_are_bounded_until_the_budget_is_spent(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """Requests are bounded while the budget covers the rows of all of them together. The next request waits for a
-    ledger whose training started after the request was accepted, and an older ledger does not end its wait."""
+    """A request gets a privacy bound while the budget covers the rows of all such requests together. The next request
+    waits for a ledger whose training started after the request was accepted, and an older ledger does not end its
+    wait."""
     model = new_dp_model()
     assert (model["epsilon"], model["budget_rows"], model["retraining_due"]) == (0.576, 4, False)
     assert {point["rows"]: point["epsilon"] for point in model["curve"]} == {
@@ -74,8 +75,8 @@ def test_requests_are_bounded_until_the_budget_is_spent(
 def test_a_larger_budget_covers_waiting_requests(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """Registering a larger budget for the same training bounds waiting requests, oldest first. Requests beyond the
-    budget continue to wait."""
+    """Registering a larger budget for the same training gives waiting requests their privacy bound, oldest first, as
+    far as the budget suffices. The remaining requests continue to wait."""
     model = new_dp_model(budget_epsilon=0.6)
     ids = [forget(f"{name}@example.com")["id"] for name in "abc"]
     settled()
@@ -90,7 +91,7 @@ def test_a_cancelled_request_frees_budget(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get, policy: Callable[..., None]
 ) -> None:
     """A request that is cancelled in its grace period no longer counts against the budget, and the oldest waiting
-    request is bounded instead."""
+    request gets its privacy bound instead."""
     policy(grace_seconds=3600)
     new_dp_model(budget_epsilon=0.6)
     first, second = (forget(f"{name}@example.com")["id"] for name in "ab")
@@ -151,7 +152,7 @@ def test_only_requests_about_its_datasets_concern_a_model(
 def test_an_unaccountable_ledger_is_refused(
     gateway: TestClient, get: Get, given: dict[str, Any], path: str, expected: str
 ) -> None:
-    """A ledger that cannot be accounted for is not stored, and the response names the event or the field."""
+    """A ledger whose privacy loss cannot be computed is not stored, and the response names the event or the field."""
     answer = gateway.post("/v1/dp-models", json={"name": "Ranker"} | ledger(**given))
     [fault] = answer.json()["errors"]
     assert (answer.status_code, fault["path"]) == (422, path), answer.text
@@ -162,8 +163,9 @@ def test_an_unaccountable_ledger_is_refused(
 def test_a_bundle_recomputes_epsilon(
     gateway: TestClient, installation: Installation, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """A bundle contains the ledger and verifies with only the public keys. A smaller epsilon, another ledger, more rows
-    or a later claimed training fails with the name of the check, even if the installation signed it."""
+    """A bundle contains the ledger and verifies with only the public keys. Verification fails and names the failed
+    check for a smaller epsilon, another ledger, more rows or a later claimed training, even if the installation signed
+    the bundle."""
     new_dp_model()
     for name in "ab":
         request = forget(f"{name}@example.com")["id"]

@@ -60,7 +60,7 @@ def test_convolution_of_gaussians_is_a_gaussian(mu, versions):
 
 
 def test_different_grids_compose():
-    """Gaussian distributions on different grids compose to the delta of the composed Gaussians."""
+    """Composing Gaussian distributions on different grids gives the same delta as composing the Gaussians exactly."""
     law = of_gaussian(0.3).times(4).plus(of_gaussian(0.8))
     total = math.hypot(2 * 0.3, 0.8)
     epsilon = gdp_epsilon(mu=total, delta=1e-6)

@@ -95,8 +95,8 @@ def test_requests_share_a_version_with_separate_certificates(
 def test_a_dead_run_is_repeated_and_counts_once(
     installation: Installation, model: dict[str, Any], forget: Make, work: Work, get: Get
 ) -> None:
-    """A run whose worker lost it publishes no version. The next run forgets the person, and the certificate counts two
-    versions."""
+    """A run that was taken from its worker publishes no version. The next run forgets the person, and the certificate
+    counts two versions."""
     request = forget("p3")
     with installation.database.writing() as session:
         assert queue.claim(session, worker="dead", lease_seconds=60, max_requests=500) is not None

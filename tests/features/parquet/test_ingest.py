@@ -109,7 +109,8 @@ def test_files_are_read_in_batches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["4.86E+17", "4,86E+17", "4.86e+17", "4E+17", "-1.5E+16", "4711.0", "\u200b4711.00 "])
 def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None:
-    """A file in which a spreadsheet or data frame has rewritten an id as a number is refused with the row."""
+    """A file in which a spreadsheet or data frame has rewritten an id as a number is refused, and the error names the
+    row."""
     wrong = "expected an id as text: a spreadsheet or data frame wrote this one as a number"
     with pytest.raises(RowInvalid, match=f"^line 2, column person: {wrong}") as refusal:
         list(read(parquet_file(tmp_path, person=["4711", name]), "parquet"))

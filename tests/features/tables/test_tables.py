@@ -239,8 +239,8 @@ def test_stated_columns_are_not_read() -> None:
 
 @pytest.mark.slow
 def test_a_preview_reports_accuracy_and_cost() -> None:
-    """The preview of a table reports clipped and unknown shares, warnings, our accuracy next to scikit-learn's, and the
-    cost of forgetting. More epsilon is more accurate, and more l2 takes fewer passes."""
+    """The preview of a table reports clipped and unknown shares, warnings, Lethe's accuracy next to scikit-learn's, and
+    the cost of forgetting. More epsilon is more accurate, and more l2 takes fewer passes."""
     table = load_wine(as_frame=True).frame
     found = preview(table, schema=infer(table, label="target"), epsilons=(0.5, 4.0))
     assert (found.num_rows, found.num_features, found.held_out) == (178, 13, 44)

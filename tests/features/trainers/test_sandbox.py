@@ -21,8 +21,8 @@ def run(source: str, *, limits: SandboxLimits = LIMITS) -> dict[str, bytes]:
 
 
 def test_command_reads_its_files_and_returns_declared_outputs() -> None:
-    """A command has its files, its environment variables and a writable folder. Files that it writes without declaring
-    them are not returned."""
+    """A command can read its files and environment variables and write to its folder. Undeclared files that it writes
+    are not returned."""
     source = """
 import os
 open("b", "w").write("x")

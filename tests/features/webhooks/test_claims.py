@@ -161,8 +161,8 @@ def test_a_url_that_cannot_be_called_is_tried_once(installation: Installation, b
 
 
 def test_a_damaged_delivery_is_given_up(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A delivery that cannot be decrypted is dead with its reason and does not delay others. A request with damaged
-    details can be decided, although its receiver is not notified."""
+    """A delivery that cannot be decrypted is marked as dead with the reason and does not delay others. A request with
+    damaged details can be decided, although its receiver is not notified."""
     first, second = asked(installation, by, "p1"), asked(installation, by, "p2")
     [request] = submit(installation, by, dataclasses.replace(first, policy=Policy(auto_accept=False)))
     submit(installation, by, second)

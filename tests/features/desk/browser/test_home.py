@@ -70,8 +70,8 @@ def test_a_hanging_part_is_reported(officer: Visitor) -> None:
 
 def test_the_overview_shows_what_is_at_risk(officer: Visitor) -> None:
     """The first screen of a new installation explains that no request awaits a decision and that no worker runs. Later
-    it counts overdue requests and describes other problems, and each number links by keyboard to the list that it
-    counts. The overview describes each problem in a sentence."""
+    it counts overdue requests and describes other problems, and each number is a link to the list that it counts,
+    usable by keyboard. The overview describes each problem in a sentence."""
     expect(officer.page.get_by_text("Nothing awaits a decision")).to_be_visible()
     officer.shows()
     officer.site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
@@ -89,8 +89,8 @@ def test_the_overview_shows_what_is_at_risk(officer: Visitor) -> None:
 
 
 def test_the_calendar_counts_due_requests(officer: Visitor) -> None:
-    """The calendar counts the requests due on each day, describes each day in words and links by keyboard to its
-    requests. It fits its box on narrow screens and updates when requests arrive."""
+    """The calendar counts the requests due on each day, describes each day in words, and links to its requests, usable
+    by keyboard. It fits on narrow screens and updates when requests arrive."""
     now = datetime.datetime.now(datetime.UTC)
     for n, age in enumerate((35, 35, 100)):
         submitted_at = (now - datetime.timedelta(days=age)).isoformat()

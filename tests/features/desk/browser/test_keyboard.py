@@ -37,9 +37,9 @@ def press(page: Page, goal: Locator, key: str = "Enter", *, back: bool = False) 
 
 
 def test_approving_by_keyboard(officer: Visitor) -> None:
-    """The first Tab offers a link past the menu. An officer opens a request and its confirmation dialog, closes the
-    dialog with Escape, which restores the focus, opens it again and approves. The focus stays in the dialog while it is
-    open."""
+    """The first press of Tab focuses a link that skips the menu. An officer opens a request and its confirmation
+    dialog, closes the dialog with Escape, which restores the focus, opens it again and approves. The focus stays in the
+    dialog while it is open."""
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     page = officer.page
     press(page, page.get_by_role("link", name="Skip to the content"))

@@ -63,8 +63,8 @@ def test_a_wrong_order_is_found_by_few_lanes():
 
 
 def test_faults_in_the_code_are_found():
-    """More than 90 % of tests find a fault planted in the chain itself, and none finds a fault where none was
-    planted."""
+    """More than 90 % of tests find a fault that was planted in the chain itself, and no test reports a fault in a
+    correct chain."""
     for row in RESULTS["in_the_chain"]:
         shares = [row[run] for run in RUNS if run in row]
         assert all(share == 0 if row["fault"] == "none" else share > 0.9 for share in shares)

@@ -92,8 +92,8 @@ def test_the_bound_distinguishes_distant_distributions() -> None:
 
 
 def test_scores_halve_with_every_bin() -> None:
-    """A row in bin k scores 2^-k, where each bin is half a unit of epsilon wide, and 0 beyond the logarithm of the
-    number of models."""
+    """A row scores 2^-k if its epsilon falls into bin k, where each bin is half a unit wide. Beyond the logarithm of
+    the number of models it scores 0."""
     epsilons = np.array([0.0, 0.49, 0.5, 1.0, 6.99, 7.0, CAP])
     scores = [competition.score(epsilons[[row]], num_models=512) for row in range(len(epsilons))]
     assert scores == [1, 1, 0.5, 0.25, 2**-13, 0, 0]
