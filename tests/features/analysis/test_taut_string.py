@@ -202,7 +202,8 @@ def test_cyclic_batches_have_the_published_closed_form(batches, epochs, c, ratio
 def test_the_slot_visited_last_is_the_worst(batches, steps, after, c):
     """For equal steps of any contraction, mu is larger for slots that were visited later."""
     mus = []
-    for place in range(batches):  # visited in steps place, place + batches, ...
+    # The slot is visited in steps place, place + batches, ...
+    for place in range(batches):
         chain = [Stretch(steps=place, contraction=c, variance=1.0)] if place else []
         if steps > place:
             chain.append(Stretch(steps=steps - place, contraction=c, variance=1.0, push=1.0, every=batches))

@@ -84,7 +84,8 @@ def test_a_trainer_is_notified_of_the_latest_date(
     forget("cleo")
     assert told()[-1]["retraining_id"] == trainer.state()["retraining_id"]
     body = json.dumps(told())
-    assert not re.search(r"\bada\b", body)  # an id may have these letters
+    # A word boundary is needed, because an id can contain these letters.
+    assert not re.search(r"\bada\b", body)
     assert request["id"] not in body
 
 

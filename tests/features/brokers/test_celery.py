@@ -105,7 +105,8 @@ def test_requests_are_accepted_without_the_broker(
         started = time.monotonic()
         made.append(forget(f"p{person}"))
         waits.append(time.monotonic() - started)
-    assert sorted(waits)[1] < 5  # the machine itself may be late once
+    # One call may be slow because the machine is busy.
+    assert sorted(waits)[1] < 5
     if how == "gone":
         broker.start()
     else:

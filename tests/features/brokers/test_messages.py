@@ -69,7 +69,8 @@ def test_the_sweep_compensates_for_a_lost_message(
 ) -> None:
     """If the worker that received a request's only message dies, the next sweep serves the request."""
     with redis.Redis(port=broker.port) as client:
-        client.flushall()  # what was rung for the model
+        # Drop the notification about the model.
+        client.flushall()
         one = worker("one", hop="heard", act=hops.die)
         one.ready()
         request = forget("p3")
@@ -115,7 +116,8 @@ def test_a_late_message_changes_nothing(
     """A message that arrives long after its work was done neither changes nor delays anything."""
     request = forget("p3")
     with redis.Redis(port=broker.port) as client:
-        wait_until(lambda: client.llen("celery") == 2)  # one for the model
+        # One of the two messages is about the model.
+        wait_until(lambda: client.llen("celery") == 2)
         held = client.lrange("celery", 0, -1)
         client.delete("celery")
         one = worker("one")

@@ -50,7 +50,8 @@ def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, 
     wait_until(lambda: other._minute.elsewhere.get("key_1") == 60)
     assert admitted(other, caller()) == 39
     one.count(caller("key_2"))
-    with pytest.raises(RateLimited):  # once it hears of the others' again, which it does with its own next call
+    # The gateway reads the other gateway's counts with its own next call.
+    with pytest.raises(RateLimited):
         wait_until(lambda: one.count(caller()) and time.sleep(0.1))
     with redis.Redis(port=server.port) as client:
         assert set(client.keys()) == {b"lethe:calls:1000:key_1", b"lethe:calls:1000:key_2"}
@@ -92,7 +93,8 @@ def test_a_dead_redis_does_not_slow_calls(limited: Limited, server: processes.Re
         if time.monotonic() > ends:
             break
         time.sleep(0.001)
-    assert (calls > 50, slow <= 1) == (True, True)  # a busy machine may be late; a timeout of Redis is a second
+    # One call may be slow because the machine is busy. A timeout of Redis would take a second per call.
+    assert (calls > 50, slow <= 1) == (True, True)
     assert admitted(limited(10, redis_url=server.url), caller("key_2")) == 10
     if failure == "killed":
         server.start()

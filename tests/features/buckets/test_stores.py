@@ -52,7 +52,8 @@ def test_an_upload_is_one_request(s3: Server, bucket: str) -> None:
     """Even large objects are uploaded in one request, so no unfinished part can remain in the bucket."""
     S3Store(f"s3://{bucket}", "weights").put("a.x", bytes(12_000_000))
     [found] = s3.client.list_objects_v2(Bucket=bucket)["Contents"]
-    assert "-" not in found["ETag"]  # of an upload in parts it ends in their number
+    # The ETag of a multipart upload ends in a hyphen and the number of parts.
+    assert "-" not in found["ETag"]
 
 
 def test_a_missing_bucket_names_the_setting(s3: Server) -> None:
@@ -63,7 +64,8 @@ def test_a_missing_bucket_names_the_setting(s3: Server) -> None:
 
 def test_an_unreachable_store_names_the_setting(monkeypatch: pytest.MonkeyPatch, s3: Server) -> None:
     """If the store cannot be reached, an `OSError` names the setting to check and reveals no content."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")  # where nobody listens
+    # No server listens on this port.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")
     monkeypatch.setattr("app.features.buckets.stores._RETRIES", 0)
     with pytest.raises(StoreUnavailable, match="AWS_ENDPOINT_URL") as raised:
         S3Store("s3://bucket", "weights").put("a.x", b"someone")

@@ -153,10 +153,12 @@ def test_the_calendar_links_to_its_lists(officer: Browser, gateway: TestClient, 
     bars = re.findall(r'<a href="([^"]+)" title="Week[^>]*>(.*?)</a>', page)
     found = {" ".join(re.sub(r"<[^>]+>", "", inside).split()): html.unescape(path) for path, inside in [*cells, *bars]}
     asked = (now - datetime.timedelta(days=35)).astimezone(ZoneInfo("Europe/Berlin"))
-    due = asked + datetime.timedelta(days=45)  # by the clock there, which may have been put back since
+    # In this time zone the clock may have been put back since.
+    due = asked + datetime.timedelta(days=45)
     assert {"1 overdue", f"2 due on {due.day} {due:%b}", "1 due later"} <= found.keys()
     assert sum(int(name.split()[0]) for name in found if "due" in name) == 5
-    assert sum(int(name.split()[0]) for name in found if "received" in name) == 5  # one is older
+    # One request is older than the period shown.
+    assert sum(int(name.split()[0]) for name in found if "received" in name) == 5
     assert sum(int(name.split()[0]) for name in found if "completed" in name) == 1
     for name, path in found.items():
         listed = re.split(r'<h2 id="found">', officer.get(path).text)[1]

@@ -116,7 +116,8 @@ def test_uploaded_files_are_never_in_clear(
 ) -> None:
     """A file that is uploaded through a page is spooled like a file uploaded through the API: only in the data folder
     and encrypted, whatever the order of the form's fields."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))  # where a framework would put it
+    # A web framework would spool the file in this folder.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     rows = "who,age,paid\n" + "".join(f"ann{n},30,{'yes' if n % 2 else 'no'}\n" for n in range(100_000))
     answer = _send(officer, "/admin/datasets/new", **_csv(rows))
     assert answer.status_code == 303, answer.text

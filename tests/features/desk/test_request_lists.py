@@ -83,7 +83,8 @@ def test_days_are_in_the_zone_of_the_policy(officer: Browser, gateway: TestClien
     """In the list, its export and its bulk decision, a range of days is in the policy's time zone and includes its last
     day. An invalid day is marked."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
-    asked = {"identity_verified": False, "submitted_at": "2026-01-01T23:30:00Z"}  # the 2nd in Berlin
+    # In Berlin this is the 2nd of January.
+    asked = {"identity_verified": False, "submitted_at": "2026-01-01T23:30:00Z"}
     made = forget("p1", **asked)["id"]
     for query, is_found in {
         "received_from=2026-01-02&received_to=2026-01-02": True,

@@ -226,7 +226,8 @@ def test_progress_is_frequent_if_steps_are_slow(random_rows: Rows) -> None:
             on_progress=lambda steps_done: told.append(time.monotonic()),
             **SETTINGS,
         )
-    assert sorted(later - earlier for earlier, later in pairwise(told))[-2] < 0.5  # the first chunk can mispredict
+    # The prediction for the first chunk can be wrong.
+    assert sorted(later - earlier for earlier, later in pairwise(told))[-2] < 0.5
 
 
 @pytest.mark.parametrize("device", DEVICES)

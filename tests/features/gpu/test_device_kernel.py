@@ -32,7 +32,8 @@ def error_of_the_kernel(num_rows: int, width: int, *, device: str, programs: int
     rows, labels, weights = random_data(num_rows, width, device)
     fused = Fused(rows, labels, programs=programs)
     fused.weights.copy_(weights)
-    fused._partials.fill_(torch.nan)  # what is not written shows
+    # An entry that the kernel does not write stays NaN.
+    fused._partials.fill_(torch.nan)
     fused.run()
     residuals = torch.sigmoid(rows.double() @ weights.double().t()) - labels.unsqueeze(1)
     return float(torch.linalg.vector_norm(fused.total - residuals.t() @ rows.double())) / num_rows
@@ -45,7 +46,8 @@ def test_interpreted_kernel_computes_the_formula(request: Any) -> None:
     answered = subprocess.run(
         [sys.executable, "-c", INTERPRETED],
         cwd=request.config.rootpath,
-        env=os.environ | {"TRITON_INTERPRET": "1"},  # read when Triton is imported
+        # Triton reads this variable when it is imported.
+        env=os.environ | {"TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
         check=False,

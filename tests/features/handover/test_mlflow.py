@@ -28,7 +28,8 @@ from tests.features.networks import nets
 from tests.features.networks.networks import exported
 from tests.records import encode_vectors
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own
+# MLflow itself raises warnings.
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 Work = Callable[[], int]
 ALIAS = "models:/churn@certified"

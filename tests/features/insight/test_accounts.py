@@ -64,7 +64,8 @@ def test_the_remaining_releases_are_counted(
     unasked = left()
     assert (unasked["epsilon"], unasked["delta"]) == (live["target"]["epsilon"], live["target"]["delta"])
     assert (unasked["records"], unasked["steps_per_release"]) == (1, get(path)["next_request"]["steps"])
-    assert unasked["count"] is None  # by default one person's influence is twice the target at every version
+    # By default, one person's influence is twice the target at every version.
+    assert unasked["count"] is None
 
     asked = left(100.0)
     assert (asked["epsilon"], asked["delta"]) == (100.0, 0.001)
@@ -78,7 +79,8 @@ def test_the_remaining_releases_are_counted(
     assert after["count"] < asked["count"]
     new_model(live["dataset_id"])
     work()
-    assert left(100.0)["count"] < after["count"]  # it learned from the same people
+    # The other model learned from the same people.
+    assert left(100.0)["count"] < after["count"]
 
 
 @each("query", ["adaptive_epsilon=0", "adaptive_epsilon=inf", "adaptive_delta=1", "adaptive_delta=x"])

@@ -119,7 +119,8 @@ def test_epsilon_after_steps_matches_the_closed_form(records, steps, log_delta):
     """Epsilon equals the closed form, falls with every step and rises with every record."""
     chain, delta = converged(l2=0.0119, noise_scale=0.03), math.exp(log_delta)
     c = chain.mechanism.contraction
-    variance = chain.mechanism.step_variance / (1 - c**2)  # stationary: 5000 steps have run
+    # After 5000 steps the variance is stationary.
+    variance = chain.mechanism.step_variance / (1 - c**2)
     mu = records * chain.presence * c**steps / math.sqrt(variance)
     epsilon = margins.least_epsilon(chain, records=records, steps=steps, delta=delta)
     assert epsilon == pytest.approx(conversion.gdp_epsilon(mu=mu, delta=delta), rel=1e-6, abs=1e-9)

@@ -74,7 +74,8 @@ def test_residual_influence_only_falls(records, at_most):
     left = [point.epsilon.deletion for point in found]
     assert left == sorted(left, reverse=True)
     together = [point.epsilon.unlearning for point in found]
-    assert together == left  # nobody else was ever deleted
+    # No other record was ever deleted.
+    assert together == left
     for spent in ([p.epsilon.release for p in found], [p.epsilon.adaptive for p in found]):
         assert spent == sorted(spent)
 

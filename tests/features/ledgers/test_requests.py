@@ -53,7 +53,7 @@ def test_requests_are_bounded_until_the_budget_is_spent(
         assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "trained_from"), refused.text
     same = ledger(trained_from=spent["trained_from"])
     assert gateway.post(path, json=same).json()["version"] == 1
-    # A training from before the requests, with a budget for one of them: two of them would be bounded by nothing.
+    # The training is older than the requests, and its budget covers only one of them.
     refused = gateway.post(path, json=ledger(budget_epsilon=0.6))
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "trained_from"), refused.text
     settled()

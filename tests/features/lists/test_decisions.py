@@ -45,7 +45,8 @@ def test_an_unrejectable_request_does_not_stop_others(
 ) -> None:
     """A request that the rules do not permit to reject is left unchanged and counted. All other requests are
     rejected."""
-    app = key_with(Scope.REQUESTS_WRITE)  # may not learn what is held: without a grace time nothing is taken back
+    # For a key that may not learn whether data is held, no request can be withdrawn without a grace period.
+    app = key_with(Scope.REQUESTS_WRITE)
     kept = gateway.post("/v1/deletion-requests", json={"subject_id": "p1"}, headers=app).json()["id"]
     rejected = forget("p2")["id"]
     said = {"ground": "legal_claims", "explanation": "A case is before court."}

@@ -35,7 +35,7 @@ def test_scrapes_are_cached(gateway: TestClient, installation: Installation) -> 
     counted = []
 
     def count(connection: sa.Connection, *_: object) -> None:
-        # Chores, and gateways of other tests, ask when they like.
+        # Periodic jobs and gateways of other tests can query at any time.
         is_ours = connection.engine.url == installation.database.engine.url
         if is_ours and threading.current_thread().name.startswith("AnyIO"):
             counted.append(1)
@@ -61,7 +61,8 @@ def test_metrics_survive_an_unreachable_database(
     with installation.database.reading() as session:
         own = session.scalars(sa.select(InstallationIdentity)).one()
     migrate.downgrade(installation.database.engine)
-    time.sleep(1.1)  # the key is not believed any more without being asked about
+    # After a second the gateway looks the key up in the database again.
+    time.sleep(1.1)
     assert sample("lethe_database_up") == 0
     text = gateway.get("/metrics").text
     assert "lethe_requests_overdue{" not in text
@@ -69,7 +70,8 @@ def test_metrics_survive_an_unreachable_database(
     assert sample("lethe_log_events_total", level="error", event="operations.database_unavailable") > 0
     made = sa.insert(InstallationIdentity).values(id=own.id, check_values=own.check_values, created_at=own.created_at)
     migrate.upgrade(installation.database.engine, then=lambda connection: connection.execute(made))
-    installations.set_up(installation.settings)  # with its first key
+    # This creates the installation's first key.
+    installations.set_up(installation.settings)
     assert sample("lethe_database_up") == 1
 
 
@@ -88,11 +90,13 @@ def test_a_scrape_reads_only_open_requests(
         f"{numbers} INSERT INTO deletion_requests ({columns}) "
         f"SELECT 'dr_' || i, 'ref' || i, 'gdpr', 'UTC', {status}, 'request', false, '{by.tenant_id}', {moments} FROM n"
     )
-    for last in range(100_000, 1_000_001, 100_000):  # no statement lasts longer than it may on a slow machine
+    # Insert in parts, so that no statement exceeds its time limit on a slow machine.
+    for last in range(100_000, 1_000_001, 100_000):
         with installation.database.writing() as session:
             session.execute(insert, {"first": last - 99_999, "last": last})
     with installation.database.writing() as session:
-        session.execute(sa.text("ANALYZE"))  # as autovacuum does
+        # In production, autovacuum analyses the table.
+        session.execute(sa.text("ANALYZE"))
     assert sample("lethe_requests_open", status="accepted", regulation="gdpr") == 10_000
     with sqlite.instructions() as taken:
         assert gateway.get("/metrics").status_code == 200

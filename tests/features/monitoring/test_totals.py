@@ -104,7 +104,8 @@ def test_canary_tests_are_counted_once(
         refuted.error_code = AuditFailed.code
     for _ in range(2):
         assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [1, 1]
-    with installation.database.writing() as session:  # another gateway finds them in the past
+    # Move the runs into the past for another gateway.
+    with installation.database.writing() as session:
         session.execute(sa.update(Run).values(started_at=now() - DAY, finished_at=now() - DAY))
     with TestClient(create_app(settings), headers={"Authorization": f"Bearer {admin_key}"}) as another:
         text = another.get("/metrics").text

@@ -156,7 +156,8 @@ def test_an_unreachable_collector_does_not_slow_calls(settings: Settings, collec
     collector.close()
     with TestClient(create_app(settings.model_copy(update={"otlp_endpoint": collector.endpoint}))) as client:
         took = sorted(client.get("/healthz").elapsed.total_seconds() for _ in range(20))
-    assert took[10] < 5  # the machine itself may be late now and then
+    # Some calls may be slow because the machine is busy.
+    assert took[10] < 5
 
 
 def test_tracing_names_its_missing_package() -> None:

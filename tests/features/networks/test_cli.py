@@ -40,7 +40,8 @@ def test_an_upload_through_a_network_shows_a_progress_bar(settings: Settings, ad
         )
         os.close(theirs)
         seen = b""
-        with contextlib.suppress(OSError):  # Linux says so that nobody writes to a terminal any more
+        # Linux raises this error once no process writes to the terminal.
+        with contextlib.suppress(OSError):
             while piece := os.read(ours, 4096):
                 seen += piece
         out, _ = sending.communicate(timeout=240)

@@ -29,7 +29,8 @@ def test_a_nondeterministic_network_is_refused() -> None:
     """The examination runs a network twice and compares the results. It refuses a network that adds random numbers and
     a file that computes other results than the loaded network."""
     drawn = onnx_file([node("MatMul", output="h"), node("RandomNormalLike", "h", "r"), node("Add", "h r")])
-    named = graph.parse(nets.linear())  # of the same input and output
+    # This network has the same input and output sizes.
+    named = graph.parse(nets.linear())
     for content, network in (
         (drawn, child.RunningNetwork(drawn, named)),
         (nets.linear(2.0), child.RunningNetwork(nets.linear(), named)),

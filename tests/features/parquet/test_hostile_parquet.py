@@ -42,7 +42,8 @@ PARQUETS: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "a trillion rows": (lambda: bombs.with_num_rows(parquet(), 10**12), "upload_too_large", ""),
     "fewer rows than there are": (lambda: bombs.with_num_rows(parquet(), 1), "input_invalid", "file"),
     "a negative number of rows": (lambda: bombs.with_num_rows(parquet(), -1), "input_invalid", "file"),
-    "counts of levels that there are not": (  # asked about such a chunk, pyarrow ends the process
+    # pyarrow crashes the process if it reads such a chunk.
+    "counts of levels that there are not": (
         lambda: bombs.with_footer(parquet(), b"\x25\x02\x18", b"\x25\x00\x18"),
         "input_invalid",
         "file",

@@ -74,7 +74,8 @@ def invitation_of(officer: Browser, **asked: str) -> str:
 def welcomed(browser: Browser, invitation: str, *, password: str = PASSWORD, with_app: bool = False) -> str:
     """Accept an invitation and return the secret of the app."""
     page = browser.get(invitation).text
-    assert re.search(r'<svg [^>]*viewBox="0 0 (\d+) \1"', page)  # all of it is seen, at whatever size
+    # The whole code is visible at any size.
+    assert re.search(r'<svg [^>]*viewBox="0 0 (\d+) \1"', page)
     form = hidden(page)
     code = pyotp.TOTP(form["secret"]).now() if with_app else ""
     answer = browser.post("/admin/welcome", **(form | {"password": password, "code": code}))

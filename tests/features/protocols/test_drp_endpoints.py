@@ -40,10 +40,12 @@ def every_message_is_checked(agent: Agent) -> None:
     minutes = {n: (at + datetime.timedelta(minutes=n)).isoformat() for n in (-5, -2, 2, 20)}
     other = Agent(gateway=agent.gateway, token=agent.token)
     assert refusal(agent.call("POST", "/data-rights-request", b"{}"), 400)["fatal"]
-    assert refusal(other.exercise(), 403)["fatal"]  # signed by somebody else
+    # The message is signed by another agent.
+    assert refusal(other.exercise(), 403)["fatal"]
     refusal(agent.exercise(**{"agent-id": "AGENT_TWO"}), 403)
     refusal(agent.exercise(**{"business-id": "OTHER"}), 403)
-    assert "fatal" not in refusal(agent.exercise(**{"issued-at": minutes[2]}), 400)  # it will be heard later
+    # The message becomes valid later, so the error is not fatal.
+    assert "fatal" not in refusal(agent.exercise(**{"issued-at": minutes[2]}), 400)
     assert refusal(agent.exercise(**{"issued-at": minutes[-5], "expires-at": minutes[-2]}), 400)["fatal"]
     assert refusal(agent.exercise(**{"expires-at": minutes[20]}), 400)["fatal"]
 

@@ -72,7 +72,8 @@ def callbacks(controller: Controller) -> None:
 
 
 def receipt(controller: Controller) -> None:
-    body = b' {"x": "\\u00e9",' + json.dumps(request()).encode()[1:] + b"\n"  # every byte comes back
+    # Every byte must be returned unchanged.
+    body = b' {"x": "\\u00e9",' + json.dumps(request()).encode()[1:] + b"\n"
     answer = controller.signed(controller.call("POST", "/requests", content=body), 201)
     assert base64.b64decode(answer["encoded_request"]) == body
     assert answer["subject_request_id"] == json.loads(body)["subject_request_id"]
@@ -165,7 +166,8 @@ def test_the_service_meets_every_clause_for_a_processor(
     controller: Controller, policy: Callable[..., None], clause: str
 ) -> None:
     """The service complies with each clause of the specification that binds a processor."""
-    policy(grace_seconds=3600)  # requests are pending so long
+    # Requests stay pending during the grace period.
+    policy(grace_seconds=3600)
     CLAUSES[clause](controller)
 
 

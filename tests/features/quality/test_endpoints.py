@@ -93,7 +93,8 @@ def test_a_held_version_forgets_but_is_not_served(
         *("version.degraded", "version.held"),
     ]
     entries = [one for one in get("/audit-log")["items"] if one["action"].startswith("version.")]
-    assert all(one["detail"].keys() == {"version"} for one in entries)  # no value: the log is never erased
+    # The entry must not contain the value, because the log is never erased.
+    assert all(one["detail"].keys() == {"version"} for one in entries)
 
 
 def test_a_gate_is_changed_while_a_version_is_live(

@@ -157,7 +157,8 @@ def test_a_request_runs_before_a_rehearsal(
     found = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
     assert found["report"]["version"] == 2
     assert found["report"]["before"]["sets"]["retain"]["rows"] == (119 - 12) // 2
-    forget("p1003")  # of those on whom it was measured
+    # The rehearsal was measured on this person.
+    forget("p1003")
     work()
     found = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
     assert (found["status"], found["report"]) == ("outdated", None)

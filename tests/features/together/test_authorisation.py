@@ -224,7 +224,8 @@ def test_a_key_may_call_the_routes_of_its_scope(world: World, refused: Refused, 
     for scope, headers in world.keys.items():
         if scope not in _opening(route):
             refused(world.call(route, world.ids, headers), 403, "scope_missing")
-    if not route.startswith("DELETE"):  # the tests of its resource delete it; here the others still need it
+    # The object is still needed for the other routes. The tests of its resource delete it.
+    if not route.startswith("DELETE"):
         for scope in _opening(route):
             answer = world.call(route, world.ids, world.keys[scope])
             opened = answer.is_success or answer.status_code in (409, 410, 422)

@@ -47,7 +47,8 @@ def test_a_delivery_during_an_outage_is_recorded_once(tmp_path: Path, capfd: pyt
                 return '"webhooks.database_unavailable"' in logged
 
             wait_until(is_noticed)
-            time.sleep(3)  # the courier looks every second
+            # The dispatcher polls every second.
+            time.sleep(3)
             mortal.start()
 
             def all_delivered() -> bool:

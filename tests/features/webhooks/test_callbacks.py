@@ -114,7 +114,8 @@ def test_subject_requests_of_two_tenants_are_separate(installation: Installation
     name = str(uuid.uuid4())
     [mine] = submit(installation, by, "a", source="opendsr", policy=REVIEWED, external_id=name)
     submit(installation, other, "a", source="opendsr", policy=REVIEWED, external_id=name)
-    with installation.database.writing() as session:  # the service, which sees all tenants
+    # The service's own session sees all tenants.
+    with installation.database.writing() as session:
         request = deletion.get(session, mine)
         history.move(session, request, RequestStatus.ACCEPTED)
         done = completion.complete(request, policy=Policy(), at=now(session), outcome="nothing_held")
@@ -132,7 +133,8 @@ def test_an_agent_is_notified_with_the_reason(installation: Installation, by: Ac
         one = deletion.get(session, ids[0])
         deletion.extend(session, one, policy=REVIEWED, reason="many requests")
         deletion.reject(session, one, ground=RejectionGround.IDENTITY_NOT_ESTABLISHED, explanation="nobody answered")
-        assert deletion.alert(session, datetime.timedelta(days=365)) == 1  # which says nothing to agents
+        # Agents are not notified of approaching deadlines.
+        assert deletion.alert(session, datetime.timedelta(days=365)) == 1
     bodies = [body for row, body in told(installation) if row.request_id == ids[0]]
     assert [body["status"] for body in bodies] == ["in_progress", "in_progress", "denied"]
     assert bodies[0]["expected_by"] < bodies[1]["expected_by"]

@@ -80,15 +80,18 @@ def test_a_gateway_killed_before_recording_delivers_again(
         with processes.gateway(settings) as (child, address):
             assert child.process.pid
             victim.append(child.process.pid)
-            with contextlib.suppress(httpx.HTTPError):  # it may be killed before it has answered
+            # The gateway may be killed before it responds.
+            with contextlib.suppress(httpx.HTTPError):
                 submit(address, admin_key, "nobody", server)
             assert child.died() == -signal.SIGKILL
         assert len(server.calls) == 1
         assert pending(installation) == 2
         with processes.gateway(settings) as (_, address), serving(servers.status(200)) as other:
             submit(address, admin_key, "somebody", other)
-            wait_until(lambda: len(other.calls) == 2)  # this gateway has looked for what is due, and again
-            assert len(server.calls) == 1  # the dead gateway's lease lasts
+            # By now this gateway has polled for due deliveries twice.
+            wait_until(lambda: len(other.calls) == 2)
+            # The lease of the dead gateway has not expired yet.
+            assert len(server.calls) == 1
             end_leases(installation)
             wait_until(lambda: pending(installation) == 0)
     first, again, then = ids(server)
@@ -125,7 +128,8 @@ def test_repeated_kills_lose_no_delivery(settings: Settings, installation: Insta
     for call in server.calls:
         body = json.loads(call.body)
         order.setdefault(body["data"]["id"], []).append(body["type"].rpartition(".")[2])
-    assert all(events == sorted(events) for events in order.values())  # "accepted" before "completed"
+    # In alphabetical order, "accepted" comes before "completed".
+    assert all(events == sorted(events) for events in order.values())
 
 
 def test_a_stopping_gateway_records_its_delivery(
@@ -146,7 +150,8 @@ def test_a_stopping_gateway_records_its_delivery(
         stopping = threading.Thread(target=child.stop)
         stopping.start()
         wait_until(lambda: not listens(address))
-        time.sleep(2)  # a moment after it has ceased to listen it takes nothing more to send
+        # Shortly after the gateway stops listening, it claims no more deliveries.
+        time.sleep(2)
         answered.set()
         stopping.join(120)
         assert child.process.exitcode == 0

@@ -277,7 +277,8 @@ def test_pauses_average_the_schedule(attempts: int, seconds: int) -> None:
     assert len(pauses) == len(drawn)
     assert 0 <= min(pauses) < 0.01 * seconds
     assert 1.99 * seconds < max(pauses) <= 2 * seconds
-    assert sum(pauses) / len(pauses) == pytest.approx(seconds, rel=0.03)  # five standard deviations
+    # The tolerance is five standard deviations.
+    assert sum(pauses) / len(pauses) == pytest.approx(seconds, rel=0.03)
 
 
 @given(attempts=st.integers(1, 9), seed=st.integers(), asked=st.integers(0, 10**6))

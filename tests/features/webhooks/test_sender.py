@@ -199,7 +199,8 @@ def test_an_address_that_is_silent_does_not_use_up_the_time() -> None:
         socket.create_server(("127.0.0.3", server.port), backlog=0),
         contextlib.ExitStack() as stack,
     ):
-        for _ in range(4):  # the queue of those who wait is full
+        # Fill the queue of pending connections.
+        for _ in range(4):
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(("127.0.0.3", server.port))
@@ -336,7 +337,8 @@ def test_large_answers_are_truncated() -> None:
         begun = time.monotonic()
         assert post(server, seconds=60) == failed("http_500", 500)
         assert time.monotonic() - begun < 30
-    assert sum(sent) < 16 << 20  # what buffers of the system hold besides
+    # Buffers of the operating system contain further bytes.
+    assert sum(sent) < 16 << 20
 
 
 def test_endless_headers_are_malformed() -> None:
@@ -480,7 +482,8 @@ def test_a_receiver_without_tls_gets_nothing(trusting: ssl.SSLContext) -> None:
             connection, _ = listener.accept()
             with connection:
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-                with contextlib.suppress(ConnectionResetError):  # an answer was left unread
+                # The sender may close the connection without reading the response.
+                with contextlib.suppress(ConnectionResetError):
                     while data := connection.recv(4096):
                         received.append(data)
 

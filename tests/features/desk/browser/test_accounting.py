@@ -50,5 +50,6 @@ def test_a_theorem_is_calculated(officer: Visitor) -> None:
     page.get_by_role("textbox", name="mu", exact=True).fill("-1")
     page.get_by_role("button", name="Evaluate").click()
     expect(page.get_by_role("alert")).to_contain_text("Expected mu=-1")
-    officer.complaints.clear()  # that the answer was a 422
+    # The browser logs the status 422 of the response.
+    officer.complaints.clear()
     officer.shows()

@@ -19,7 +19,8 @@ def test_a_letter_is_attached_and_erased(officer: Visitor) -> None:
     chosen.set_input_files({"name": "letter.pdf", "mimeType": "application/pdf", "buffer": b"MZ"})
     page.get_by_role("button", name="Attach", exact=True).click()
     expect(region.get_by_text("is not what the end of its name says")).to_be_visible()
-    officer.complaints.clear()  # the browser notes the refusal
+    # The browser logs the refusal.
+    officer.complaints.clear()
     chosen.set_input_files({"name": "Letter of Žofie.pdf", "mimeType": "application/pdf", "buffer": PDF})
     page.get_by_role("button", name="Attach", exact=True).press("Enter")
     expect(page.get_by_role("status").filter(has_text="File attached.")).to_be_visible()

@@ -24,7 +24,8 @@ def test_a_long_list_is_navigated(officer: Visitor) -> None:
     expect(page.get_by_text("51 to 60 of 60 requests")).to_be_visible()
     page.get_by_role("link", name="Previous page").press("Enter")
     expect(page.get_by_text("1 to 50 of 60 requests")).to_be_visible()
-    page.wait_for_load_state()  # the script that submits the choice runs after the table is shown
+    # The script that submits the choice runs after the table is shown.
+    page.wait_for_load_state()
     page.get_by_label("Per page").select_option("25")
     expect(page.get_by_text("1 to 25 of 60 requests")).to_be_visible()
     officer.shows("requests-many")

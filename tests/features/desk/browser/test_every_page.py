@@ -36,7 +36,8 @@ def pages(somebody: Visitor, seen: list[str]) -> Iterator[str]:
     for address in seen:
         answer = somebody.page.request.get(somebody.site.url + address)
         if not answer.headers.get("content-type", "").startswith("text/html") or "<html" not in answer.text():
-            continue  # a file, or a part of a page
+            # The address leads to a file or to a part of a page.
+            continue
         somebody.opens(address)
         expect(somebody.page.locator(".later")).to_have_count(0)
         yield address

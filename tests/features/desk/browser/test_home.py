@@ -105,7 +105,8 @@ def test_the_calendar_counts_due_requests(officer: Visitor) -> None:
     officer.shows("calendar")
     submitted_at = (now - datetime.timedelta(days=100)).isoformat()
     officer.site.forget("p3", submitted_at=submitted_at, regulation="ccpa", identity_verified=False)
-    officer.page.evaluate("htmx.trigger(document.querySelector('[data-live=\"60\"]'), 'live')")  # a minute later
+    # Trigger the refresh that is due after a minute.
+    officer.page.evaluate("htmx.trigger(document.querySelector('[data-live=\"60\"]'), 'live')")
     expect(calendar.get_by_role("link", name="2 overdue")).to_be_visible()
     calendar.get_by_role("link", name=f"2 due on {due.day} {due:%b}").press("Enter")
     officer.page.wait_for_url(

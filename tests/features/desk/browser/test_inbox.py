@@ -84,7 +84,8 @@ def test_the_queue_works_by_keyboard(officer: Visitor) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     page.keyboard.press("a")
     expect(page.get_by_role("dialog", name="Approve")).to_be_visible()
-    page.keyboard.press("j")  # not while a dialog asks
+    # The shortcut is inactive while a dialog is open.
+    page.keyboard.press("j")
     page.keyboard.press("Escape")
     page.keyboard.press("r")
     expect(case.get_by_role("combobox", name="Legal basis")).to_be_focused()

@@ -22,7 +22,8 @@ def tab_to(page: Page, goal: Locator, *, back: bool = False) -> None:
         page.keyboard.press("Shift+Tab" if back else "Tab")
         stop = page.locator(":focus")
         if not stop.count():
-            continue  # the browser's own frame
+            # The focus is in the browser's own controls.
+            continue
         unseen = stop.evaluate(_UNSEEN)
         assert unseen is None, unseen
         if goal.evaluate("goal => goal === document.activeElement"):

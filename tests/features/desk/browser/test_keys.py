@@ -20,7 +20,8 @@ def test_a_key_is_created_rotated_and_revoked(officer: Visitor, browser: Browser
     expect(scopes).to_contain_text("Choose at least 1.")
     expect(scopes).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_label("Name")).to_have_value("auditor")
-    officer.complaints.clear()  # the status of the answer
+    # The browser logs the status of the response.
+    officer.complaints.clear()
     officer.shows("key-refused")
     officer.goes_to("Keys")
     page.get_by_label("Name").fill("auditor")
@@ -37,7 +38,8 @@ def test_a_key_is_created_rotated_and_revoked(officer: Visitor, browser: Browser
         }"""
     )
     copy.click()
-    wait_until(lambda: "Copied" in page.evaluate("window.said"))  # for a moment
+    # The message is shown only for a moment.
+    wait_until(lambda: "Copied" in page.evaluate("window.said"))
     key = page.evaluate("navigator.clipboard.readText()")
     assert re.fullmatch(r"lethe_[\w-]{43}", key)
     officer.shows()

@@ -61,7 +61,8 @@ def test_text_is_kept_if_the_session_ends_while_writing(officer: Visitor) -> Non
     page.get_by_role("button", name="Reject the request").press("Enter")
     expect(page.get_by_role("heading", name="Log in again")).to_be_visible()
     expect(page.get_by_role("heading", name=made)).to_be_hidden()
-    officer.complaints.clear()  # that the session has ended
+    # The browser logs that the session has ended.
+    officer.complaints.clear()
     officer.shows("login-again")
     page.get_by_label("API key").fill("lethe_wrong")
     page.keyboard.press("Enter")
@@ -108,7 +109,8 @@ def test_text_is_kept_if_a_provider_session_ends_while_writing(browser: Browser,
             page.context.clear_cookies()
             page.get_by_role("button", name="Reject the request").press("Enter")
             expect(page.get_by_role("heading", name="Log in again")).to_be_visible()
-            found.complaints.clear()  # that the session has ended, and the style of the provider's page
+            # The browser logs that the session has ended, and the inline style of the provider's page.
+            found.complaints.clear()
             found.shows()
             with page.context.expect_page() as opened:
                 page.get_by_role("link", name="Log in with Example Ltd").click()

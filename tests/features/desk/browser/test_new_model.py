@@ -41,7 +41,8 @@ def test_estimates_update_while_typing(officer: Visitor, worker: Child) -> None:
     page.get_by_role("button", name="Create model").click()
     expect(page.get_by_label("On-demand canary multiplier")).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_role("alert").first).to_contain_text("Enter 64 or less.")
-    officer.complaints.clear()  # that the answer was a 422
+    # The browser logs the status 422 of the response.
+    officer.complaints.clear()
     officer.shows()
     page.get_by_label("On-demand canary multiplier").fill("")
     page.get_by_role("button", name="Create model").click()

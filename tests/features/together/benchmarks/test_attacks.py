@@ -42,7 +42,8 @@ def test_pads_fail_against_two_releases_or_adaptive_requests() -> None:
     attacker who sees two releases, or who chooses requests adaptively, is always right."""
     for game in (flawed.pad_over_two_releases, flawed.pad_of_the_requester):
         blind, seeing = game(np.random.default_rng(2), trials=2_000)
-        assert abs(advantage(blind)) < 0.08  # five standard deviations
+        # The tolerance is five standard deviations.
+        assert abs(advantage(blind)) < 0.08
         assert advantage(seeing) == 1.0
 
 
