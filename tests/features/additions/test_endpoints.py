@@ -1,4 +1,4 @@
-"""Rows are added to an existing dataset: into slots of forgotten people, and nowhere else."""
+"""Additions of rows to an existing dataset, which occupy only slots of forgotten people."""
 
 import io
 from collections.abc import Callable

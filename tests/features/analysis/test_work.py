@@ -1,4 +1,4 @@
-"""Budgets of work: no part begins that does not fit, and none continues that no caller waits for."""
+"""Work budgets: work that does not fit is refused, and work without a waiting caller stops."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A restore accepts no tombstones that are older than the archive, whichever copy they are."""
+"""A restore accepts no tombstones that are older than the archive, whichever copy is given."""
 
 import shutil
 from collections.abc import Callable

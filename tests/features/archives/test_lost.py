@@ -119,8 +119,8 @@ def test_chains_name_heads_signed_after_the_backup(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """The audit log and the ledger name the heads that were signed after the backup. Both verify and continue, also
-    against the tombstones, and a comparison of the ledger with a saved head reports the restore."""
+    """The audit log and the ledger name the chain heads that were signed after the backup. Both verify and continue,
+    even compared with the tombstones, and comparing the ledger with a saved head reports the restore."""
     new_model(new_dataset()["id"])
     work()
     made = back_up()

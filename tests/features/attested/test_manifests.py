@@ -1,4 +1,4 @@
-"""Manifests: the requests they serve, refusals by name, and what may be served afterwards."""
+"""Manifests: the requests they serve, the reasons for refusals, and permissions to serve artefacts."""
 
 import base64
 import datetime
@@ -232,9 +232,9 @@ def test_grace_cancellation_and_consent_permit_reading(
     forget: New,
     get: Get,
 ) -> None:
-    """During the grace period trainers may still read the person, and no retraining serves the request. A cancelled
-    request no longer waits. A person who has consented again may be read unless another of the person's requests is
-    waiting."""
+    """During the grace period trainers may still read the person's rows, and no retraining serves the request. A
+    cancelled request no longer waits. The rows of a person who has consented again may be read unless another of the
+    person's requests is waiting."""
     policy(grace_seconds=3600)
     held = forget("ada")
     assert trainer.digests("ada")["digests"] != [None]

@@ -1,4 +1,4 @@
-"""Attachments of requests: sealed, and gone with the details of the request, or when they are deleted."""
+"""Attachments of requests: sealed, purged with the details of the request, and deleted."""
 
 import datetime
 

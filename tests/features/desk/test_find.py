@@ -1,4 +1,4 @@
-"""The search box in the frame: its text leads to a page, and is in no address."""
+"""The search box: its text leads to a page and never appears in an address."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Notes about requests: sealed, and gone with the details of the request, whenever they were written."""
+"""Notes about requests: sealed, and purged with the details of the request, whenever they were written."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Commands about tables on this machine, which send nothing."""
+"""Commands that preview tables locally and send nothing to a gateway."""
 
 import hashlib
 import json

@@ -346,8 +346,9 @@ def test_decisions_by_an_old_key_reveal_nothing(
     key_with: Callable[..., Any],
     refused: Callable[..., Any],
 ) -> None:
-    """A reviewing key of an earlier release without accounting:read gets the same refusals for a held person and for a
-    stranger, for single requests and in bulk. It cannot be rotated, and no new key without that scope can review."""
+    """For a reviewing key of an earlier release that lacks accounting:read, decisions are refused identically for a
+    held person and for a stranger, singly and in bulk. The key cannot be rotated, and no new key without that scope can
+    review."""
     new_dataset()
     officer = key_with(Scope.REQUESTS_REVIEW, Scope.ACCOUNTING_READ)
     held, stranger = (gateway.post(PLACE, json={"subject_id": who}).json()["id"] for who in ("p1", "nobody"))
