@@ -1,4 +1,4 @@
-"""Rows are added to an existing dataset: into slots of forgotten people, and nowhere else."""
+"""Additions of rows to an existing dataset, which occupy only slots of forgotten people."""
 
 import io
 from collections.abc import Callable
@@ -50,8 +50,8 @@ def test_added_rows_are_held_and_written(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Added rows count as held from the 202 on; a worker writes them into slots of forgotten people, and their batch is
-    deleted."""
+    """Added people are reported as held as soon as the call returns 202. A worker then writes their rows into slots of
+    forgotten people and deletes the batch."""
     answer = add(dataset["id"], people("new1", "new2"))
     assert answer.status_code == 202, answer.text
     made = answer.json()
@@ -90,8 +90,8 @@ def test_models_relearn_after_an_addition(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Every model of the dataset relearns from scratch, even one that batches requests; it can then forget the added
-    people, and the certificate counts the steps since."""
+    """Every model of the dataset relearns from scratch after an addition, even a model that batches requests. The model
+    can then forget the added people, and the certificate counts the steps since the addition."""
     dataset = new_dataset(rows=20)
     models = [
         new_model(dataset["id"], noise_scale=0.05),
@@ -118,7 +118,8 @@ def test_rows_beyond_the_free_slots_are_refused(
     installation: Installation,
     work: Callable[[], int],
 ) -> None:
-    """More rows than free slots are refused with the number of free slots; waiting rows have their slots already."""
+    """An addition of more rows than free slots is refused with the number of free slots. Rows of waiting batches
+    already occupy their slots."""
     problem = refused(add(dataset["id"], people("a", "b", "c", "d")), 409, "dataset_full")
     assert problem["detail"].startswith("3 slots")
     assert add(dataset["id"], people("a", "b")).status_code == 202
@@ -132,7 +133,8 @@ def test_rows_beyond_the_free_slots_are_refused(
 def test_a_repeated_call_adds_once(
     dataset: dict[str, Any], add: Callable[..., httpx.Response], refused: Refused, installation: Installation, get: Get
 ) -> None:
-    """The same key and rows get the first answer again, other rows are a conflict, and nothing more is staged."""
+    """Repeating a call with the same idempotency key and rows returns the first answer. Other rows under the same key
+    are a conflict, and nothing more is staged."""
     first = add(dataset["id"], people("a"), key="k")
     assert add(dataset["id"], people("a"), key="k").json() == first.json()
     refused(add(dataset["id"], people("b"), key="k"), 409, "idempotency_conflict")
@@ -167,7 +169,8 @@ def test_a_request_before_rows_are_applied_nulls_them(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A request that arrives while a batch waits finds the person; the person's rows end null, and no batch is left."""
+    """A deletion request that arrives while a batch waits finds the person. The person's rows are nulled, and the batch
+    is deleted."""
     assert add(dataset["id"], people("new1", "new2")).status_code == 202
     null, there = slots_of(installation, dataset["id"], "new1", "new2")
     request = forget("new1")
@@ -200,7 +203,7 @@ def test_rows_that_do_not_fit_are_refused(
     add: Callable[..., httpx.Response],
     stored: Callable[[], dict[str, int]],
 ) -> None:
-    """Rows of another shape, class or kind, damaged rows and no rows at all return 422, and none of them are stored."""
+    """Rows of another shape, class or kind, damaged rows and empty files return 422, and no row is stored."""
     before = stored()
     answer = add(dataset["id"], content, filename=filename)
     assert answer.status_code == 422, answer.text
@@ -214,7 +217,7 @@ def test_added_csv_rows_follow_the_schema(
     installation: Installation,
     work: Callable[[], int],
 ) -> None:
-    """Rows of a csv file are encoded like those of the dataset; one malformed row refuses all."""
+    """Rows of a CSV file are encoded like the dataset's own rows. One malformed row refuses the whole file."""
     rows = "".join(f"0.{row},{'ab'[row % 2]},p{row}\n" for row in range(1, 9))
     form = {"name": "people", "schema": SCHEMA}
     made = gateway.post("/v1/datasets", data=form, files={"file": ("p.csv", "x,y,who\n" + rows)}).json()
@@ -242,7 +245,7 @@ def test_an_addition_belongs_to_its_dataset(
     refused: Refused,
     gateway: TestClient,
 ) -> None:
-    """An addition is found only below its own dataset."""
+    """An addition is found only under the URL of its own dataset."""
     addition, other = add(dataset["id"], people("a")).json()["id"], new_dataset("other", rows=3)["id"]
     assert gateway.get(f"/v1/datasets/{dataset['id']}/additions/{addition}").status_code == 200
     refused(gateway.get(f"/v1/datasets/{other}/additions/{addition}"), 404, "addition_unknown")

@@ -22,22 +22,21 @@ def test_identical_laws_cost_nothing():
 
 @pytest.mark.parametrize(("mu", "mironov", "cks", "gdp"), [(0.3, 1.345, 1.073, 0.965), (0.05, 0.218, 0.147, 0.129)])
 def test_three_conversions_match_published_numbers(mu, mironov, cks, gdp):
-    """At delta = 1/11982 the three conversions give the published numbers."""
+    """The three conversions reproduce the published numbers at delta = 1/11982."""
     assert round(renyi.gaussian_epsilon_mironov(mu=mu, delta=MNIST_DELTA).epsilon, 3) == mironov
     assert round(renyi.gaussian_epsilon_cks(mu=mu, delta=MNIST_DELTA).epsilon, 3) == cks
     assert round(conversion.gdp_epsilon(mu=mu, delta=MNIST_DELTA), 3) == gdp
 
 
 def test_extreme_floats_are_converted():
-    """At the extremes of the floats epsilon is below 1e-90 for the smallest mu and delta, and mu^2/2 for a mu of
-    1e150."""
+    """Epsilon is below 1e-90 for the smallest positive mu and delta, and mu^2/2 for a mu of 1e150."""
     assert renyi.gaussian_epsilon_cks(mu=5e-324, delta=5e-324).epsilon < 1e-90
     assert renyi.gaussian_epsilon_cks(mu=1e150, delta=0.1).epsilon == pytest.approx(5e299)
 
 
 @given(mu=mus, delta=deltas)
 def test_exact_beats_renyi_and_cks_beats_mironov(mu, delta):
-    """The exact epsilon is at most CKS's, which is at most Mironov's."""
+    """The exact epsilon is at most the epsilon of CKS, which is at most the epsilon of Mironov."""
     cks = renyi.gaussian_epsilon_cks(mu=mu, delta=delta).epsilon
     assert conversion.gdp_epsilon(mu=mu, delta=delta) <= cks
     assert cks <= renyi.gaussian_epsilon_mironov(mu=mu, delta=delta).epsilon
@@ -65,7 +64,8 @@ PARAMETERS = [
     [(convert, names, wrong, value) for convert, names in PARAMETERS for wrong in names for value in OUTSIDE[wrong]],
 )
 def test_numbers_out_of_range_are_refused(convert, parameters, wrong, value):
-    """NaN, infinities and numbers outside the theorem raise a DomainError that names the argument and its value."""
+    """NaN, infinities and numbers outside the theorem's range raise a DomainError that names the argument and its
+    value."""
     arguments = {name: VALID[name] for name in parameters}
     convert(**arguments)
     with pytest.raises(DomainError, match=f"{wrong}={value}"):

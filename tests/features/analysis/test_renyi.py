@@ -45,7 +45,7 @@ def test_delta_of_one_order_matches_known_values(order, divergence, epsilon, del
     ],
 )
 def test_gaussian_curve_at_its_best_order(tau, delta, mironov, cks):
-    """Both conversions find the smallest epsilon on the curve tau * alpha, and the order that attains it."""
+    """Both conversions find the smallest epsilon on the curve tau * alpha and the order that attains it."""
     mu = math.sqrt(2 * tau)
     for found, expected in [
         (renyi.gaussian_epsilon_mironov(mu=mu, delta=delta), mironov),
@@ -56,7 +56,7 @@ def test_gaussian_curve_at_its_best_order(tau, delta, mironov, cks):
 
 @given(order=orders, divergence=divergences, delta=deltas)
 def test_one_order_is_rounded_up(order, divergence, delta):
-    """No conversion of one order is below its formula, nor above it by more than rounding."""
+    """A conversion of one order is never below its formula and exceeds it by at most the rounding error."""
     a, rho, d = mpmath.mpf(order), mpmath.mpf(divergence), mpmath.mpf(delta)
     mironov = rho - mpmath.log(d) / (a - 1)
     cks = max(rho + mpmath.log((a - 1) / a) - mpmath.log(d * a) / (a - 1), mpmath.mpf(0))
@@ -69,7 +69,8 @@ def test_one_order_is_rounded_up(order, divergence, delta):
 
 @given(order=orders, divergence=divergences, delta=powers_of_ten(-100, -1))
 def test_delta_and_epsilon_of_one_order_are_inverse(order, divergence, delta):
-    """The delta at the epsilon of one order is the original delta, or less if epsilon is 0."""
+    """Converting delta to epsilon and back at one order returns the original delta, or a smaller one if epsilon is
+    0."""
     epsilon = renyi.renyi_to_epsilon_cks(order=order, divergence=divergence, delta=delta)
     back = renyi.renyi_to_delta_cks(order=order, divergence=divergence, epsilon=epsilon)
     assert back <= delta * (1 + 1e-5)
@@ -78,7 +79,8 @@ def test_delta_and_epsilon_of_one_order_are_inverse(order, divergence, delta):
 
 @pytest.mark.parametrize("order", [1 + 2**-52, 2.0, 1e12])
 def test_zero_divergence_is_free_and_infinite_divergence_is_unbounded(order):
-    """A divergence of zero costs nothing at any order; an unknown one, infinity, guarantees nothing."""
+    """A divergence of zero costs nothing at any order. An infinite divergence, which means an unknown one, gives no
+    guarantee."""
     for convert in (renyi.renyi_to_epsilon_cks, renyi.renyi_to_epsilon_mironov):
         assert convert(order=order, divergence=0.0, delta=1e-5) == 0.0
         assert convert(order=order, divergence=math.inf, delta=1e-5) == math.inf
@@ -94,8 +96,8 @@ def test_zero_divergence_is_free_and_infinite_divergence_is_unbounded(order):
     ],
 )
 def test_orders_and_divergences_are_validated(check, accepted, refused):
-    """A check accepts what the theorem allows and raises DomainError, with the name and the value, for anything
-    else."""
+    """The checks accept every order and divergence that the theorem allows and raise a DomainError with name and value
+    for any other."""
     for value in accepted:
         check(some_name=value)
     for value in [*refused, math.nan]:

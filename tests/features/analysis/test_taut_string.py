@@ -31,7 +31,8 @@ from tests.tables import each
 @settings(max_examples=300)
 @given(stretches=chains, apart=nonnegative)
 def test_closed_forms_equal_single_steps(stretches, apart):
-    """Closed forms for stretches of any length equal a 50-digit computation corner by corner, and are never less."""
+    """The closed forms for stretches of any length equal a 50-digit computation at every corner and never fall below
+    it."""
     expected = pulled_mu(steps_of(stretches), apart=apart)
     assert taut_string.mu(stretches, apart=apart) == pytest.approx(expected, rel=1e-13, abs=1e-300)
     assert taut_string.mu(stretches, apart=apart) >= expected
@@ -39,7 +40,7 @@ def test_closed_forms_equal_single_steps(stretches, apart):
 
 @pytest.mark.parametrize("contraction", [1 - 1e-12, 1 - 1e-6, 1.0, 1 + 1e-12, 1 + 1e-6])
 def test_contractions_near_one_keep_precision(contraction):
-    """Nothing cancels if a step hardly contracts, or hardly expands."""
+    """No precision is lost to cancellation if a step contracts or expands only slightly."""
     stretches = [
         Stretch(steps=40, contraction=contraction, variance=2.0, push=0.3, every=7),
         Stretch(steps=25, contraction=contraction, variance=1.0, push=0.0),
@@ -50,7 +51,8 @@ def test_contractions_near_one_keep_precision(contraction):
 
 @given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=5))
 def test_one_piece_equals_the_recursion(stretches):
-    """While differences never grow and the noise never falls, mu is W/sqrt(V) of W <- c W + s, V <- c^2 V + nu^2."""
+    """If differences never grow and the noise never falls, mu is W/sqrt(V) of the recursion W <- c W + s, V <- c^2 V +
+    nu^2."""
     variances = sorted(stretch.variance for stretch in stretches)
     pushes = sorted((stretch.push for stretch in stretches), reverse=True)
     influence, variance, steadier = 0.0, 0.0, []
@@ -66,7 +68,8 @@ def test_one_piece_equals_the_recursion(stretches):
 
 @given(stretches=chains)
 def test_steps_before_a_difference_change_nothing(stretches):
-    """Noise from before the data first differed hides nothing: adding earlier steps changes no digit."""
+    """Noise that was added before the data first differed does not lower mu: prepending such steps leaves mu
+    unchanged."""
     before = Stretch(steps=10**6, contraction=0.9, variance=50.0)
     expected = taut_string.mu(stretches)
     assert taut_string.mu([before, *stretches]) == pytest.approx(expected, rel=1e-14, abs=1e-300)
@@ -75,7 +78,7 @@ def test_steps_before_a_difference_change_nothing(stretches):
 @pytest.mark.parametrize("steps", [10**7, 10**15])
 @pytest.mark.parametrize("c", [0.5, 1 - 1e-9, 1.0, 1.001, 3.0])
 def test_extreme_numbers_of_steps_reach_their_limits(c, steps):
-    """Ten million steps and 10^15 steps reach their limits, even if they expand beyond the largest float."""
+    """The mu of ten million and of 10^15 steps equals its limit, even if the expansion exceeds the largest float."""
     alike = Stretch(steps=steps, contraction=c, variance=1.0, push=0.5)
     quiet = Stretch(steps=steps, contraction=c, variance=1.0)
     stays, starts = taut_string.mu([alike]), taut_string.mu([quiet], apart=2.0)
@@ -90,8 +93,7 @@ def test_extreme_numbers_of_steps_reach_their_limits(c, steps):
 
 
 def test_expansion_and_contraction_cancel():
-    """Ten million steps of expansion followed by ten million steps of the inverse contraction return to the original
-    mu."""
+    """Ten million steps of expansion followed by as many steps of the inverse contraction return to the original mu."""
     grown = Stretch(steps=10**7, contraction=2.0, variance=1e-6)
     shrunk = Stretch(steps=10**7, contraction=0.5, variance=1e-6)
     least = math.sqrt(1e-6 / 3 + 1e-6 * 4 / 3)
@@ -103,7 +105,7 @@ def test_expansion_and_contraction_cancel():
 
 @each("seed", range(60))
 def test_a_constrained_optimiser_finds_no_better_shifts(seed):
-    """Minimising the sum of a_t^2/nu_t^2 over z_t = c_t z_(t-1) + s_t - a_t >= 0 that end at 0 gives mu^2."""
+    """Minimising the sum of a_t^2/nu_t^2 over z_t = c_t z_(t-1) + s_t - a_t >= 0 with a final z of 0 gives mu^2."""
     steps = random_steps(seed)
     count = len(steps)
     variances = np.array([variance for _, variance, _ in steps])
@@ -130,7 +132,7 @@ def test_a_constrained_optimiser_finds_no_better_shifts(seed):
 
 @each("seed", range(200))
 def test_time_varying_curvatures_attain_the_bound(seed):
-    """The quadratic found by an exact search over the slopes of all steps has exactly the mu of the string."""
+    """The worst quadratic, found by an exact search over the slopes of all steps, attains the mu of the taut string."""
     steps = random_steps(seed, most=12)
     bound = taut_string.mu(chain_of(steps))
     attained = quadratic_mu(steps, slopes=worst_slopes(steps), signs=[1.0] * len(steps))
@@ -141,7 +143,7 @@ def test_time_varying_curvatures_attain_the_bound(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_local_search_never_exceeds_the_bound(seed):
-    """Curvatures and pulls that are improved step by step approach the bound from below, and one search reaches it."""
+    """A local search over curvatures and pulls approaches the bound from below, and one of the searches reaches it."""
     steps = random_steps(seed, most=5)
     count, bound = len(steps), taut_string.mu(chain_of(steps))
     contractions = np.array([c for c, _, _ in steps])
@@ -182,7 +184,8 @@ def test_no_quadratic_exceeds_the_bound(stretches, apart, seed):
 
 @given(batches=st.integers(2, 60), epochs=st.integers(1, 60), c=st.floats(0.05, 0.9999), ratio=positive)
 def test_cyclic_batches_have_the_published_closed_form(batches, epochs, c, ratio):
-    """The slot visited last has the mu of noisy cyclic gradient descent of Bok, Su and Altschuler (2024)."""
+    """For the slot that is visited last, mu equals the closed form of Bok, Su and Altschuler (2024) for noisy cyclic
+    gradient descent."""
     quiet = Stretch(steps=batches - 1, contraction=c, variance=1.0)
     visits = Stretch(steps=batches * (epochs - 1) + 1, contraction=c, variance=1.0, push=ratio, every=batches)
     rest = c ** (batches * (epochs - 1))
@@ -197,9 +200,10 @@ def test_cyclic_batches_have_the_published_closed_form(batches, epochs, c, ratio
     c=any_contraction.filter(bool),
 )
 def test_the_slot_visited_last_is_the_worst(batches, steps, after, c):
-    """The later a slot was visited, the more is left of it, for equal steps of any contraction."""
+    """For equal steps of any contraction, mu is larger for slots that were visited later."""
     mus = []
-    for place in range(batches):  # visited in steps place, place + batches, ...
+    # The slot is visited in steps place, place + batches, ...
+    for place in range(batches):
         chain = [Stretch(steps=place, contraction=c, variance=1.0)] if place else []
         if steps > place:
             chain.append(Stretch(steps=steps - place, contraction=c, variance=1.0, push=1.0, every=batches))
@@ -212,7 +216,7 @@ def test_the_slot_visited_last_is_the_worst(batches, steps, after, c):
 
 
 def test_examples_in_docstrings_are_correct():
-    """The examples in docstrings are correct."""
+    """The examples in the module's docstrings give the printed results."""
     failed, attempted = doctest.testmod(taut_string)
     assert attempted
     assert not failed

@@ -42,7 +42,8 @@ def at_most(mu: float, bound: float) -> bool:
 
 @given(stretches=chains, apart=nonnegative, index=st.integers(0, 5), factor=st.floats(1.0, 100.0))
 def test_mu_is_monotone_in_differences_and_noise(stretches, apart, index, factor):
-    """Larger pushes, a wider start or weaker contraction never lower mu, and more noise never raises it."""
+    """Larger pushes, a larger initial distance and weaker contraction never lower mu, and more noise never raises
+    it."""
     here = taut_string.mu(stretches, apart=apart)
     assert at_most(here, taut_string.mu(changed(stretches, index, push=factor), apart=apart))
     assert at_most(here, taut_string.mu(stretches, apart=apart * factor))
@@ -52,14 +53,14 @@ def test_mu_is_monotone_in_differences_and_noise(stretches, apart, index, factor
 
 @given(stretches=chains, apart=nonnegative, more=stretches_with(any_contraction))
 def test_steps_on_equal_data_never_raise_mu(stretches, apart, more):
-    """A step on equal data does not make two distributions easier to distinguish."""
+    """A step on equal data never makes two distributions easier to distinguish."""
     quiet = Stretch(steps=more.steps, contraction=more.contraction, variance=more.variance)
     assert at_most(taut_string.mu([*stretches, quiet], apart=apart), taut_string.mu(stretches, apart=apart))
 
 
 @given(first=chains, second=chains)
 def test_composition_bounds_the_chain(first, second):
-    """The mu of a chain lies between that of its last part and that of both parts composed."""
+    """The mu of a chain lies between the mu of its last part and the composed mu of both parts."""
     both, parts = taut_string.mu([*first, *second]), (taut_string.mu(first), taut_string.mu(second))
     assert at_most(parts[1], both)
     assert at_most(both, math.hypot(*parts))
@@ -67,7 +68,7 @@ def test_composition_bounds_the_chain(first, second):
 
 @given(stretch=stretches_with(any_contraction, steps=40), cut=st.integers(1, 40), others=chains)
 def test_splitting_a_stretch_changes_nothing(stretch, cut, others):
-    """Splitting a stretch at the start of one of its periods does not change mu."""
+    """Splitting a stretch at the start of any of its periods does not change mu."""
     first = min(stretch.every * cut, stretch.steps - 1) // stretch.every * stretch.every
     if not first:
         return
@@ -97,7 +98,8 @@ def test_mu_is_scale_invariant(stretches, apart, factor):
 
 @given(seeds=st.lists(st.integers(0, 2**32), min_size=2, max_size=4), place=st.integers(0, 2**32))
 def test_mu_of_several_slots_is_subadditive(seeds, place):
-    """The mu of several slots that differ together is at most the sum of theirs, with equality if they coincide."""
+    """If several slots differ together, mu is at most the sum of the mu of each slot, with equality if the slots
+    coincide."""
     chain = random_steps(place, most=12)
     slots = [np.random.default_rng(seed).exponential(size=len(chain)) for seed in seeds]
 
@@ -113,7 +115,7 @@ def test_mu_of_several_slots_is_subadditive(seeds, place):
 
 @given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=6), apart=positive)
 def test_restarts_equal_chains_that_begin_there(stretches, apart):
-    """Each restart gives the mu of the chain that begins there, with a distance between the starts."""
+    """Each restart gives the mu of the chain that begins at that stretch with the given initial distance."""
     alike = [
         Stretch(steps=stretch.steps, contraction=stretch.contraction, variance=stretch.variance, push=stretch.push)
         for stretch in stretches
@@ -135,7 +137,7 @@ def test_restarts_equal_chains_that_begin_there(stretches, apart):
 
 
 def test_mu_is_zero_without_a_difference_and_infinite_without_noise():
-    """Mu is 0 if nothing differs; starts at a distance are distinguished with certainty before the first step."""
+    """Mu is 0 if nothing differs, and infinite if the starts differ and no noise has been added yet."""
     quiet = Stretch(steps=10, contraction=0.9, variance=1.0)
     assert taut_string.mu([]) == taut_string.mu([quiet]) == 0.0
     assert taut_string.mu([], apart=1e-300) == math.inf
@@ -168,7 +170,7 @@ def test_invalid_numbers_are_refused(field, wrong):
 
 @pytest.mark.parametrize("apart", [-1.0, math.nan, math.inf])
 def test_invalid_distances_are_refused(apart):
-    """A distance that is infinite or negative is refused."""
+    """An infinite or negative initial distance is refused."""
     with pytest.raises(DomainError, match="apart="):
         taut_string.mu([], apart=apart)
 
@@ -178,7 +180,8 @@ def test_invalid_distances_are_refused(apart):
 
 @pytest.mark.parametrize("contraction", [0.999, 1.0, 1.001])
 def test_work_is_proportional_to_stretches(contraction):
-    """The work is proportional to the number of stretches and at most logarithmic in the steps of each."""
+    """The work grows linearly with the number of stretches and at most logarithmically with the number of steps in
+    each."""
 
     def chain(pieces: int, steps: int) -> list[Stretch]:
         pushes = (0.3, 0.0, 1.0, 0.2)

@@ -1,4 +1,4 @@
-"""Budgets of work: no part begins that does not fit, and none continues that no caller waits for."""
+"""Work budgets: work that does not fit is refused, and work without a waiting caller stops."""
 
 import time
 
@@ -8,8 +8,8 @@ from lethe.features.analysis import work
 from lethe.features.analysis.work import WorkBudget, WorkBudgetExceeded
 
 
-def test_a_refused_charge_takes_nothing() -> None:
-    """A refused charge leaves the work budget unchanged, and foreseen work is not spent yet."""
+def test_a_refused_charge_leaves_the_budget_unchanged() -> None:
+    """A refused charge leaves the work budget unchanged, and announcing work does not spend it."""
     with work.within(WorkBudget(units=10, seconds=60)):
         work.foresee(10)
         work.spend(6)
@@ -20,7 +20,7 @@ def test_a_refused_charge_takes_nothing() -> None:
 
 
 def test_nested_limits_have_no_effect() -> None:
-    """A limit inside another limit has no effect."""
+    """A work limit inside another limit has no effect."""
     with (
         work.within(WorkBudget(units=1, seconds=60)),
         work.within(WorkBudget(units=100, seconds=60)),
@@ -30,7 +30,7 @@ def test_nested_limits_have_no_effect() -> None:
 
 
 def test_a_stopped_budget_refuses_further_work() -> None:
-    """A budget that was stopped, or whose time is over, refuses every further part."""
+    """A budget that was stopped or has run out of time refuses all further work."""
     stopped, late = WorkBudget(units=10, seconds=60), WorkBudget(units=10, seconds=0)
     stopped.stop()
     time.sleep(0.01)

@@ -45,7 +45,7 @@ LARGE = [("tables/a", bytes(range(256)) * 9000), ("rows/b", b"\1" * 2**20), ("em
 
 @given(sizes=st.lists(st.integers(0, 5000), max_size=20))
 def test_pieces_round_trip(tmp_path_factory: pytest.TempPathFactory, sizes: list[int]) -> None:
-    """Any number of pieces of any size are read back in order, with the same tallies."""
+    """Pieces of any number and size are read back in order, and their counts and hashes match."""
     key = KeyEncryptionFile(tmp_path_factory.getbasetemp() / "key")
     key.create()
     pieces = [(f"t/{number % 3}", bytes([number]) * size) for number, size in enumerate(sizes)]
@@ -58,8 +58,8 @@ def test_pieces_may_end_near_a_chunk(key: KeyEncryptionFile, size: int) -> None:
     assert [piece.content for piece in read(key, written(key, ("a", b"7" * size)))] == [b"7" * size]
 
 
-def test_tallies_agree(key: KeyEncryptionFile) -> None:
-    """The counts and hashes of what is read equal those of what was written."""
+def test_tallies_of_reading_and_writing_agree(key: KeyEncryptionFile) -> None:
+    """After reading an archive, the counts and hashes equal the ones from writing it."""
     file = io.BytesIO()
     writer = Writer(file, key)
     for thing, content in LARGE:
@@ -80,7 +80,7 @@ def test_a_truncated_archive_is_refused(key: KeyEncryptionFile, cut: int) -> Non
 
 
 def test_reordered_chunks_are_refused(key: KeyEncryptionFile) -> None:
-    """Each chunk opens only in its own place."""
+    """Each chunk can be decrypted only at its own position."""
     whole = written(key, *LARGE)
     head, first, second, rest = (
         whole[:HEAD],
@@ -95,15 +95,15 @@ def test_reordered_chunks_are_refused(key: KeyEncryptionFile) -> None:
 
 @pytest.mark.parametrize("place", [5, 20, 40, HEAD + 3, -1])
 def test_a_flipped_bit_is_refused(key: KeyEncryptionFile, place: int) -> None:
-    """An archive with a flipped bit anywhere is refused."""
+    """An archive is refused if any bit of it is flipped."""
     changed = bytearray(written(key, *LARGE))
     changed[place] ^= 1
     with pytest.raises((BackupDamaged, BackupRefused)):
         read(key, bytes(changed))
 
 
-def test_another_key_opens_nothing(key: KeyEncryptionFile, tmp_path: Path) -> None:
-    """An archive is refused with another key file before any of it is read."""
+def test_a_wrong_key_file_is_refused(key: KeyEncryptionFile, tmp_path: Path) -> None:
+    """An archive is refused with a wrong key file before any of it is read."""
     other = KeyEncryptionFile(tmp_path / "other")
     other.create()
     with pytest.raises(BackupRefused, match="key file is not the one"):
@@ -111,7 +111,7 @@ def test_another_key_opens_nothing(key: KeyEncryptionFile, tmp_path: Path) -> No
 
 
 def test_an_archive_is_encrypted(key: KeyEncryptionFile) -> None:
-    """An archive contains neither names nor contents in clear."""
+    """An archive contains neither names nor contents in plain text."""
     sealed = written(key, ("tables/people", b"an unmistakable line of text" * 100))
     assert b"people" not in sealed
     assert b"unmistakable" not in sealed
@@ -137,7 +137,7 @@ def test_rows_of_another_shape_are_refused(
     of_rows: Callable[[bytes, bytes], list[bytes]],
     said: str,
 ) -> None:
-    """An archive that lacks a block of rows, or states their shape unlike this release, is damaged."""
+    """An archive that lacks a block of rows, or describes their shape in an unknown way, is reported as damaged."""
     name = f"rows/{new_dataset()['id']}"
     back_up()
     key = KeyEncryptionFile(key_file)

@@ -42,9 +42,10 @@ def new_database(kind: str, request: pytest.FixtureRequest) -> NewDatabase:
 
 @pytest.mark.soak
 def test_forgotten_people_do_not_return(tmp_path: Path, new_database: NewDatabase) -> None:
-    """Everything is lost except archive, key file and tombstones. After the restore, which was killed once, the rows of
-    people who were forgotten or had requested it are null before anything is served; their requests get new
-    certificates, ledger and audit logs verify, and their rows are not added again."""
+    """Everything except the archive, the key file and the tombstones is lost, and the restore is killed once and
+    repeated. The rows of people who were forgotten or had requested deletion are then null before anything is served.
+    Their requests get new certificates, the ledger and the audit logs verify, and waiting rows of these people are not
+    added again."""
     data, kept = tmp_path / "data", tmp_path / "kept"
     kept.mkdir()
     tombstones, archive, key_file = kept / "tombstones.jsonl", kept / "archive", kept / "key"

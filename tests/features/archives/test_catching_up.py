@@ -22,7 +22,7 @@ def _remembered(installation: Installation) -> Remembered:
 
 
 def test_tombstones_round_trip_through_json(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """Each field is read back unchanged, and times with their zone."""
+    """Each field of a tombstone is read back from JSON unchanged, and times keep their zone."""
     dataset = new_dataset()
     asked = forget("p1", dataset_ids=[dataset["id"]])
     remembered = _remembered(installation)
@@ -32,7 +32,8 @@ def test_tombstones_round_trip_through_json(installation: Installation, new_data
 
 
 def test_catching_up_is_idempotent(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """An unknown request is created under its own id, and its person suppressed; a known one is left unchanged."""
+    """An unknown request is created under its own id and its person is suppressed. A known request is left
+    unchanged."""
     new_dataset()
     forget("p1")
     known = _remembered(installation)
@@ -47,7 +48,8 @@ def test_catching_up_is_idempotent(installation: Installation, new_dataset: Make
 
 
 def test_withdrawn_requests_are_not_created(installation: Installation, new_dataset: Make, forget: Make) -> None:
-    """An unknown request that was withdrawn is not created; one that is open in the database is withdrawn."""
+    """An unknown request that was withdrawn is not created. A withdrawn request that is still open in the database is
+    withdrawn there too."""
     new_dataset()
     asked = forget("p1")
     known = _remembered(installation).to_json()
@@ -67,7 +69,8 @@ def test_a_restored_request_has_its_aliases(
     work: Callable[[], int],
     get: Get,
 ) -> None:
-    """The record outside the database covers all identifiers of a request, so a restored request erases all of them."""
+    """A tombstone contains all identifiers of a request, so the restored request erases the person under each of
+    them."""
     dataset = new_dataset(rows=40, rows_each=2)
     new_model(dataset["id"])
     assert work() == 1

@@ -48,8 +48,8 @@ def made(
 
 
 def test_restore_prints_a_summary(made: Path, lethe: Lethe) -> None:
-    """Restoring prints how many requests came after the backup, the remaining work, and that one person can log in;
-    invitations are void."""
+    """The restore command prints the number of requests made after the backup, the remaining work, and that one person
+    can log in. Open invitations become void."""
     ended = lethe("restore", "archive", "--key-file", "key", "--tombstones", made)
     assert (ended.code, ended.err) == (0, ""), ended.err
     assert "1 requests came after that" in ended.out
@@ -65,7 +65,8 @@ def test_restore_prints_a_summary(made: Path, lethe: Lethe) -> None:
 
 
 def test_a_restore_needs_a_tombstone_option(made: Path, lethe: Lethe) -> None:
-    """A restore needs exactly one tombstone option; `--no-tombstones` also needs `--lost-versions`, and warns."""
+    """A restore needs exactly one tombstone option. The option `--no-tombstones` also needs `--lost-versions` and
+    prints a warning."""
     refused(lethe("restore", "archive", "--key-file", "key"), "backup_refused")
     refused(lethe("restore", "archive", "--key-file", "key", "--tombstones", made, "--no-tombstones"), "backup_refused")
     assert not Path("restored").exists()
@@ -79,8 +80,8 @@ def test_a_restore_needs_a_tombstone_option(made: Path, lethe: Lethe) -> None:
 def test_a_damaged_page_of_the_vault_stops_backup_and_rotation(
     place: int, installation: Installation, lethe: Lethe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If a key or the end of a page was changed, both commands name the page in one line and write nothing; both work
-    once the page is put back."""
+    """If a key or the end of a vault page was changed, backup and rotation name the page in one line and write nothing.
+    Both work once the page is restored."""
     sealed = installation.vault.seal(b"case-7")
     monkeypatch.setenv("LETHE_DATA_DIR", str(installation.settings.data_dir))
     [page] = (installation.settings.data_dir / "vault").glob("*.page")

@@ -1,4 +1,4 @@
-"""A restore accepts no tombstones that are older than the archive, whichever copy they are."""
+"""A restore accepts no tombstones that are older than the archive, whichever copy is given."""
 
 import shutil
 from collections.abc import Callable
@@ -34,8 +34,8 @@ def test_older_tombstones_are_refused(
     restore_with: RestoreWith,
     other: Settings,
 ) -> None:
-    """A copy from before the backup is refused with a specific error, with the number of missing entries and their
-    first date, and nothing is restored. The newest copy, and one from the moment of the backup, are accepted."""
+    """A tombstone file that is older than the backup is refused with the number of missing entries and the date of the
+    first, and nothing is restored. The newest file and the file of the moment of the backup are accepted."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)
@@ -70,7 +70,7 @@ def test_truncated_tombstones_do_not_cover_the_archive(
     back_up: Callable[[], Backup],
     restore_with: RestoreWith,
 ) -> None:
-    """A file that is cut off anywhere before its end does not cover the archive; damage is reported as damage."""
+    """A tombstone file that is cut off anywhere does not cover the archive. A damaged file is reported as damaged."""
     new_model(new_dataset()["id"])
     work()
     forget("p1")
@@ -98,8 +98,8 @@ def test_rewritten_tombstones_cover_the_archive(
     back_up: Callable[[], Backup],
     restore_with: RestoreWith,
 ) -> None:
-    """Tombstones that were lost after the backup and rewritten from the database contain everything that the database
-    knows."""
+    """Tombstones that were lost after the backup and rewritten from the database contain every request in the
+    database."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)
@@ -119,8 +119,8 @@ def test_the_file_of_another_host_is_accepted_by_its_content(
     back_up: Callable[[], Backup],
     restore_with: RestoreWith,
 ) -> None:
-    """A file that another host wrote of the same database is accepted if it contains the last request of the
-    archive."""
+    """A tombstone file that another host wrote from the same database is accepted if it contains the archive's last
+    request."""
     theirs = installation.settings.model_copy(update={"tombstones": tmp_path / "theirs" / "tombstones.jsonl"})
     (tmp_path / "theirs").mkdir()
     new_dataset()
@@ -145,7 +145,8 @@ def test_dropped_lines_do_not_prevent_a_restore(
     back_up: Callable[[], Backup],
     restore_with: RestoreWith,
 ) -> None:
-    """If the archive's last line was dropped since because of its age, the remaining lines cover the archive."""
+    """If the archive's last tombstone has since been dropped because of its age, the remaining tombstones still cover
+    the archive."""
     new_dataset()
     forget("p1")
     tombstones.record(installation)

@@ -31,7 +31,8 @@ def test_a_dump_loads_into_both_databases(
     work: Callable[[], int],
     tmp_path: Any,
 ) -> None:
-    """Each value is restored as it was stored, sealed ones sealed, and sequences continue."""
+    """Each value is restored as it was stored, sealed values stay sealed, and the databases' sequences continue where
+    they stopped."""
     new_model(new_dataset()["id"])
     work()
     forget("p1", metadata={"case": "ä\u2028 7"}, external_id="case-7")

@@ -42,7 +42,8 @@ def test_lost_versions_are_counted(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Every `adaptive` number that is signed after a restore includes the versions that the backup does not know."""
+    """Every `adaptive` number that is signed after a restore counts the versions that were published after the
+    backup."""
     model = new_model(new_dataset(rows=60)["id"])
     assert work() == 1
     back_up()
@@ -78,7 +79,7 @@ def test_lost_models_are_counted(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A model that was made after the backup is gone, and its releases are counted nevertheless."""
+    """A model that was created after the backup is lost in the restore, but its releases are still counted."""
     dataset = new_dataset(rows=60)
     kept = new_model(dataset["id"])
     assert work() == 1
@@ -108,7 +109,7 @@ def adaptive(client: TestClient, request: dict[str, Any]) -> float:
     return float(next(one["mu"] for one in stated if one["notion"] == "adaptive"))
 
 
-def test_lost_heads_are_named_in_the_chains(
+def test_chains_name_heads_signed_after_the_backup(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -118,8 +119,8 @@ def test_lost_heads_are_named_in_the_chains(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Heads that were signed after the backup are named in audit log and ledger, which both verify and continue, also
-    against the tombstones; compared with a saved head the ledger reports that it was restored."""
+    """The audit log and the ledger name the chain heads that were signed after the backup. Both verify and continue,
+    even compared with the tombstones, and comparing the ledger with a saved head reports the restore."""
     new_model(new_dataset()["id"])
     work()
     made = back_up()
@@ -161,8 +162,8 @@ def test_missing_tombstones_must_be_acknowledged(
     back_up: Callable[[], Backup],
     other: Settings,
 ) -> None:
-    """A restore with a missing tombstone file is refused before it changes anything. A restore without tombstones
-    starts a new file from the database."""
+    """A restore with a missing tombstone file is refused before anything changes. A restore without tombstones starts a
+    new file from the database."""
     new_dataset()
     back_up()
     with pytest.raises(BackupRefused, match="no tombstones at"):
@@ -172,7 +173,7 @@ def test_missing_tombstones_must_be_acknowledged(
     assert restored.requests.made == 0
 
 
-def test_a_backup_of_a_rolled_back_database_is_mended(
+def test_a_backup_of_a_rolled_back_database_can_be_restored(
     installation: Installation,
     archive: Path,
     key_file: Path,
@@ -184,8 +185,8 @@ def test_a_backup_of_a_rolled_back_database_is_mended(
     other: Settings,
     tmp_path: Path,
 ) -> None:
-    """A person who returned because the database and the rows were put back by other means is forgotten again, however
-    long ago that was: a backup of that state restores with the tombstones."""
+    """If the database and the rows were rolled back without `restore`, a backup of that state can be restored with the
+    tombstones, however old they are, and the person who had returned is forgotten again."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1")
     new_model(dataset["id"])

@@ -42,9 +42,9 @@ def test_people_forgotten_since_the_backup_are_forgotten_again(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """The rows of people forgotten since the backup are null on disk before anything is served, their requests are open
-    again under their own ids and deadlines, and a worker completes them with new certificates; no other rows are
-    touched."""
+    """The rows of people forgotten since the backup are null on disk before anything is served, and no other rows
+    change. Their requests are open again under their own ids and deadlines, and a worker completes them with new
+    certificates."""
     dataset = new_dataset(rows=60)
     slots = slots_of(installation, dataset["id"], "p1", "p3", "p5")
     model = new_model(dataset["id"])
@@ -96,8 +96,8 @@ def test_row_weights_are_restored(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Row weights are restored, except those of people forgotten since, and are learned again with the bound of the
-    weights in the mechanism."""
+    """Row weights are restored, except for the weights of people forgotten since the backup. The model is learned again
+    with these weights, and its mechanism contains their bound."""
     columns = {
         "person": {"role": "subject"},
         "age": {"kind": "numeric", "min": 0, "max": 100},
@@ -136,8 +136,9 @@ def test_decisions_since_the_backup_are_repeated(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Requests that were withdrawn, approved or extended since the backup have their later state; one that was made and
-    withdrawn since does not exist; one that awaited review awaits it again."""
+    """Requests that were withdrawn, approved or extended since the backup have their later state after the restore. A
+    request that was made and withdrawn since the backup does not exist, and a request that awaited review awaits it
+    again."""
     new_dataset()
     withdrawn, extended = forget("p1"), forget("p2")
     policy = gateway.get("/v1/tenant").json()["policy"]
@@ -173,7 +174,7 @@ def test_a_grace_period_continues(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A request in its grace period is not erased after a restore, and can be cancelled until its original time."""
+    """A request in its grace period is not erased after a restore, and can be cancelled until its original deadline."""
     dataset = new_dataset()
     back_up()
     assert gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}}).status_code == 200
@@ -201,8 +202,8 @@ def test_a_waiting_batch_is_added(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Rows that waited to be added are added after the restore, except those of people who have requested deletion
-    since."""
+    """A batch of rows that was waiting is added after the restore, without the rows of people who have requested
+    deletion since the backup."""
     dataset = new_dataset()
     new_model(dataset["id"])
     work()
@@ -249,7 +250,7 @@ def test_tombstones_must_reach_back_to_the_backup(
     back_up: Callable[[], Backup],
     restore: Callable[[], Restored],
 ) -> None:
-    """A backup that is older than the remembered period is refused."""
+    """A backup that is older than the oldest tombstone is refused."""
     new_dataset()
     back_up()
     forget("p1")
@@ -274,8 +275,8 @@ def test_an_interrupted_restore_can_be_repeated(
     monkeypatch: pytest.MonkeyPatch,
     where: str,
 ) -> None:
-    """A restore that is interrupted anywhere leaves an installation that cannot be opened or set up; the next restore
-    starts over."""
+    """A restore that is interrupted at any point leaves an installation that can neither be opened nor set up. The next
+    restore starts from the beginning."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1")
     new_model(dataset["id"])
@@ -324,8 +325,8 @@ def test_a_restored_installation_can_be_restored_again(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """The tombstones continue in the restored installation: restoring the same old backup again includes both
-    periods."""
+    """A restored installation continues the tombstones, so restoring the same old backup again includes the requests of
+    both periods."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1", "p2")
     new_model(dataset["id"])
@@ -361,8 +362,8 @@ def test_retired_objects_do_not_return(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A model and a dataset that were retired after the backup are retired again: no row of theirs is written to disk,
-    nothing is learned, and the requests that were open in the backup are over; everything else is restored."""
+    """A model and a dataset that were retired after the backup are retired again: their rows are not written to disk,
+    nothing is learned, and the requests that were open in the backup are closed. Everything else is restored."""
     dataset, kept = new_dataset(rows=60), new_dataset("kept", rows=60, seed=1)
     model = new_model(dataset["id"])
     assert work() == 1
@@ -396,7 +397,8 @@ def test_a_restore_needs_an_empty_place(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Restoring is refused over an installation, over part of one, among other files, or next to other tombstones."""
+    """A restore is refused if the target contains an installation, parts of an installation or other files, or lies
+    next to other tombstones."""
     new_dataset()
     forget("p1")
     back_up()

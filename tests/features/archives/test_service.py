@@ -50,8 +50,8 @@ def test_an_archive_contains_everything_except_weights(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """An archive contains tables, rows and keys, but neither weights nor the key that wraps their keys; only its owner
-    can read it."""
+    """An archive contains tables, rows and keys, but neither weights nor the key that wraps their keys. Only the owner
+    of the file can read it."""
     dataset = new_dataset()
     new_model(dataset["id"])
     work()
@@ -68,18 +68,18 @@ def test_an_archive_contains_everything_except_weights(
 
 
 def test_existing_files_are_not_replaced(archive: Path, back_up: Callable[[], Backup]) -> None:
-    """A backup under an existing name is refused."""
+    """A backup is refused if its file already exists."""
     archive.write_bytes(b"another one")
     with pytest.raises(BackupRefused, match="replaces nothing"):
         back_up()
     assert archive.read_bytes() == b"another one"
 
 
-def test_a_failed_backup_leaves_nothing(
+def test_a_failed_backup_creates_no_file(
     installation: Installation, archive: Path, back_up: Callable[[], Backup], new_dataset: Make
 ) -> None:
-    """A backup of rows that differ from the recorded ones gets no name; a partial file left by a crash does not prevent
-    the next backup."""
+    """A backup fails without creating its file if the rows differ from their recorded digest. A partial file left by a
+    crash does not prevent the next backup."""
     dataset = new_dataset()
     [block] = (installation.settings.data_dir / "blocks").glob(f"{dataset['id']}.*.sealed")
     whole = block.read_bytes()
@@ -97,7 +97,7 @@ def test_a_failed_backup_leaves_nothing(
 
 
 def test_a_second_writer_of_an_archive_is_refused(archive: Path, back_up: Callable[[], Backup]) -> None:
-    """A second process that would write the same archive at the same time is refused."""
+    """A second process that tries to write the same archive at the same time is refused."""
     partial = archive.with_name(".archive.partial")
     with service._exclusively(partial), pytest.raises(BackupRefused, match="Another process"):
         back_up()
@@ -106,7 +106,8 @@ def test_a_second_writer_of_an_archive_is_refused(archive: Path, back_up: Callab
 def test_a_finished_backup_is_not_overwritten(
     archive: Path, back_up: Callable[[], Backup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that opened the unfinished file before it was renamed is refused the lock, and cannot overwrite it."""
+    """A process that opened the unfinished file before it was renamed cannot lock it and therefore cannot overwrite
+    it."""
     lock = fcntl.flock
 
     def late(file: IO[bytes], operation: int) -> None:
@@ -136,7 +137,7 @@ def test_a_backup_is_a_consistent_snapshot(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """Backups made while people are forgotten and rows are added repeatedly restore to a state that verifies."""
+    """A backup that was made while people were being forgotten and rows added restores to a state that verifies."""
     dataset = new_dataset(rows=200)
     new_model(dataset["id"])
     work()
@@ -182,7 +183,7 @@ def test_an_erasure_in_progress_is_completed_after_a_restore(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """A backup of a run and rows that a worker left half done restores to a state that the next worker completes."""
+    """A backup made in the middle of an erasure restores to a state that the next worker completes."""
     dataset = new_dataset()
     slots = slots_of(installation, dataset["id"], "p1", "p2")
     new_model(dataset["id"])
@@ -207,7 +208,7 @@ def test_an_erasure_in_progress_is_completed_after_a_restore(
 def test_a_backup_of_damaged_records_is_refused(
     installation: Installation, tmp_path: Path, new_dataset: Make, get: Callable[[str], Any]
 ) -> None:
-    """A backup of a dataset with a damaged record is refused, and the dataset reports the damage."""
+    """A backup of a dataset with a damaged record is refused, and the API reports the dataset as damaged."""
     dataset_id = new_dataset(rows=30)["id"]
     Bit(installation, dataset_id, 3, "subject_ref")
     with pytest.raises(DatasetDamaged):

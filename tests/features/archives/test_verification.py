@@ -61,7 +61,7 @@ def verdict_of(installation: Installation) -> BackupVerdict:
 
 
 def test_an_intact_file_verifies(apart: Installation, file: Path) -> None:
-    """An untouched file verifies to its last byte; a missing file verifies as empty."""
+    """An intact tombstone file verifies to its last byte. A missing file verifies as empty."""
     found = verification.verify(apart)
     assert (found.found, found.fault) == (BackupState.WHOLE, None)
     assert found.extent.bytes == file.stat().st_size
@@ -72,7 +72,7 @@ def test_an_intact_file_verifies(apart: Installation, file: Path) -> None:
 
 
 def test_every_flipped_bit_is_found(apart: Installation, file: Path) -> None:
-    """Verification finds a flipped bit in any byte of the file and names its place."""
+    """Verification finds a flipped bit in any byte of the tombstone file and names its position."""
     whole = file.read_bytes()
     journal = tombstones.journal(apart)
     places = {0, len(whole) - 1, *(end - 1 for end in range(1, len(whole)) if whole[end : end + 1] == b"\n")}
@@ -90,7 +90,7 @@ def test_every_flipped_bit_is_found(apart: Installation, file: Path) -> None:
 
 
 def test_lines_that_were_moved_are_found(apart: Installation, file: Path) -> None:
-    """A line that is doubled, swapped with another, left out, or moved is found, and stops runs and backups."""
+    """Lines that were duplicated, swapped, removed or moved are found, and stop runs and backups."""
     lines = file.read_bytes().splitlines(keepends=True)
     for changed in (
         [*lines[:3], lines[2], *lines[3:]],
@@ -112,7 +112,7 @@ def test_lines_that_were_moved_are_found(apart: Installation, file: Path) -> Non
 
 
 def test_a_truncated_tail_is_rewritten(apart: Installation, file: Path) -> None:
-    """A tail that was cut off, of any length, is written again from what the database still knows."""
+    """A truncated end of the tombstone file, of any length, is rewritten from the requests in the database."""
     before = [line.of for line in tombstones.journal(apart).lines() if line.request]
     size = file.stat().st_size
     for cut in (1, 77, size // 2, size - 1, size):
@@ -123,7 +123,7 @@ def test_a_truncated_tail_is_rewritten(apart: Installation, file: Path) -> None:
 
 
 def test_only_new_lines_are_verified(apart: Installation, file: Path, forget: Make) -> None:
-    """Between two full verifications only new lines are read; a file that was replaced is read completely."""
+    """Between two full verifications only new lines are read. A replaced file is read completely."""
     first = verification.verify(apart)
     forget("p3")
     tombstones.record(apart)
@@ -143,7 +143,8 @@ def test_only_new_lines_are_verified(apart: Installation, file: Path, forget: Ma
 
 
 def test_the_whole_file_is_verified_every_hour(apart: Installation, file: Path) -> None:
-    """A changed byte in the middle is found within the hour, even if nothing else changes the file."""
+    """A byte that was changed in the middle of the file is found within an hour, even if nothing else changes the
+    file."""
     verification.verify(apart)
     whole = bytearray(file.read_bytes())
     whole[10] ^= 1
@@ -158,7 +159,7 @@ def test_the_whole_file_is_verified_every_hour(apart: Installation, file: Path) 
 
 
 def test_a_replaced_file_is_verified_before_a_run(apart: Installation, file: Path) -> None:
-    """Before a run erases rows, an earlier verdict counts only for the file that was verified, not for a
+    """Before a run erases rows, an earlier verdict is accepted only for the very file that was verified, not for a
     replacement."""
     verification.verify(apart)
     verification.require_whole(apart)
@@ -171,8 +172,8 @@ def test_a_replaced_file_is_verified_before_a_run(apart: Installation, file: Pat
 
 
 def test_damage_is_reported(apart: Installation, file: Path, admin_key: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Readiness, metrics and the log of the gateway report the damage from its start on, until the file is whole
-    again."""
+    """Readiness, metrics and the gateway's log report the damage from the moment the gateway starts until the file is
+    intact again."""
     headers = {"Authorization": f"Bearer {admin_key}"}
     whole = file.read_bytes()
     file.write_bytes(whole[:10] + b"x" + whole[11:])
@@ -193,7 +194,7 @@ def test_damage_stops_erasures(
     forget: Make,
     runs_of: Callable[[], list[tuple[str, str | None]]],
 ) -> None:
-    """A run that begins after damage was found touches nothing, and continues when the file is restored."""
+    """A run that begins after damage was found changes nothing, and continues once the file is restored."""
     whole = file.read_bytes()
     file.write_bytes(whole[:10] + b"x" + whole[11:])
     verification.verify(apart)
@@ -216,7 +217,7 @@ def test_an_unreadable_verdict_is_ignored(apart: Installation, file: Path, kept:
 
 
 def test_a_partial_verdict_is_overwritten(apart: Installation, file: Path) -> None:
-    """A verdict file that was cut off while it was written is overwritten by the next, and does not remain."""
+    """The next verdict overwrites a verdict file that was only partly written, and no partial file remains."""
     [half_written] = verification.files(apart.settings) - {verification.verdict_file(apart.settings)}
     half_written.write_text('{"at"')
     verification.verify(apart)

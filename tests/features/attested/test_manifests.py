@@ -1,4 +1,4 @@
-"""Manifests: the requests they serve, refusals by name, and what may be served afterwards."""
+"""Manifests: the requests they serve, the reasons for refusals, and permissions to serve artefacts."""
 
 import base64
 import datetime
@@ -45,8 +45,9 @@ def is_waiting(get: Get, request: dict[str, Any]) -> bool:
 def test_one_retraining_serves_all_waiting_requests(
     installation: Installation, trainer: AttestedTrainer, forget: New, get: Get
 ) -> None:
-    """Requests wait until a manifest without their people arrives, and complete together; a request made after the rows
-    were read waits for the next one; repeating the manifest returns the same answer and serves no request again."""
+    """Requests wait until a manifest without their people arrives, and then complete together. A request made after the
+    rows were read waits for the next manifest. Repeating the manifest returns the same answer and serves no request
+    twice."""
     before = trainer.retrain("ada", "bob", "eve")
     first, second = forget("ada"), forget("bob")
     settle(installation)
@@ -77,9 +78,9 @@ def test_one_retraining_serves_all_waiting_requests(
 def test_a_refused_manifest_serves_no_request(
     trainer: AttestedTrainer, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
-    """A manifest is refused with the name of the failed check if it is by another key, for another trainer or an
-    earlier retraining, of rows from the future or older than the request, of an unsigned list, or with a person to be
-    forgotten; the request stays open."""
+    """The API refuses a manifest that was signed with another key, is for another trainer or an earlier retraining,
+    states rows from the future or from before the request, has an unsigned list, or includes a person to be forgotten.
+    The response names the failed check, and the request stays open."""
     old = trainer.digests("ada", "eve")
     other = new_trainer("Other")
     request = forget("ada")
@@ -117,7 +118,7 @@ def json_of(manifest: dict[str, Any]) -> dict[str, Any]:
 def test_a_manifest_is_accepted_in_one_commit(
     installation: Installation, trainer: AttestedTrainer, forget: New, get: Get, by: Actor
 ) -> None:
-    """A manifest whose process ends before the commit is not accepted, and can be sent again afterwards."""
+    """A manifest is not accepted if the process ends before the commit, and can be sent again."""
     request = forget("ada")
     manifest = trainer.manifest(trainer.digests("eve"))
 
@@ -143,8 +144,9 @@ def test_an_artefact_of_an_earlier_retraining_is_refused(
     forget: New,
     get: Get,
 ) -> None:
-    """A manifest cannot name an artefact of an earlier retraining that read other people, one of another trainer, or
-    weights that Lethe destroyed; a trainer that never read the person may make the same artefact again."""
+    """A manifest cannot name an artefact of an earlier retraining that read other people, an artefact of another
+    trainer, or weights that Lethe destroyed. A trainer that never read the person may produce the same artefact
+    again."""
     had = trainer.retrain("ada", "eve")["artefacts"]
     first = forget("ada")
     assert refused_by(trainer, trainer.manifest(trainer.digests("eve"), artefacts=had)) == "artefacts_new"
@@ -167,8 +169,9 @@ def test_an_artefact_of_an_earlier_retraining_is_refused(
 def test_serving_is_permitted_until_a_deadline(
     installation: Installation, trainer: AttestedTrainer, forget: New, gateway: TestClient
 ) -> None:
-    """An artefact may be served from its manifest until a request that it may carry is served by a later one, or is
-    past its deadline; the permission ends at the deadline, and an unknown digest is reported as such."""
+    """An artefact may be served from the arrival of its manifest until a later manifest serves a request of a person
+    whom the artefact may contain, or until that request's deadline. The permission states that deadline, and an unknown
+    digest is reported as unknown."""
     assert trainer.serving("0" * 64) | {"artefact_sha256": ""} == {
         "artefact_sha256": "",
         "trainer_id": None,
@@ -209,7 +212,7 @@ def test_no_person_is_stored_or_named(
     forget: New,
     get: Get,
 ) -> None:
-    """Digests of a person differ by trainer, and no table contains one, of people who stay or leave."""
+    """A person's digest differs between trainers, and no table contains the digest of a person who stays or leaves."""
     forget("ada")
     other = new_trainer("Other").digests("eve")["digests"]
     mine = trainer.digests("eve")["digests"]
@@ -229,8 +232,9 @@ def test_grace_cancellation_and_consent_permit_reading(
     forget: New,
     get: Get,
 ) -> None:
-    """During the grace period a person may still be read and no retraining serves the request; a cancelled request no
-    longer waits; a person who consented again may be read, but not while a request of theirs waits."""
+    """During the grace period trainers may still read the person's rows, and no retraining serves the request. A
+    cancelled request no longer waits. The rows of a person who has consented again may be read unless another of the
+    person's requests is waiting."""
     policy(grace_seconds=3600)
     held = forget("ada")
     assert trainer.digests("ada")["digests"] != [None]
@@ -256,8 +260,8 @@ def test_grace_cancellation_and_consent_permit_reading(
 def test_requests_wait_only_for_trainers_of_their_datasets(
     gateway: TestClient, new_dataset: New, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
-    """A request restricted to datasets that a trainer does not read neither waits for the trainer nor bans the person
-    from it; no request waits for a retired trainer."""
+    """A request that is restricted to some datasets neither waits for a trainer that reads none of them nor bans the
+    person from that trainer. No request waits for a retired trainer."""
     mine, other = new_dataset()["id"], new_dataset(name="other")["id"]
     trainer = new_trainer(dataset_ids=[mine])
     assert not is_waiting(get, forget("x1", dataset_ids=[other]))
@@ -271,7 +275,7 @@ def test_requests_wait_only_for_trainers_of_their_datasets(
 def test_a_limited_key_sees_all_banned_people(
     installation: Installation, trainer: AttestedTrainer, forget: New, by: Actor
 ) -> None:
-    """A key that sees only its own requests still sees every person who must not be read, and what is overdue."""
+    """An API key that sees only its own requests still sees every banned person and every overdue artefact."""
     artefact = trainer.retrain("ada", "eve")["artefacts"][0]
     request = forget("ada")
     key = access.new_key()
@@ -289,9 +293,9 @@ def test_a_limited_key_sees_all_banned_people(
 def test_the_bundle_verifies_the_manifest_offline(
     installation: Installation, gateway: TestClient, trainer: AttestedTrainer, forget: New, get: Get
 ) -> None:
-    """The bundle contains the signed header and verifies with only the public keys; another key, another trainer or a
-    request after the rows were read is refused with the name of the failed check, even if the installation signed
-    it."""
+    """The bundle contains the signed header and verifies with only the public keys. Verification fails and names the
+    failed check for another key, another trainer or a request made after the rows were read, even if the installation
+    signed the bundle."""
     request = forget("ada")
     trainer.retrain("eve")
     settle(installation)
@@ -320,7 +324,7 @@ def test_the_bundle_verifies_the_manifest_offline(
 
 
 def test_a_trainer_is_changed(gateway: TestClient, trainer: AttestedTrainer, forget: New, refused: Any) -> None:
-    """After a change a new key signs and the old one no longer does; an unusable key, dataset or URL is refused."""
+    """After a key change the new key signs and the old key is refused. An unusable key, dataset or URL is refused."""
     path, old = f"/v1/attested-trainers/{trainer.id}", trainer.key
     refused(gateway.patch(path, json={"public_key": "A" * 43}), 422, "input_invalid")
     body = {"name": "n", "contact": "c", "webhook_url": "https://x.example", "public_key": old["x"]}

@@ -14,8 +14,8 @@ def test_the_page_lists_trainers(
     trainer: AttestedTrainer,
     forget: Callable[..., dict[str, Any]],
 ) -> None:
-    """Officers see each trainer and its number of waiting requests, in their language; others have neither the page nor
-    its menu entry."""
+    """Officers see each trainer with its number of waiting requests in their own language. Other users see neither the
+    page nor its menu entry."""
     forget("ada")
     page = officer.get("/admin/attested-trainers").text
     assert trainer.id in page

@@ -29,8 +29,8 @@ def at(day: int) -> datetime.datetime:
 
 @hypothesis.given(st.lists(st.tuples(st.integers(0, 7), st.integers(-2, 7)), max_size=6))
 def test_the_plan_has_the_fewest_retrainings(intervals: list[tuple[int, int]]) -> None:
-    """The retrainings serve every waiting request within its interval, or at its earliest time if that is late, and an
-    exhaustive search finds no smaller set of times."""
+    """The plan serves every waiting request within its interval, or as early as possible if it is already late. An
+    exhaustive search finds no plan with fewer retrainings."""
     waits = [WaitInterval(asked_at=at(asked), latest_at=at(asked + length)) for asked, length in intervals]
     planned = plan(waits, at=at(2))
     allowed = [(max(one.asked_at, at(2)), max(one.asked_at, one.latest_at, at(2))) for one in waits]
@@ -55,8 +55,8 @@ def test_a_trainer_is_notified_of_the_latest_date(
     forget: New,
     deliveries: Callable[[], list[WebhookDelivery]],
 ) -> None:
-    """One webhook announces the retraining with its latest date for all waiting requests; another follows only if the
-    date moves forward or has become too late, and one per retraining after a manifest."""
+    """One webhook announces the latest date of the retraining for all waiting requests. Another is sent only if the
+    date moves forward or can no longer be met, and once for the next retraining after a manifest."""
 
     def told() -> list[dict[str, Any]]:
         jobs.announce_retrainings(installation)
@@ -84,14 +84,15 @@ def test_a_trainer_is_notified_of_the_latest_date(
     forget("cleo")
     assert told()[-1]["retraining_id"] == trainer.state()["retraining_id"]
     body = json.dumps(told())
-    assert not re.search(r"\bada\b", body)  # an id may have these letters
+    # A word boundary is needed, because an id can contain these letters.
+    assert not re.search(r"\bada\b", body)
     assert request["id"] not in body
 
 
 def test_a_later_grace_period_needs_a_second_retraining(
     installation: Installation, policy: Callable[..., None], trainer: AttestedTrainer, forget: New
 ) -> None:
-    """A request whose grace period ends after the latest date of the other waiting requests is planned for a second
+    """A request whose grace period ends after the latest retraining date of the other requests is planned for a second
     retraining."""
     request = forget("ada")
     with installation.database.writing() as session:

@@ -31,8 +31,8 @@ DETAILS = {"code_revision": "5cff449", "environment": "sha256:11"}
 def test_a_webhook_leads_to_a_retraining(
     client: Client, installation: Installation, receiving: Callable[..., AbstractContextManager[Receiver]]
 ) -> None:
-    """A trainer gets a signed webhook that names no person, and its manifest completes the request; a retraining that
-    another has overtaken is refused."""
+    """A trainer receives a signed webhook that names no person, and its manifest completes the request. The manifest of
+    a retraining that a later one has overtaken is refused."""
     key = new_key()
     rows = [("ada", 1), ("eve", 2), ("eve", 3)]
     trained: list[list[tuple[str, int]]] = []
@@ -51,7 +51,8 @@ def test_a_webhook_leads_to_a_retraining(
         receiver.verify(client.webhooks.secret().secret)
         [call] = receiver.server.calls
     assert told["data"]["trainer_id"] == trainer.id
-    assert not re.search(rb"\bada\b", call.body)  # an id may have these letters
+    # A word boundary is needed, because an id can contain these letters.
+    assert not re.search(rb"\bada\b", call.body)
     assert b"ticket" not in call.body
     artefact, manifest = retrain(client, trainer.id, key, rows=rows, person=lambda row: row[0], train=train, **DETAILS)
     assert trained == [rows[1:]]
@@ -70,7 +71,7 @@ def test_a_webhook_leads_to_a_retraining(
 
 
 def test_the_example_and_the_command_line_run(settings: Settings, admin_key: str, lethe: Lethe, tmp_path: Path) -> None:
-    """The example runs unchanged; a command signs and sends a manifest, and another verifies a case."""
+    """The documented example runs unchanged. One command signs and sends a manifest, and another verifies a case."""
     with processes.gateway(settings) as (_, address):
         environment = os.environ | {"LETHE_URL": address, "LETHE_API_KEY": admin_key}
         done = subprocess.run(

@@ -68,7 +68,7 @@ def test_earlier_work_is_found_by_a_late_worker(
     forget: Make,
     get: Get,
 ) -> None:
-    """A worker that starts last, on a broker that lost every message, finds the requested work by itself."""
+    """A worker that starts after the broker has lost every message finds the requested work in the database."""
     new_model(new_dataset()["id"], noise_scale=0.02)
     request = forget("p3")
     broker.kill()
@@ -92,7 +92,7 @@ def test_requests_are_accepted_without_the_broker(
     forget: Make,
     get: Get,
 ) -> None:
-    """Requests are accepted within 5 s if the broker is gone or does not answer; they complete once it is back, even if
+    """Requests are accepted within 5 s if the broker is down or silent. They complete once the broker is back, even if
     the worker had exited and was restarted."""
     one = worker("one")
     one.ready()
@@ -105,7 +105,8 @@ def test_requests_are_accepted_without_the_broker(
         started = time.monotonic()
         made.append(forget(f"p{person}"))
         waits.append(time.monotonic() - started)
-    assert sorted(waits)[1] < 5  # the machine itself may be late once
+    # One call may be slow because the machine is busy.
+    assert sorted(waits)[1] < 5
     if how == "gone":
         broker.start()
     else:
@@ -125,7 +126,8 @@ def test_requests_are_accepted_without_the_broker(
 def test_the_run_of_a_killed_worker_is_repeated(
     worker: Worker, beat: Service, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """The run of a Celery worker that was killed with -9 is repeated by another when its lease is over, once."""
+    """If a Celery worker is killed with -9, another worker repeats its run once the lease has expired, and only
+    once."""
     one = worker("one", hop="mid-chain", act=hops.die)
     request = forget("p3")
     assert one.child.died() == -signal.SIGKILL
@@ -138,7 +140,7 @@ def test_the_run_of_a_killed_worker_is_repeated(
 
 
 def test_a_worker_that_starts_verifies_the_tombstones(settings: Settings, worker: Worker) -> None:
-    """A worker that starts verifies the tombstones, so damage is known before any run even without a gateway."""
+    """A worker verifies the tombstones when it starts, so damage is reported before any run, even without a gateway."""
     settings.resolved_tombstones().write_text("no line of ours\n")
     worker("first")
     wait_until(lambda: (verdict := verification.last_verdict(settings)) is not None and verdict.found == "damaged")

@@ -34,7 +34,7 @@ Broker = processes.Redis | processes.RabbitMQ
 def test_a_message_has_no_arguments(
     broker: processes.Redis, gateway: TestClient, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """A message in the broker names no person, request, model, dataset or run: its task has no arguments."""
+    """A message in the broker names no person, request, model, dataset or run, because its task has no arguments."""
     person = "somebody-by-name"
     file = people(person, *(f"p{number}" for number in range(30)))
     dataset = gateway.post("/v1/datasets", data=FORM, files={"file": ("people.npz", file)}).json()
@@ -58,7 +58,7 @@ def _versions(installation: Installation) -> list[tuple[str, str]]:
         return [(version.id, version.weights_sha256) for version in session.scalars(sa.select(Version))]
 
 
-def test_a_lost_message_is_made_up_by_the_sweep(
+def test_the_sweep_compensates_for_a_lost_message(
     worker: Worker,
     beat: Service,
     broker: processes.Redis,
@@ -67,9 +67,10 @@ def test_a_lost_message_is_made_up_by_the_sweep(
     forget: Make,
     get: Get,
 ) -> None:
-    """A request whose only message went to a worker that died is served by the next sweep."""
+    """If the worker that received a request's only message dies, the next sweep serves the request."""
     with redis.Redis(port=broker.port) as client:
-        client.flushall()  # what was rung for the model
+        # Drop the notification about the model.
+        client.flushall()
         one = worker("one", hop="heard", act=hops.die)
         one.ready()
         request = forget("p3")
@@ -88,7 +89,7 @@ def test_a_lost_message_is_made_up_by_the_sweep(
 def test_duplicate_messages_cause_one_run(
     worker: Worker, broker: processes.Redis, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """Two workers that are notified a hundred times, before, during and after a request, do one run."""
+    """Two workers that receive a hundred notifications before, during and after a request execute one run."""
     for _ in range(50):
         installation.notifier.wake()
     request = forget("p3")
@@ -112,10 +113,11 @@ def test_a_late_message_changes_nothing(
     forget: Make,
     get: Get,
 ) -> None:
-    """A message that arrives long after its work was done changes nothing and delays nothing."""
+    """A message that arrives long after its work was done neither changes nor delays anything."""
     request = forget("p3")
     with redis.Redis(port=broker.port) as client:
-        wait_until(lambda: client.llen("celery") == 2)  # one for the model
+        # One of the two messages is about the model.
+        wait_until(lambda: client.llen("celery") == 2)
         held = client.lrange("celery", 0, -1)
         client.delete("celery")
         one = worker("one")
@@ -185,8 +187,8 @@ def _waiting(broker: Broker) -> int:
 def test_malformed_messages_are_dropped(
     worker: Worker, broker: Broker, installation: Installation, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """Strings that are not JSON and foreign or broken messages are dropped; the worker that read them continues and
-    serves the next notification."""
+    """Invalid JSON and foreign or malformed messages are dropped. The worker that read them continues and serves the
+    next notification."""
     one = worker("one")
     one.ready()
     _no_rings(broker)
@@ -203,8 +205,7 @@ def test_malformed_messages_are_dropped(
 def test_remote_control_is_refused(
     worker: Worker, broker: processes.Redis, live: dict[str, Any], forget: Make, get: Get
 ) -> None:
-    """A worker accepts no commands from the broker: a shutdown, as Celery's remote control sends it, changes
-    nothing."""
+    """A worker accepts no commands from the broker: a shutdown command of Celery's remote control has no effect."""
     one = worker("one")
     one.ready()
     with kombu.Connection(broker.url) as connection:

@@ -16,20 +16,20 @@ from lethe.contract.problems import InputInvalid
 
 
 def test_the_broker_determines_the_notifier(tmp_path: Path) -> None:
-    """The notifier is Celery's if a broker is set."""
+    """The Celery notifier is used if a broker is configured."""
     broker = SecretStr("redis://127.0.0.1:1/0")
     assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path, broker_url=broker)).notifier, CeleryNotifier)
 
 
 def test_a_broker_without_its_feature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker whose feature is not installed is refused with the name of its setting, and never ignored."""
+    """If a broker is configured but its optional feature is not installed, an error names the setting."""
     monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
     with pytest.raises(InputInvalid, match="LETHE_BROKER_URL"):
         dispatch.notifier(Settings(data_dir=tmp_path, broker_url=SecretStr("redis://127.0.0.1:1/0")))
 
 
 def test_notifying_without_a_broker_does_not_block(capfd: pytest.CaptureFixture[str]) -> None:
-    """A notification without a reachable broker neither fails nor blocks its caller; the log reports it without the
+    """If the broker cannot be reached, notifying it neither fails nor blocks. The log reports the failure without the
     broker's address."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -46,13 +46,14 @@ def test_notifying_without_a_broker_does_not_block(capfd: pytest.CaptureFixture[
 
 @pytest.mark.soak
 def test_notifying_a_silent_broker_times_out(capfd: pytest.CaptureFixture[str]) -> None:
-    """A broker that accepts connections and never answers blocks the caller for less than 5 s."""
+    """Notifying a broker that accepts connections but never answers blocks the caller for less than 5 s."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
         waited = []
-        for _ in range(3):  # the first imports what it rings with, and the machine itself may be late
+        # The first call imports its client, and another may be slow because the machine is busy.
+        for _ in range(3):
             started = time.monotonic()
             CeleryNotifier(url).wake()
             waited.append(time.monotonic() - started)

@@ -40,7 +40,8 @@ def server(tmp_path: Path) -> Iterator[processes.Redis]:
 
 @pytest.mark.redis
 def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, minute: Callable[[int], None]) -> None:
-    """Calls at one gateway reduce a key's limit at the other within a second, and Redis holds only ids and numbers."""
+    """Calls at one gateway reduce a key's remaining calls at the other gateway within a second. Redis stores only ids
+    and numbers."""
     minute(1000)
     one, other = limited(100, redis_url=server.url), limited(100, redis_url=server.url)
     assert admitted(one, caller(), 60) == 60
@@ -49,7 +50,8 @@ def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, 
     wait_until(lambda: other._minute.elsewhere.get("key_1") == 60)
     assert admitted(other, caller()) == 39
     one.count(caller("key_2"))
-    with pytest.raises(RateLimited):  # once it hears of the others' again, which it does with its own next call
+    # The gateway reads the other gateway's counts with its own next call.
+    with pytest.raises(RateLimited):
         wait_until(lambda: one.count(caller()) and time.sleep(0.1))
     with redis.Redis(port=server.port) as client:
         assert set(client.keys()) == {b"lethe:calls:1000:key_1", b"lethe:calls:1000:key_2"}
@@ -57,10 +59,10 @@ def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, 
 
 
 @pytest.mark.redis
-def test_forged_counts_lock_no_key_out(
+def test_forged_counts_do_not_lock_out_a_key(
     limited: Limited, server: processes.Redis, minute: Callable[[int], None]
 ) -> None:
-    """A count that an attacker wrote into Redis leaves a key a tenth of its quota at each gateway."""
+    """If an attacker forges a key's count in Redis, the key can still use a tenth of its quota at each gateway."""
     minute(1000)
     gateway = limited(100, redis_url=server.url)
     with redis.Redis(port=server.port) as client:
@@ -74,7 +76,7 @@ def test_forged_counts_lock_no_key_out(
 @pytest.mark.redis
 @pytest.mark.parametrize("failure", ["killed", "silent"])
 def test_a_dead_redis_does_not_slow_calls(limited: Limited, server: processes.Redis, failure: str) -> None:
-    """While Redis is down or silent, calls are counted at full speed and limited by each gateway alone; once it is back
+    """While Redis is down or silent, each gateway counts and limits calls on its own at full speed. Once Redis is back,
     the counts are shared again."""
     gateway = limited(10**9, redis_url=server.url)
     gateway.count(caller())
@@ -91,7 +93,8 @@ def test_a_dead_redis_does_not_slow_calls(limited: Limited, server: processes.Re
         if time.monotonic() > ends:
             break
         time.sleep(0.001)
-    assert (calls > 50, slow <= 1) == (True, True)  # a busy machine may be late; a timeout of Redis is a second
+    # One call may be slow because the machine is busy. A timeout of Redis would take a second per call.
+    assert (calls > 50, slow <= 1) == (True, True)
     assert admitted(limited(10, redis_url=server.url), caller("key_2")) == 10
     if failure == "killed":
         server.start()
@@ -104,7 +107,7 @@ def test_a_dead_redis_does_not_slow_calls(limited: Limited, server: processes.Re
 
 @pytest.mark.redis
 def test_a_gateway_closes_while_redis_is_silent(limited: Limited, server: processes.Redis) -> None:
-    """A gateway shuts down within a few seconds although Redis does not answer."""
+    """A gateway shuts down within a few seconds even if Redis does not answer."""
     gateway = limited(10, redis_url=server.url)
     gateway.count(caller())
     server.process.send_signal(signal.SIGSTOP)

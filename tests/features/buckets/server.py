@@ -102,7 +102,8 @@ def _wait_for(endpoint: str, process: subprocess.Popen[bytes]) -> None:
 
 def _die_with_the_parent() -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        # The option 1 is PR_SET_PDEATHSIG.
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 @pytest.fixture(scope="session")

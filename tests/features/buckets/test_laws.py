@@ -6,5 +6,5 @@ from tests.app.rows.test_row_store_edits import *  # noqa: F403
 from tests.app.vault.test_sealing import *  # noqa: F403
 from tests.app.vault.test_store import *  # noqa: F403
 
-# A folder alone has files that are written half.
+# Only a folder can contain partly written files.
 del test_a_partial_manifest_is_swept  # noqa: F821

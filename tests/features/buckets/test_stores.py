@@ -15,7 +15,7 @@ from tests.features.buckets.server import Server
 
 @pytest.mark.parametrize("kept", [{"versioning": "Enabled"}, {"object_lock": True}])
 def test_a_versioned_bucket_is_refused(s3: Server, kept: dict[str, object]) -> None:
-    """A bucket with versioning or object lock fails the check and every write, and the message says what to switch
+    """A bucket with versioning or object lock fails the check and every write. The message names the feature to switch
     off."""
     objects = S3Store(f"s3://{s3.new_bucket(**kept)}", "weights")  # type: ignore[arg-type]
     for write in (objects.check, lambda: objects.put("a.x", b"1"), lambda: objects.create("a.y", b"1")):
@@ -23,8 +23,8 @@ def test_a_versioned_bucket_is_refused(s3: Server, kept: dict[str, object]) -> N
             write()
 
 
-def test_versioning_switched_on_later_is_noticed(s3: Server, bucket: str) -> None:
-    """A bucket on which versioning is enabled after the start is refused at the next write."""
+def test_versioning_enabled_later_is_detected(s3: Server, bucket: str) -> None:
+    """If versioning is enabled on a bucket after the start, the next write is refused."""
     objects = S3Store(f"s3://{bucket}", "weights")
     objects.check()
     objects.put("a.x", b"1")
@@ -33,14 +33,15 @@ def test_versioning_switched_on_later_is_noticed(s3: Server, bucket: str) -> Non
         objects.put("a.x", b"2")
 
 
-def test_a_check_leaves_nothing(s3: Server, bucket: str) -> None:
-    """The check deletes its probe."""
+def test_a_check_deletes_its_probe(s3: Server, bucket: str) -> None:
+    """The check deletes its probe object."""
     S3Store(f"s3://{bucket}", "weights").check()
     assert s3.contents(bucket) == {}
 
 
 def test_objects_are_stored_below_their_prefix(s3: Server, bucket: str) -> None:
-    """Objects are stored below prefix, folder and group, where an operator finds them; other prefixes are ignored."""
+    """Objects are stored under prefix, folder and group, where an operator can find them. Objects under other prefixes
+    are ignored."""
     S3Store(f"s3://{bucket}/one/two/", "weights").put("ver_1.sealed", b"1")
     S3Store(f"s3://{bucket}", "weights").put("ver_2.sealed", b"2")
     assert s3.contents(bucket) == {"one/two/weights/ver_1/sealed": b"1", "weights/ver_2/sealed": b"2"}
@@ -48,10 +49,11 @@ def test_objects_are_stored_below_their_prefix(s3: Server, bucket: str) -> None:
 
 
 def test_an_upload_is_one_request(s3: Server, bucket: str) -> None:
-    """Even large objects are uploaded in one request, so that no part can be left behind."""
+    """Even large objects are uploaded in one request, so no unfinished part can remain in the bucket."""
     S3Store(f"s3://{bucket}", "weights").put("a.x", bytes(12_000_000))
     [found] = s3.client.list_objects_v2(Bucket=bucket)["Contents"]
-    assert "-" not in found["ETag"]  # of an upload in parts it ends in their number
+    # The ETag of a multipart upload ends in a hyphen and the number of parts.
+    assert "-" not in found["ETag"]
 
 
 def test_a_missing_bucket_names_the_setting(s3: Server) -> None:
@@ -61,8 +63,9 @@ def test_a_missing_bucket_names_the_setting(s3: Server) -> None:
 
 
 def test_an_unreachable_store_names_the_setting(monkeypatch: pytest.MonkeyPatch, s3: Server) -> None:
-    """An unreachable store raises an `OSError` that names the setting to check and reveals no content."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")  # where nobody listens
+    """If the store cannot be reached, an `OSError` names the setting to check and reveals no content."""
+    # No server listens on this port.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")
     monkeypatch.setattr("app.features.buckets.stores._RETRIES", 0)
     with pytest.raises(StoreUnavailable, match="AWS_ENDPOINT_URL") as raised:
         S3Store("s3://bucket", "weights").put("a.x", b"someone")
@@ -70,7 +73,7 @@ def test_an_unreachable_store_names_the_setting(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_shared_credentials_are_used(s3: Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The profile of the shared credentials file is used if the environment has no key."""
+    """The profile in the shared credentials file is used if the environment contains no key."""
     file, environment = tmp_path / "credentials", s3.environment
     file.write_text(
         f"[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n[lethe]\n"
@@ -85,7 +88,7 @@ def test_shared_credentials_are_used(s3: Server, bucket: str, tmp_path: Path, mo
 
 
 def test_a_bucket_without_its_feature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bucket whose feature is not installed is refused with the name of its setting, and never ignored."""
+    """If a bucket is configured but its optional feature is not installed, an error names the setting."""
     monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
     with pytest.raises(InputInvalid, match="LETHE_STORE_URL"):
         installations.places(Settings(data_dir=tmp_path, store_url="s3://bucket"))

@@ -39,8 +39,8 @@ def test_learn_forget_and_certify(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A model learns from a person and forgets them, the certificate verifies, and their remaining data cannot be
-    decrypted."""
+    """A model learns from a person and forgets the person, and the certificate verifies. What remains of the person's
+    data cannot be decrypted."""
     dataset = new_dataset(rows=9000)
     model = new_model(dataset["id"], noise_scale=0.02)
     work()
@@ -82,7 +82,8 @@ def test_rows_are_added(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Added rows are staged sealed, written by another host, and forgotten; nothing is left of the batch."""
+    """Added rows are staged encrypted, written by another host, and later forgotten. No object of the batch remains in
+    the bucket."""
     dataset = new_dataset(rows=20)
     new_model(dataset["id"], noise_scale=0.05)
     assert work() == 1
@@ -118,7 +119,7 @@ def test_hosts_can_share_a_bucket(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Hosts that share data folder, database and bucket alternate, each with the recorded rows."""
+    """Hosts that share data folder, database and bucket take turns, and each reads the recorded rows."""
     dataset = new_dataset()
     new_model(dataset["id"], noise_scale=0.02)
     work()
@@ -142,7 +143,7 @@ def test_an_outage_loses_nothing(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """During an outage of the bucket a run fails and is handed back; afterwards the request completes."""
+    """A run that fails because the bucket is down is handed back, and the request completes after the outage."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")
@@ -168,8 +169,8 @@ def test_keys_are_changed_while_the_service_runs(
     work: Callable[[], int],
     tmp_path: Path,
 ) -> None:
-    """After a rotation of the key-encryption key the service continues, and a copy of the old keys and objects is
-    void."""
+    """The service continues after a rotation of the key-encryption key, and an old copy of the keys and objects cannot
+    be decrypted."""
     dataset = new_dataset()
     new_model(dataset["id"], noise_scale=0.02)
     work()
@@ -186,7 +187,7 @@ def test_keys_are_changed_while_the_service_runs(
 
 
 def test_a_versioned_bucket_stops_the_start(s3: Server, settings: Settings) -> None:
-    """An installation cannot be set up on a bucket with versioning."""
+    """The setup of an installation is refused if its bucket has versioning."""
     settings = settings.model_copy(update={"store_url": f"s3://{s3.new_bucket(versioning='Enabled')}"})
     with pytest.raises(StoreKeepsVersions):
         installations.set_up(settings)
@@ -195,7 +196,8 @@ def test_a_versioned_bucket_stops_the_start(s3: Server, settings: Settings) -> N
 def test_a_lost_key_encryption_key_is_not_replaced(
     settings: Settings, installation: Installation, new_dataset: Make, tmp_path: Path
 ) -> None:
-    """If sealed data exists and its key-encryption key is missing, the start is refused until the key is back."""
+    """If sealed data exists but its key-encryption key is missing, the service refuses to start until the key is
+    restored."""
     new_dataset()
     kek = settings.resolved_key_encryption_key_file()
     kek.rename(tmp_path / "away")

@@ -6,13 +6,15 @@ from tests.tables import each
 
 
 def test_theorem_is_evaluated(lethe: Lethe) -> None:
-    """Parameters are JSON, inf, or the reciprocal of another; the outputs are those of the calculator."""
+    """The command accepts parameters as JSON, as `inf` or as the reciprocal of another parameter, and prints the
+    calculator's outputs."""
     done = lethe("account", "bound", "gdp_eps", "--param", "mu=0.3", "--param", "delta=1e-5")
     assert done.json == evaluate("gdp_eps", {"mu": 0.3, "delta": 1e-5})
 
 
 def test_theorem_explains_itself(lethe: Lethe) -> None:
-    """Without parameters, the command prints a theorem's statement, its assumptions and what its parameters mean."""
+    """Without parameters, the command prints a theorem's statement, its assumptions and the meaning of its
+    parameters."""
     done = lethe("account", "bound", "shift_mu")
     bound = CALCULATOR["shift_mu"]
     assert done.code == 0
@@ -21,7 +23,7 @@ def test_theorem_explains_itself(lethe: Lethe) -> None:
 
 
 def test_all_theorems_are_listed(lethe: Lethe) -> None:
-    """`bounds` names every theorem of the calculator."""
+    """The command `bounds` lists every theorem of the calculator."""
     done = lethe("account", "bounds")
     assert [line.split()[0] for line in done.out.splitlines()] == list(CALCULATOR)
 
@@ -36,5 +38,5 @@ def test_all_theorems_are_listed(lethe: Lethe) -> None:
     ],
 )
 def test_invalid_input_is_refused_in_one_line(lethe: Lethe, arguments: list[str], code: str) -> None:
-    """The command exits with code 1 and names the condition for an unknown theorem or a parameter out of range."""
+    """For an unknown theorem or a parameter out of range, the command exits with code 1 and names the condition."""
     refused(lethe("account", *arguments), code)

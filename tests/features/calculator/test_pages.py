@@ -12,7 +12,7 @@ SomebodyWith = Callable[..., Browser]
 
 
 def test_theorems_are_found_by_search(officer: Browser) -> None:
-    """All theorems are listed; search words narrow them down; no match shows an empty state."""
+    """All theorems are listed, search words narrow the list, and a search without a match shows an empty state."""
     page = officer.get("/admin/calculator").text
     assert all(f'"/admin/calculator/{name}"' in page for name in CALCULATOR)
     page = officer.get("/admin/calculator?sought=descent+secret").text
@@ -22,7 +22,8 @@ def test_theorems_are_found_by_search(officer: Browser) -> None:
 
 
 def test_every_theorem_has_a_form(officer: Browser) -> None:
-    """Each page has a field for every number, lets every hypothesis be denied, and states the assumptions."""
+    """Each theorem's page has a field for every number and a checkbox for every hypothesis, and states the
+    assumptions."""
     for name, bound in CALCULATOR.items():
         page = officer.get(f"/admin/calculator/{name}")
         assert page.status_code == 200, name
@@ -35,7 +36,7 @@ def asked(name: str, **params: object) -> str:
 
 
 def test_the_page_shows_the_value(officer: Browser) -> None:
-    """The page shows the theorem's value at the address that the form creates; the form keeps its input."""
+    """The form leads to an address whose page shows the theorem's value. The form keeps its input."""
     page = officer.get(asked("gdp_eps", mu=0.3, delta="1e-5")).text
     assert f"{evaluate('gdp_eps', {'mu': 0.3, 'delta': 1e-5})['eps']:.5f}" in page
     assert 'value="1e-5"' in page
@@ -51,8 +52,8 @@ def test_the_page_shows_the_value(officer: Browser) -> None:
     ],
 )
 def test_lists_and_pairs_are_parsed(officer: Browser, name: str, params: dict[str, str], output: str | None) -> None:
-    """Lists use commas and pairs colons; a value out of range is refused with a specific error, and the form keeps its
-    input."""
+    """Lists use commas and pairs use colons. A value out of range is refused with a specific error, and the form keeps
+    its input."""
     page = officer.get(asked(name, **params))
     assert page.status_code == (422 if output is None else 200), page.text
     if output is not None:
@@ -61,7 +62,7 @@ def test_lists_and_pairs_are_parsed(officer: Browser, name: str, params: dict[st
 
 
 def test_a_denied_hypothesis_is_refused(officer: Browser) -> None:
-    """An unticked box denies the hypothesis, and the calculation is refused."""
+    """An unticked checkbox denies its hypothesis, and the calculation is refused."""
     params = {"alpha": 2, "p_accept": 0.5}
     assert officer.get(asked("selection_penalty", **params, both_runs="on")).status_code == 200
     page = officer.get(asked("selection_penalty", **params))
@@ -70,7 +71,7 @@ def test_a_denied_hypothesis_is_refused(officer: Browser) -> None:
 
 
 def test_the_calculator_needs_a_scope(officer: Browser, somebody_with: SomebodyWith) -> None:
-    """The calculator needs accounting:read; an unknown theorem returns 404."""
+    """The calculator needs the scope accounting:read. An unknown theorem returns 404."""
     assert somebody_with(Scope.ACCOUNTING_READ).get("/admin/calculator/gdp_eps").status_code == 200
     assert somebody_with(Scope.REQUESTS_READ).get("/admin/calculator").status_code == 403
     assert officer.get("/admin/calculator/nothing").status_code == 404

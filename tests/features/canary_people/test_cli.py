@@ -33,8 +33,9 @@ def scored(folder: Path, known: list[dict[str, Any]]) -> Path:
 
 @pytest.mark.slow
 def test_rounds_of_an_external_pipeline_are_judged(lethe: Lethe, people: Path, tmp_path: Path) -> None:
-    """Canaries are planted and then forgotten in each round: an honest model is clean, one that keeps them raises an
-    alarm, one that knows none has no power, and the exit status differs for each."""
+    """Each round plants canaries and then forgets them. A model that forgets them is clean, a model that keeps them
+    raises an alarm, and for a model that never learned any the outcome is "no power". The exit status differs for
+    each."""
     first, second = tmp_path / "1", tmp_path / "2"
     draw = ("canaries", "draw", str(people))
     options = ("--number", "40", "--id-column", "id")
@@ -59,7 +60,7 @@ def test_rounds_of_an_external_pipeline_are_judged(lethe: Lethe, people: Path, t
 
 
 def test_pipeline_files_reveal_no_group(lethe: Lethe, people: Path, tmp_path: Path) -> None:
-    """Files that a pipeline gets have the columns of its table and nothing else, in an order without groups."""
+    """The files for a pipeline contain only the columns of its table, in an order that does not reveal the groups."""
     folder = tmp_path / "1"
     lethe("canaries", "draw", str(people), str(folder), "--number", "40", "--id-column", "id")
     planted, score = rows(folder / "plant.csv"), rows(folder / "score.csv")

@@ -27,8 +27,8 @@ def table() -> pa.Table:
 
 
 def test_canaries_have_the_values_and_types_of_the_table() -> None:
-    """Each value of a canary is one of its column and of its type, never null or NaN; rare values are as frequent
-    as others."""
+    """Each value of a canary occurs in its column, has the column's type, and is never null or NaN. Rare values are as
+    frequent as common ones."""
     rows = table().drop_columns(["id"])
     drawn = drawing.draw(rows, number=100, rng=np.random.default_rng(1))
     assert (drawn.planted.num_rows, drawn.never.num_rows) == (100, drawing.NUM_NEVER)
@@ -42,15 +42,15 @@ def test_canaries_have_the_values_and_types_of_the_table() -> None:
 
 
 def test_columns_are_independent() -> None:
-    """A column that is a copy of another in the table is independent of it in the canaries."""
+    """If a column of the table is a copy of another, the two columns are still independent in the canaries."""
     drawn = drawing.draw(table(), number=20, rng=np.random.default_rng(2)).never
     pairs = set(zip(drawn.column("a").to_pylist(), drawn.column("copy").to_pylist(), strict=True))
     assert len(pairs) == 16
 
 
-def test_ids_are_unused_and_like_the_others() -> None:
-    """Ids of canaries are new, distinct and of the form of the present ids: prefixes, lengths, versions of UUIDs, and
-    the range of numbers."""
+def test_ids_are_unused_and_in_the_form_of_the_others() -> None:
+    """Canary ids are new, distinct and in the form of the existing ids: the same prefixes, lengths, UUID versions and
+    number range."""
     rng = np.random.default_rng(3)
     uuids = [f"{number:08x}-0000-4000-8000-{number * 7919:012x}" for number in range(2**20, 2**20 + 600)]
     made = drawing.ids_like(uuids, 300, rng)
@@ -64,21 +64,21 @@ def test_ids_are_unused_and_like_the_others() -> None:
     assert max(found) < 10_000
 
 
-def test_a_crowded_form_of_ids_is_refused() -> None:
-    """Too few unused ids raise an error, rather than yield ids of another form."""
+def test_too_few_unused_ids_are_refused() -> None:
+    """If too few unused ids of the table's form exist, an error is raised instead of using ids of another form."""
     with pytest.raises(InfeasibleError, match="unused ids"):
         drawing.ids_like(["p1", "p2"], 1, np.random.default_rng(4))
 
 
 @pytest.mark.parametrize("number", [19, 201])
-def test_numbers_without_an_exact_test_are_refused(number: int) -> None:
-    """Groups that are too small to find anything, or too large to judge, are refused."""
+def test_group_sizes_without_an_exact_test_are_refused(number: int) -> None:
+    """Groups that are too small to detect anything or too large to judge exactly are refused."""
     with pytest.raises(DomainError):
         drawing.draw(table(), number=number, rng=np.random.default_rng(5))
 
 
 def test_planted_rows_are_spread_over_the_table() -> None:
-    """Planted rows are spread over the whole training table."""
+    """Canary rows are spread over the whole training table."""
     rows, planted = pa.table({"a": [0] * 900}), pa.table({"a": [1] * 100})
     mixed = drawing.mixed(rows, planted, np.random.default_rng(6)).column("a").to_numpy()
     assert mixed.sum() == 100

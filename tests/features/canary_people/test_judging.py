@@ -14,7 +14,7 @@ from lethe.proof.errors import DomainError
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 6), (3, 4), (4, 3), (5, 2)])
 def test_the_null_distribution_matches_enumeration(m: int, n: int) -> None:
-    """The null distribution equals that of counting inversions in every arrangement of two small groups."""
+    """The null distribution equals the counts of inversions over every arrangement of two small groups."""
     counts = [
         sum(place - rank for rank, place in enumerate(places)) for places in itertools.combinations(range(m + n), m)
     ]
@@ -24,7 +24,8 @@ def test_the_null_distribution_matches_enumeration(m: int, n: int) -> None:
 
 
 def test_far_tail_has_full_precision() -> None:
-    """Probabilities down to one arrangement of all are exact to ten digits, for the sizes that canaries have."""
+    """Even the smallest possible probability, of a single arrangement, is exact to ten digits for the group sizes in
+    use."""
     for m in (20, 100):
         arrangements = math.comb(m + 1000, m)
         # Numbers of partitions of 0 to 2, summed.
@@ -35,9 +36,9 @@ def test_far_tail_has_full_precision() -> None:
 
 
 @pytest.mark.slow
-def test_p_values_are_uniform_whatever_the_ties() -> None:
-    """With exchangeable groups the p-value is at most u in a share u of tests, even if most losses are equal: in 2,000
-    tests at five levels a valid test misses this band once in ten thousand."""
+def test_p_values_are_valid_despite_ties() -> None:
+    """For exchangeable groups the p-value is at most u in a share u of tests, even if most losses are equal. A valid
+    test misses this band, over 2,000 tests and five levels, once in ten thousand runs."""
     rng = np.random.default_rng(5)
     p_values = []
     for _ in range(2000):
@@ -50,7 +51,8 @@ def test_p_values_are_uniform_whatever_the_ties() -> None:
 
 
 def test_levels_sum_to_the_stated_total() -> None:
-    """The levels of a pipeline's tests sum to at most 1e-4, however many there are; the first fifty are 1e-6."""
+    """The levels of a pipeline's tests sum to at most 1e-4, however many tests there are. Each of the first fifty
+    levels is 1e-6."""
     levels = [judging.level(test) for test in range(1, 100_000)]
     assert levels[:50] == [1e-6] * 50
     assert 0.99 * judging.TOTAL_LEVEL < math.fsum(levels) <= judging.TOTAL_LEVEL
@@ -59,8 +61,8 @@ def test_levels_sum_to_the_stated_total() -> None:
 
 
 def test_power_is_the_share_of_alarms() -> None:
-    """The estimated power agrees with the share of alarms of new groups of the same distribution, in the median to
-    0.15."""
+    """The median estimate of the power is within 0.15 of the share of alarms for new groups of the same
+    distribution."""
     rng = np.random.default_rng(6)
     never, shift = rng.normal(size=100), 1.2
     estimates, alarms = [], 0
@@ -73,8 +75,8 @@ def test_power_is_the_share_of_alarms() -> None:
 
 
 def test_outcomes_depend_on_the_group_and_the_power() -> None:
-    """A known group is an alarm; an unknown one is clean if a known one would have been found, and otherwise has no
-    power, as has a first training."""
+    """The test raises an alarm if the model still knows a group. If not, the outcome is "clean" if the test would have
+    detected a known group, and "no power" otherwise, as in a first training."""
     rng = np.random.default_rng(7)
     never = rng.normal(size=300)
     known, unknown = rng.normal(size=40) - 3, rng.normal(size=40)
@@ -92,7 +94,7 @@ def test_outcomes_depend_on_the_group_and_the_power() -> None:
 
 
 def test_verdict_is_reproducible_and_counts_groups() -> None:
-    """The seed decides ties, and r groups multiply the smallest p-value by r."""
+    """The seed determines how ties are broken, and the smallest p-value is multiplied by the number of groups."""
     rng = np.random.default_rng(8)
     losses = rng.integers(2, size=(2, 60)).astype(float)
     pair = (losses[0, :30], losses[0, 30:])
@@ -109,7 +111,7 @@ def test_verdict_is_reproducible_and_counts_groups() -> None:
 
 @pytest.mark.parametrize("fault", ["nan", "few", "many"])
 def test_invalid_losses_are_refused(fault: str) -> None:
-    """NaN, and groups of another size than the canaries', are refused and not judged."""
+    """NaN losses and a number of losses that differs from the number of canaries are refused and not judged."""
     group, never = np.arange(30.0), np.arange(100.0)
     if fault == "nan":
         group[3] = np.nan

@@ -59,8 +59,9 @@ def test_honest_trainer_is_clean(
     forget: New,
     get: Callable[[str], Any],
 ) -> None:
-    """The first training has no forgotten canaries and reports no power; the next one is clean, its request completes,
-    the bundle states p-value, power and number, and canaries that no training needs any more cannot be opened."""
+    """The first training has no forgotten canaries and reports no power. The next training is clean and its request
+    completes. The bundle states p-value, power and number of canaries, and canaries that are no longer needed cannot be
+    decrypted."""
     assert train() == 1
     with installation.database.reading() as session:
         [before] = [row.content for row in session.query(CanaryRound)]
@@ -83,7 +84,7 @@ def test_honest_trainer_is_clean(
         assert sorted(row.content is None for row in session.query(CanaryRound)) == [False, True]
 
 
-def test_rejoining_forgotten_rows_is_stopped(
+def test_a_training_that_reuses_forgotten_rows_is_stopped(
     trainer: dict[str, Any],
     gateway: TestClient,
     installation: Installation,
@@ -91,8 +92,9 @@ def test_rejoining_forgotten_rows_is_stopped(
     forget: New,
     get: Callable[[str], Any],
 ) -> None:
-    """A copy of the last training's rows among the trainer's files is found: nothing is published, the request stays
-    open, the live artefacts are held back, and the trainer is not repeated in the hope of luck."""
+    """The canary test detects a copy of an earlier training's rows among the trainer's files. The run publishes
+    nothing, the request stays open, and the live artefacts are withheld. A retry after the copy was removed is refused
+    with the same alarm."""
     assert train() == 1
     assert gateway.get(f"/v1/trainers/{trainer['id']}/artefacts/model.json").status_code == 200
     with installation.database.writing() as session:
@@ -122,8 +124,8 @@ def test_rejoining_forgotten_rows_is_stopped(
 def test_canaries_are_omitted_if_disabled_or_too_crowded(
     wanted: int, new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """A trainer that disables canaries, and a table with too few rows, are trained without canaries, and no verdict is
-    stated."""
+    """If a trainer disables canaries or its table has too few rows, the training uses no canaries and reports no
+    verdict."""
     trainer = new_trainer(new_table()["id"], score_command=["python", "score.py"], canary_people=wanted)
     assert train() == 1
     [training] = get(f"/trainers/{trainer['id']}/trainings")["items"]

@@ -42,8 +42,8 @@ def _ask(gateway: TestClient, model: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("plan", [FORGETTING, CanaryPlan(lanes=4096, steps_before=0, steps=80)])
 def test_a_canary_test_covers_the_whole_plan(plan: CanaryPlan) -> None:
-    """Canaries are learned and forgotten step by step, with progress, and their observation covers the whole plan: the
-    lower bound is at least three quarters of the certified one, and never above it."""
+    """The canaries are learned and forgotten step by step, and each step is reported. The lower bound covers the whole
+    plan: it is at least three quarters of the certified bound and never above it."""
     told: list[int] = []
     observed = canaries.run(MECHANISM, plan, on_progress=told.append)
     assert told == list(range(1, plan.steps_before + plan.steps + 1))
@@ -54,7 +54,7 @@ def test_a_canary_test_covers_the_whole_plan(plan: CanaryPlan) -> None:
 
 
 def test_a_progress_callback_can_stop_the_test() -> None:
-    """An exception from `on_progress` ends the canary test at once."""
+    """An exception from `on_progress` stops the canary test at once."""
 
     def lost(steps_done: int) -> None:
         raise LeaseLost("taken")
@@ -71,7 +71,7 @@ def _deaf(noise: Any, state: State, **settings: Any) -> State:
 
 
 def test_unforgotten_canaries_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Canaries that are learned and not forgotten are found."""
+    """The canary test detects canaries that were learned but not forgotten."""
     monkeypatch.setattr(chain, "projected_noisy_step", _deaf)
     observed = canaries.run(MECHANISM, FORGETTING, on_progress=lambda steps_done: None)
     assert "forgetting" in observed.findings(MECHANISM)
@@ -102,7 +102,7 @@ def test_a_failed_canary_test_raises_an_alarm(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """A canary test that finds something ends failed with an alarm, is not repeated, and leaves the version
+    """A canary test that detects leftover influence fails with an alarm, is not repeated, and leaves the version
     unchanged."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
@@ -128,7 +128,7 @@ def test_a_killed_canary_test_is_repeated(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A canary test whose worker is killed (-9) starts over and ends once."""
+    """A canary test whose worker is killed with -9 starts over and ends once."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     _ask(gateway, model)
@@ -146,7 +146,7 @@ def test_a_killed_canary_test_is_repeated(
 
 
 def test_the_canaries_match_the_law() -> None:
-    """The plan's canaries are as strong as those of the law that its lanes are judged by."""
+    """After learning, the planned canaries have the mean signal that the test assumes at the start of forgetting."""
     law = canary_test.law(MECHANISM, FORGETTING)
     learned = CanaryPlan(lanes=4096, steps_before=0, steps=80)
     assert canary_test.law(MECHANISM, learned, records=law.records).mean == pytest.approx(law.start)

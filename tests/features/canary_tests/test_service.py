@@ -67,8 +67,8 @@ def end(installation: Installation, claimed: ClaimedRun, *, error_code: str | No
 def test_lanes_take_the_steps_of_the_first_request(
     live: dict[str, Any], forget: Make, ask: Callable[..., None], claim: Claim, installation: Installation
 ) -> None:
-    """The lanes of a canary test learn for as long as the model did, and forget for as long as the first record's
-    run."""
+    """The lanes of a canary test learn for as many steps as the model and forget for as many steps as a run for the
+    first record."""
     learned = live["mechanism"]["learn_steps"]
     ask(live)
     audit = claim()
@@ -89,7 +89,7 @@ def test_a_canary_test_gives_way_to_near_deadlines(
     claim: Claim,
     work: Callable[[], int],
 ) -> None:
-    """A request on another dataset that is due within a week goes before a canary test, however long that has
+    """A request on another dataset that is due within a week runs before a canary test, however long the test has
     waited."""
     audited = new_model(new_dataset()["id"])
     other = new_model(new_dataset(rows=20, seed=1)["id"])
@@ -127,7 +127,7 @@ def test_canary_tests_run_in_the_order_of_requests(
     claim: Claim,
     work: Callable[[], int],
 ) -> None:
-    """Two canary tests of models of one dataset run in the order of their requests."""
+    """Two canary tests for models of one dataset run in the order in which they were requested."""
     other = new_model(live["dataset_id"])
     work()
     for model in (other, live):
@@ -139,7 +139,7 @@ def test_canary_tests_run_in_the_order_of_requests(
     assert work() == 0
 
 
-def test_a_canary_test_that_found_something_is_failed(
+def test_a_canary_test_that_detects_a_fault_fails(
     installation: Installation,
     live: dict[str, Any],
     forget: Make,
@@ -148,8 +148,8 @@ def test_a_canary_test_that_found_something_is_failed(
     claim: Claim,
     work: Any,
 ) -> None:
-    """A canary test that found something ends as failed, with its numbers; the model stays live and continues to
-    forget."""
+    """A canary test that detects leftover influence ends as failed and reports its numbers. The model stays live and
+    continues to forget."""
     ask(live)
     claimed = claim()
     end(installation, claimed, error_code=AuditFailed.code)
@@ -167,7 +167,7 @@ def test_a_canary_test_that_found_something_is_failed(
 def test_an_unsuccessful_canary_test_is_repeated(
     installation: Installation, live: dict[str, Any], get: Get, ask: Callable[..., None], claim: Claim, work: Any
 ) -> None:
-    """A failed canary test does not count against the model: it is repeated, and is then done."""
+    """A canary test whose run fails is run again, and the failure does not count against the model."""
     ask(live)
     claimed = claim()
     with installation.database.writing() as session:
@@ -183,7 +183,7 @@ def test_an_unsuccessful_canary_test_is_repeated(
 def test_a_canary_test_is_dropped_after_three_failures(
     installation: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, get: Get, forget: Make
 ) -> None:
-    """A canary test that fails three times is dropped without delaying requests; the model continues as it is."""
+    """A canary test that fails three times is dropped without delaying requests, and the model continues unchanged."""
     ask(live)
     for _ in range(3):
         claimed = claim()
@@ -199,7 +199,7 @@ def test_a_canary_test_is_dropped_after_three_failures(
 def test_a_canary_test_runs_during_backoff(
     installation: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, forget: Make, get: Get
 ) -> None:
-    """A canary test can be requested and runs while a model's failed runs back off, and does not change their pause."""
+    """A canary test can be requested and runs while a model's failed runs back off, and does not change the backoff."""
     forget("p1")
     failed = claim()
     with installation.database.writing() as session:
@@ -224,7 +224,7 @@ def test_a_canary_test_does_not_take_waiting_requests(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Requests that wait for a batch continue to wait, and can be cancelled, during a canary test."""
+    """During a canary test, requests that wait for a batch continue to wait and can be cancelled."""
     model = new_model(new_dataset()["id"], batching={"max_wait_seconds": 86400})
     assert work() == 1
     request = forget("p1")

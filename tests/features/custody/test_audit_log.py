@@ -58,7 +58,7 @@ def test_an_outsider_recomputes_the_log(
 
 
 def test_entries_are_found_by_object_actor_and_action(get: Get, keys: list[str]) -> None:
-    """Entries are found by object, actor and action, singly and combined; unknown values find none."""
+    """Entries are found by object, actor and action, singly and combined. Unknown values match no entry."""
     [entry] = get(f"/audit-log?object_id={keys[2]}")["items"]
     assert entry == entry | {"action": "api_key.created", "object_id": keys[2]}
     assert len(_pages(get, f"/audit-log?limit=2&actor={entry['actor']}&action=api_key.created")) == 5
@@ -88,7 +88,8 @@ def test_a_malformed_cursor_is_refused(gateway: TestClient, refused: Refused, pa
 def test_the_service_recomputes_the_log(
     gateway: TestClient, get: Get, installation: Installation, keys: list[str]
 ) -> None:
-    """The caller's whole log is recomputed and compared with its signatures; the first faulty entry is named."""
+    """The service recomputes the caller's whole log, compares it with its signatures, and names the first faulty
+    entry."""
     periodic_jobs.sign_heads(installation)
     last = get("/audit-log")["items"][0]
     verdict = gateway.post("/v1/audit-log:verify").json()

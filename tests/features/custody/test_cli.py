@@ -61,7 +61,8 @@ def _tamper(installation: Installation, *statements: str) -> None:
 
 
 def test_every_tenant_is_verified(installation: Installation, verify: Verify, other: str, tmp_path: Path) -> None:
-    """`verify` checks all logs, or those of `--tenant`; `--jwks` takes the keys from a file."""
+    """The command `verify` checks every tenant's log, or only the log of `--tenant`. The option `--jwks` reads the keys
+    from a file."""
     code, said = verify()
     assert code == 0
     assert said.count("valid") == 2
@@ -76,7 +77,7 @@ def test_every_tenant_is_verified(installation: Installation, verify: Verify, ot
 
 
 def test_tampering_is_named(installation: Installation, verify: Verify, other: str) -> None:
-    """Tampering with a log by database access is named in one line, with exit code 1."""
+    """If a log was tampered with in the database, the command names the fault in one line and exits with code 1."""
     _tamper(installation, f"UPDATE audit_entries SET actor = 'key_0' WHERE sequence = 3 AND tenant_id = '{other}'")
     code, said = verify()
     assert code == 1
@@ -86,7 +87,7 @@ def test_tampering_is_named(installation: Installation, verify: Verify, other: s
 def test_a_saved_checkpoint_detects_truncation(
     installation: Installation, verify: Verify, other: str, tmp_path: Path
 ) -> None:
-    """Truncating a log together with its checkpoints is detected by a checkpoint kept elsewhere."""
+    """A checkpoint that was saved elsewhere detects that a log was truncated together with its checkpoints."""
     with installation.database.reading() as session:
         [checkpoint] = repository.all_checkpoints(session, AUDIT, tenant_id=other)
     kept = tmp_path / "checkpoint.jws"
@@ -107,11 +108,9 @@ def test_a_saved_checkpoint_detects_truncation(
 
 
 @pytest.mark.usefixtures("other")
-def test_keys_of_another_installation_verify_nothing(
-    installation: Installation, verify: Verify, tmp_path: Path
-) -> None:
-    """No checkpoint verifies with the public keys of another installation; without any key nothing is verified, and no
-    key is created."""
+def test_checkpoints_do_not_verify_with_other_keys(installation: Installation, verify: Verify, tmp_path: Path) -> None:
+    """Checkpoints do not verify with the public keys of another installation. Without any key nothing is verified, and
+    no key is created."""
     jwks = tmp_path / "jwks.json"
     jwks.write_text(json.dumps({"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}))
     code, said = verify("--jwks", jwks)

@@ -16,7 +16,8 @@ Get = Callable[[str], Any]
 def test_third_parties_can_recompute_the_ledger(
     gateway: TestClient, get: Get, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """A third party with only the export and the public keys recomputes every link and finds each model's entries."""
+    """With only the export and the public keys, a third party can recompute every link and find each model's
+    entries."""
     for _ in range(2):
         new_model(new_dataset()["id"])
     work()
@@ -45,7 +46,7 @@ def test_third_parties_can_recompute_the_ledger(
 
 
 def test_an_empty_ledger_is_not_signed(gateway: TestClient, get: Get) -> None:
-    """An empty ledger has a head of zeros without a signature and an export without links, and is valid."""
+    """An empty ledger is valid: its head is zeros without a signature, and its export has no links."""
     head = get("/ledger/head")
     assert (head["sequence"], head["hash"], head["jws"]) == (0, "0" * 64, None)
     assert [json.loads(line).keys() for line in gateway.get("/v1/ledger/export").text.splitlines()][1:] == [{"head"}]

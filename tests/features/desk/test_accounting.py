@@ -14,7 +14,7 @@ SomebodyWith = Callable[..., Browser]
 
 
 def test_empty_accounts_are_explained(officer: Browser, new_dataset: Make) -> None:
-    """The pages show an empty state if there is no dataset or nothing was learned from it."""
+    """The pages show an empty state if there is no dataset or no model has learned from the dataset."""
     assert "No dataset yet" in officer.get("/admin/accounting").text
     dataset = new_dataset()
     assert f"/admin/accounting/datasets/{dataset['id']}" in officer.get("/admin/accounting").text
@@ -45,7 +45,7 @@ def test_an_account_shows_spent_and_remaining_budget(
 def test_requests_that_force_relearning_are_named(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Work
 ) -> None:
-    """An open request that can only be served by relearning is named."""
+    """The account names each open request that can only be served by relearning."""
     dataset = new_dataset(rows=300, rows_each=100)["id"]
     new_model(dataset, name="risk", noise_scale=0.01, learn_steps=8)
     work()
@@ -57,8 +57,8 @@ def test_requests_that_force_relearning_are_named(
 
 
 def test_accounts_need_their_scopes(somebody_with: SomebodyWith, new_dataset: Make) -> None:
-    """A user who may not list datasets reads so; one who may not see accounts is refused; an unknown dataset returns
-    404."""
+    """A user who may not list datasets sees a message about the missing scope. A user who may not see accounts is
+    refused, and an unknown dataset returns 404."""
     dataset = new_dataset()["id"]
     accountant = somebody_with(Scope.ACCOUNTING_READ)
     assert "Your key may not list datasets" in accountant.get("/admin/accounting").text
@@ -68,6 +68,6 @@ def test_accounts_need_their_scopes(somebody_with: SomebodyWith, new_dataset: Ma
 
 
 def test_an_invalid_budget_is_refused(officer: Browser) -> None:
-    """A budget out of range is a 422 page of the dashboard."""
+    """A budget out of range returns a page of the dashboard with status 422."""
     for query in ("epsilon=-1", "epsilon=x", "delta=1", "delta=0"):
         assert officer.get(f"/admin/accounting?{query}").status_code == 422

@@ -16,7 +16,7 @@ ADVICE = glossary("en").runs
 
 
 def test_every_documented_failure_has_advice() -> None:
-    """Each error code that docs/operations.md explains is explained on the page, and no unknown one is."""
+    """The page has advice for each error code in docs/operations.md and for no unknown code."""
     section = (DOCS / "operations.md").read_text().partition("### RunsFailing")[2].partition("###")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     documented = {code for row in rows for code in re.findall(r"`(\w+)`", row)}
@@ -27,8 +27,8 @@ def test_every_documented_failure_has_advice() -> None:
 
 
 def test_every_named_condition_of_a_run_has_advice() -> None:
-    """Every error that the worker raises by name, or that drawing the people of a rehearsal raises, has advice, except
-    a lost lease, which fails no run."""
+    """There is advice for every error that a worker or the selection of people for a rehearsal raises by name. The only
+    exception is a lost lease, which fails no run."""
     sources = "".join(path.read_text() for path in (ROOT / "worker").rglob("*.py"))
     names = {*re.findall(r"raise (\w+)", sources), *re.findall(r"`(\w+)`", rehearsals.draw.__doc__ or "")}
     declaring = (errors, problems, contract)
@@ -38,6 +38,6 @@ def test_every_named_condition_of_a_run_has_advice() -> None:
     assert codes - {errors.LeaseLost.code} <= ADVICE.keys()
 
 
-def test_an_unknown_code_is_to_be_reported() -> None:
-    """The advice for an unexpected code is to report it."""
+def test_unknown_codes_should_be_reported() -> None:
+    """For an unexpected error code, the advice is to report it."""
     assert "Report it" in advice("ZeroDivisionError").todo

@@ -30,8 +30,8 @@ def person(gateway: TestClient) -> Callable[..., str]:
 
 
 def test_a_request_can_be_reassigned(gateway: TestClient, forget: Make, get: Get, person: Callable[..., str]) -> None:
-    """A request can be assigned, reassigned and unassigned; answers contain the name next to the id. The audit log
-    records each change once; the events, which apps read, contain none."""
+    """A request can be assigned, reassigned and unassigned, and responses contain the assignee's id and name. The audit
+    log records each change once. Events, which applications can read, contain no name."""
     request = forget("p1")
     maria, ann = person("Maria"), person("Ann", "administrator")
     place = f"{PLACE}/{request['id']}/assign"
@@ -51,8 +51,8 @@ def test_a_request_can_be_reassigned(gateway: TestClient, forget: Make, get: Get
 def test_only_users_who_may_decide_can_be_assigned(
     gateway: TestClient, forget: Make, get: Get, refused: Refused, person: Callable[..., str]
 ) -> None:
-    """A case cannot be assigned to a user who is unknown, may not decide, is disabled or belongs to another tenant; a
-    disabled user keeps existing cases, and is marked as disabled."""
+    """A case cannot be assigned to a user who is unknown, may not decide, is disabled or belongs to another tenant. A
+    user who is disabled later keeps the existing cases and is marked as disabled."""
     shop = gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"]
     maria, viewer = person("Maria"), person("Victor", "viewer")
     engineer, operator = person("Eve", "engineer"), person("Olga", "operator")
@@ -73,7 +73,7 @@ def test_only_users_who_may_decide_can_be_assigned(
 def test_requests_are_filtered_by_assignee(
     gateway: TestClient, forget: Make, get: Get, person: Callable[..., str]
 ) -> None:
-    """Lists, counts, exports and decisions are filtered by the assignee, or for unassigned requests."""
+    """Lists, counts, exports and decisions can be filtered by assignee or restricted to unassigned requests."""
     ids = [forget(f"p{number}", identity_verified=False)["id"] for number in range(3)]
     maria = person("Maria")
     assert gateway.post(f"{PLACE}/{ids[1]}/assign", json={"assignee": maria}).is_success
@@ -89,8 +89,8 @@ def test_requests_are_filtered_by_assignee(
 def test_the_export_names_the_assignee(
     gateway: TestClient, forget: Make, key_with: Callable[..., dict[str, str]], person: Callable[..., str]
 ) -> None:
-    """The CSV has the assignee's id and name, empty if unassigned; callers who may not see assignees get neither
-    column."""
+    """The CSV export has columns for the assignee's id and name, which are empty for unassigned requests. Callers who
+    may not see assignees get neither column."""
     ids = [forget(f"p{number}")["id"] for number in range(2)]
     maria = person("Maria")
     assert gateway.post(f"{PLACE}/{ids[0]}/assign", json={"assignee": maria}).is_success

@@ -21,7 +21,7 @@ def place(forget: Make) -> str:
 
 
 def test_a_file_is_added_saved_and_deleted(officer: Browser, place: str, get: Get) -> None:
-    """A file is added by a form, listed by its name as text, saved, and deleted after a confirmation."""
+    """A file is added by a form, listed with its name as plain text, downloaded, and deleted after a confirmation."""
     answer = officer.send(f"{place}/attachments", file=(NAME, PDF))
     page = officer.get(answer.headers["location"]).text
     assert "File attached." in page
@@ -43,8 +43,8 @@ def test_a_file_is_added_saved_and_deleted(officer: Browser, place: str, get: Ge
 
 
 def test_a_refused_file_is_explained(officer: Browser, place: str) -> None:
-    """A wrong kind, or no file, is reported at the field; a form without its token does nothing; an unknown request
-    returns a page with a message."""
+    """A missing file or a file of a wrong kind is reported at its field. A form without its token is refused, and an
+    unknown request returns a 404 page."""
     page = officer.send(f"{place}/attachments", file=("Jane.pdf", b"MZ"))
     assert page.status_code == 422
     assert 'id="file-fault">' in page.text
@@ -58,7 +58,7 @@ def test_a_refused_file_is_explained(officer: Browser, place: str) -> None:
 def test_attachments_are_hidden_from_readers(
     officer: Browser, somebody_with: Callable[..., Browser], place: str
 ) -> None:
-    """A user who may not decide sees no attachments and may not read, add or delete any."""
+    """A user who may not decide does not see attachments and can neither read, add nor delete any."""
     officer.send(f"{place}/attachments", file=(NAME, PDF))
     [path] = re.findall(r'<a href="(/admin/requests/\w+/attachments/att_\w+)">', officer.get(place).text)
     viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)

@@ -1,4 +1,4 @@
-"""Attachments of requests: sealed, and gone with the details of the request, or when they are deleted."""
+"""Attachments of requests: sealed, purged with the details of the request, and deleted."""
 
 import datetime
 
@@ -43,8 +43,8 @@ def stored(installation: Installation) -> list[bytes]:
 
 
 def test_attachments_are_purged_with_the_details(installation: Installation) -> None:
-    """A request without other text keeps details once it has an attachment; after the retention period its row and key
-    are gone, and the name and bytes in a backup of the database cannot be opened."""
+    """If a request has no other text, its details last as long as its attachments. After the retention period the
+    attachment's row and key are deleted, and its name and bytes in a backup of the database cannot be decrypted."""
     request_id = ask(installation)
     attach(installation, request_id)
     before = stored(installation)
@@ -60,8 +60,8 @@ def test_attachments_are_purged_with_the_details(installation: Installation) -> 
 
 
 def test_name_and_bytes_have_one_key(installation: Installation) -> None:
-    """Destroying the key of an attachment destroys its name and bytes, and no other attachment; its bytes are read back
-    before that."""
+    """Name and bytes of an attachment can be read until its key is destroyed. Destroying the key affects no other
+    attachment."""
     request_id = ask(installation)
     first, second = attach(installation, request_id), attach(installation, request_id)
     keys = [installation.vault.key_of(one) for one in stored(installation)]
@@ -77,8 +77,8 @@ def test_name_and_bytes_have_one_key(installation: Installation) -> None:
 
 
 def test_an_interrupted_deletion_can_be_repeated(installation: Installation) -> None:
-    """If the key of an attachment is destroyed but its row remains, the file cannot be read, and deleting it again
-    removes the row."""
+    """If the key of an attachment is destroyed but its row remains, the file cannot be read. Deleting the attachment
+    again removes the row."""
     request_id = ask(installation)
     attachment_id = attach(installation, request_id)
     named = {"request_id": request_id, "attachment_id": attachment_id}
@@ -98,7 +98,7 @@ def test_an_interrupted_deletion_can_be_repeated(installation: Installation) -> 
 
 
 def test_lists_read_no_bytes(installation: Installation) -> None:
-    """Listing attachments does not load their bytes; only reading a file does."""
+    """Listing attachments does not load their bytes, which are loaded only when a file is read."""
     request_id = ask(installation)
     attach(installation, request_id)
     with installation.database.reading() as session:
@@ -107,7 +107,7 @@ def test_lists_read_no_bytes(installation: Installation) -> None:
 
 
 def test_an_attachment_after_the_purge_is_refused(installation: Installation) -> None:
-    """An attachment is refused once details are no longer kept."""
+    """An attachment is refused once the request's details have been purged."""
     request_id = ask(installation)
     pass_by(installation, 31 * DAY)
     with pytest.raises(DetailsErased):
@@ -115,8 +115,8 @@ def test_an_attachment_after_the_purge_is_refused(installation: Installation) ->
 
 
 def test_an_attachment_added_during_a_purge_is_purged(installation: Installation) -> None:
-    """An attachment that is added between reading the due requests and purging them does not stay behind with its key:
-    the request is due again, and the next purge removes the attachment."""
+    """An attachment that is added after the purge has read the due requests is not left behind with its key: the
+    request becomes due again, and the next purge removes the attachment."""
     request_id = ask(installation)
     attach(installation, request_id)
     pass_by(installation, 31 * DAY)

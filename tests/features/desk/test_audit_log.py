@@ -29,7 +29,7 @@ def keys(gateway: Any) -> list[str]:
 
 
 def test_entries_are_filtered(officer: Browser, keys: list[str]) -> None:
-    """Filters find entries by actor, action and object, and the page says if there are none."""
+    """Entries are filtered by actor, action and object. The page states if no entry matches."""
     page = officer.get("/admin/audit-log?action=api_key.created").text
     assert all(key in page for key in keys)
     page = officer.get(f"/admin/audit-log?object_id={keys[1]}").text
@@ -40,7 +40,7 @@ def test_entries_are_filtered(officer: Browser, keys: list[str]) -> None:
 
 @pytest.mark.usefixtures("keys")
 def test_the_chain_is_recomputed(officer: Browser, installation: Installation) -> None:
-    """The button reports whether the chain is intact and, after a manipulation, the first wrong entry."""
+    """The button reports that the chain is intact or, after manipulation, names the first wrong entry."""
     periodic_jobs.sign_heads(installation)
     fragment = officer.client.post(
         "/admin/audit-log/verify",
@@ -59,7 +59,7 @@ def test_the_chain_is_recomputed(officer: Browser, installation: Installation) -
 
 
 def test_checkpoints_are_downloaded(officer: Browser, installation: Installation, get: Get) -> None:
-    """The signed checkpoints are downloaded as a file."""
+    """The signed checkpoints can be downloaded as a file."""
     periodic_jobs.sign_heads(installation)
     answer = officer.get("/admin/audit-log/checkpoints.json")
     assert "attachment" in answer.headers["content-disposition"]
@@ -67,7 +67,7 @@ def test_checkpoints_are_downloaded(officer: Browser, installation: Installation
 
 
 def test_the_audit_log_is_hidden_from_viewers(somebody_with: Callable[..., Browser]) -> None:
-    """Officers can see the audit log, recompute it, and download its entries and signatures; viewers cannot."""
+    """Officers can see the audit log, recompute it, and download its entries and signatures. Viewers cannot."""
     viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     decider = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ, Scope.REQUESTS_REVIEW)
     for browser, status in ((viewer, 403), (decider, 200)):
@@ -77,7 +77,8 @@ def test_the_audit_log_is_hidden_from_viewers(somebody_with: Callable[..., Brows
 
 
 def test_entries_are_filtered_by_days(officer: Browser, gateway: Any, keys: list[str]) -> None:
-    """Entries are filtered by the days of the tenant's time zone, both included, and an invalid day filters nothing."""
+    """Entries are filtered by days in the tenant's time zone, including the first and the last day. An invalid day is
+    ignored."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Pacific/Kiritimati"}}).raise_for_status()
     [entry] = gateway.get("/v1/audit-log", params={"object_id": keys[0]}).json()["items"]
     local = datetime.datetime.fromisoformat(entry["at"]).astimezone(zoneinfo.ZoneInfo("Pacific/Kiritimati")).date()
@@ -96,7 +97,7 @@ def test_entries_are_filtered_by_days(officer: Browser, gateway: Any, keys: list
 
 
 def test_totals_by_kind_agree_with_the_entries(officer: Browser, gateway: Any, keys: list[str]) -> None:
-    """The totals of a filter sum to its entries, kind by kind."""
+    """The totals by kind agree with the number of matching entries of each kind."""
     entries = gateway.get("/v1/audit-log", params={"limit": 500}).json()["items"]
     kinds = Counter(entry["action"] for entry in entries)
     assert kinds["api_key.created"] >= len(keys)
@@ -109,8 +110,8 @@ def test_totals_by_kind_agree_with_the_entries(officer: Browser, gateway: Any, k
 
 
 def test_the_export_has_names_and_no_formulas(officer: Browser, gateway: Any, keys: list[str]) -> None:
-    """CSV and JSON have the matching entries with everything needed to recompute their hashes and with names next to
-    ids, and no cell of the CSV is a formula."""
+    """The CSV and JSON exports contain the matching entries with names next to ids and with everything needed to
+    recompute the hashes. No cell of the CSV is a formula."""
     made = gateway.post("/v1/api-keys", json={"name": "=1+1", "scopes": ["models:read"]}).json()["id"]
     lines = officer.get("/admin/audit-log/export?format=json&action=api_key.created").json()
     entries = gateway.get("/v1/audit-log", params={"limit": 500, "action": "api_key.created"}).json()["items"]

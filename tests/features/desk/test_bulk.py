@@ -33,8 +33,9 @@ def fields(page: str) -> dict[str, str]:
 
 @pytest.mark.usefixtures("many")
 def test_all_matching_requests_are_approved(officer: Browser, get: Get) -> None:
-    """The list offers the decision if there is more than a page, the next page states the number, and the list
-    afterwards has the same filters; submitting twice decides nothing twice."""
+    """If a list has more than one page, it offers a decision about all matching requests, and the confirmation page
+    states their number. The list keeps its filters afterwards, and submitting the form twice decides no request
+    twice."""
     page = officer.get("/admin/requests?regulation=ccpa&order=deadline").text
     assert "Select all 60 that match" in page
     [path] = re.findall(r'href="(/admin/requests/decide[^"]*)"', page)
@@ -50,7 +51,7 @@ def test_all_matching_requests_are_approved(officer: Browser, get: Get) -> None:
 
 @pytest.mark.usefixtures("many")
 def test_a_long_decision_continues_with_the_next_call(officer: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bulk decisions that take too long for one response report their progress and continue with the next call."""
+    """A bulk decision that takes too long for one response reports its progress and continues with the next call."""
     monkeypatch.setattr(requests, "_MAX_SECONDS", 0.0)
     monkeypatch.setattr(requests, "_BATCH_SIZE", 40)
     page = officer.get("/admin/requests/decide?regulation=ccpa").text
@@ -65,15 +66,15 @@ def test_a_long_decision_continues_with_the_next_call(officer: Browser, monkeypa
 
 @pytest.mark.usefixtures("many")
 def test_a_rejection_without_an_explanation_is_refused(officer: Browser) -> None:
-    """A rejection without an explanation is refused at its field, and nothing is decided."""
+    """A bulk rejection without an explanation is refused with the fault at its field, and no request is decided."""
     page = officer.get("/admin/requests/decide").text
     answer = officer.post("/admin/requests/decide-all", decision="reject", ground="legal_claims", **fields(page))
     assert answer.status_code == 422
     assert "Reject 61 requests" in answer.text
 
 
-def test_filters_are_kept_by_a_decision_about_some(officer: Browser, forget: Make) -> None:
-    """After a decision about some requests, the list has the same filters and page size."""
+def test_a_decision_about_selected_requests_keeps_the_filters(officer: Browser, forget: Make) -> None:
+    """After a decision about selected requests, the list has the same filters and page size."""
     made = forget("p1", identity_verified=False, regulation="ccpa")["id"]
     page = officer.get("/admin/requests?regulation=ccpa&status=in_review&size=100").text
     form = page[page.index('<form id="decide"') :].partition("</form>")[0]
@@ -86,7 +87,7 @@ def test_filters_are_kept_by_a_decision_about_some(officer: Browser, forget: Mak
 
 
 def test_bulk_decisions_are_for_officers(somebody_with: Callable[..., Browser]) -> None:
-    """Users who may not decide are not offered the page, and are refused at its URL."""
+    """Users who may not decide are not offered the bulk decision, and its URL refuses them."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get("/admin/requests/decide").status_code == 403
     assert "requests/decide" not in reader.get("/admin/requests").text
@@ -94,7 +95,7 @@ def test_bulk_decisions_are_for_officers(somebody_with: Callable[..., Browser]) 
 
 @pytest.mark.usefixtures("many")
 def test_completed_requests_are_not_decided(officer: Browser, get: Get) -> None:
-    """Requests chosen by their time of completion leave nothing to decide."""
+    """If requests are filtered by their completion time, the bulk decision has no request to decide."""
     page = officer.get("/admin/requests/decide?completed_from=2020-01-01").text
     assert "Nothing left to approve" in page
     given = {"filter_completed_from": "2020-01-01", "before": "2999-01-01T00:00:00Z"}

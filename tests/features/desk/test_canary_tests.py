@@ -34,7 +34,8 @@ def model(new_dataset: Make, new_model: Make, forget: Make, work: Work) -> str:
 
 
 def test_a_passed_canary_test_is_shown(officer: Browser, model: str, get: Get) -> None:
-    """Home, lists and the model's page show that its last audit passed; the run's page shows its results."""
+    """The overview, the list and the model's page show that the last canary test passed. The run's page shows its
+    results."""
     found = get(f"/models/{model}")["audit"]
     numbers = evidence.between(AuditOut(**found["last"]))
     page = officer.get("/admin/overview").text
@@ -55,7 +56,7 @@ def test_a_passed_canary_test_is_shown(officer: Browser, model: str, get: Get) -
 def test_a_refuted_run_is_explained(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor, finding: str
 ) -> None:
-    """The refutation of a run is explained in words on the run's page and on the overview."""
+    """The run's page and the overview explain in words that a canary test refuted a run."""
     run_id = get(f"/models/{model}")["audit"]["last_run_id"]
     with installation.database.writing(by=by) as session:
         run = session.get_one(Run, run_id)
@@ -74,7 +75,7 @@ def test_a_refuted_run_is_explained(
 def test_missing_measurements_of_old_runs_are_omitted(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor
 ) -> None:
-    """The page of an old run omits what was not measured, and the API returns null."""
+    """The page of an old run omits quantities that were not measured, and the API returns null for them."""
     run_id = get(f"/models/{model}")["audit"]["last_run_id"]
     assert ">Schedule</button>" in officer.get(f"/admin/runs/{run_id}").text
     with installation.database.writing(by=by) as session:
@@ -90,8 +91,8 @@ def test_missing_measurements_of_old_runs_are_omitted(
 
 @pytest.mark.parametrize("freedom", [1, 32, 224, 4032])
 def test_chi_squared_is_shown_in_standard_deviations(freedom: int) -> None:
-    """A chi-squared number is shown in the standard deviations of an equally unlikely normal number, up to a tenth
-    beyond one."""
+    """A chi-squared value is shown as the number of standard deviations of an equally unlikely normal value, to within
+    a tenth."""
     for deviations in (-1.0, 0.0, 1.0, 5.0):
         squares = float(special.chdtri(freedom, special.ndtr(-deviations)))
         assert evidence._deviation(squares, freedom) == pytest.approx(deviations, rel=0.1, abs=0.1)
@@ -99,7 +100,7 @@ def test_chi_squared_is_shown_in_standard_deviations(freedom: int) -> None:
 
 
 def test_a_canary_test_can_be_requested(officer: Browser, model: str, get: Get, work: Work) -> None:
-    """The button requests a canary test, which the page shows until it is done."""
+    """The button requests a canary test, and the page shows it as requested until it is done."""
     path = f"/admin/models/{model}"
     assert "Run a canary test" in officer.get(path).text
     answer = officer.post(f"{path}/audit")
@@ -116,7 +117,8 @@ def test_a_canary_test_can_be_requested(officer: Browser, model: str, get: Get, 
 def test_models_without_canary_tests_do_not_offer_one(
     officer: Browser, somebody_with: Callable[..., Browser], new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """A model without canary tests does not offer one, and users without the scope are not offered any."""
+    """The page of a model without canary lanes does not offer a canary test, nor does any page to a user without the
+    scope."""
     dataset = new_dataset()["id"]
     none, some = (new_model(dataset, audit={"lanes": lanes})["id"] for lanes in (0, 8))
     work()
@@ -129,7 +131,7 @@ def test_models_without_canary_tests_do_not_offer_one(
 
 
 def test_no_number_is_rounded_in_our_favour() -> None:
-    """Lower bounds are rounded down and certified upper bounds up."""
+    """Measured lower bounds are rounded down, and certified upper bounds are rounded up."""
     guesses = GuessesOut(true_positives=1, members=1, false_positives=0, nonmembers=1)
     counted = {
         "lanes": 2,
@@ -158,7 +160,7 @@ def test_no_number_is_rounded_in_our_favour() -> None:
 def test_canary_tests_are_plotted_over_time(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor, new_model: Make
 ) -> None:
-    """Every run's two epsilons are plotted and listed with its version; a refuted run is listed first."""
+    """Both epsilons of every run are plotted, and listed with the version. A refuted run is listed first."""
     path = f"/admin/models/{model}/canary-tests"
     assert f'hx-get="{path}"' in officer.get(f"/admin/models/{model}").text
     page = officer.get(path).text

@@ -24,8 +24,8 @@ ENTERED = {"subject_id": "p1", "regulation": "gdpr", "identity_verified": "no", 
 
 
 def test_a_letter_becomes_a_case(officer: Browser, get: Get, new_dataset: Make) -> None:
-    """A form makes the same request as an application would, received on the day of the letter; the case has the file's
-    number as its title, and no page shows the person."""
+    """The form creates the same request as the API, received on the day of the letter. The case is titled with its case
+    number, and no page shows the person's id."""
     new_dataset()
     received = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=3)
     form = ENTERED | {"external_id": "2026-0815", "received": received.isoformat(), "ground": "objection"}
@@ -54,7 +54,7 @@ def test_a_letter_becomes_a_case(officer: Browser, get: Get, new_dataset: Make) 
     ],
 )
 def test_an_incomplete_form_is_shown_again(officer: Browser, get: Get, wrong: dict[str, str], said: str) -> None:
-    """An incomplete form is shown again with its faults and its input, and no request is made."""
+    """An incomplete form is shown again with its faults and its input, and no request is created."""
     answer = officer.post("/admin/requests/new", **ENTERED | {"external_id": "kept"} | wrong)
     assert answer.status_code == 422
     assert 'value="kept"' in answer.text
@@ -62,7 +62,7 @@ def test_an_incomplete_form_is_shown_again(officer: Browser, get: Get, wrong: di
 
 
 def test_readers_cannot_enter_requests(somebody_with: Callable[..., Browser]) -> None:
-    """A key that may only read is offered no form, and is refused."""
+    """A key that may only read is not offered the form, and submitting it is refused."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert "New request" not in reader.get("/admin/requests").text
     assert reader.get("/admin/requests/new").status_code == 403
@@ -72,7 +72,7 @@ def test_readers_cannot_enter_requests(somebody_with: Callable[..., Browser]) ->
 def test_an_approval_states_what_it_erases(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The case requires a confirmation that states the affected rows, the version and the cost."""
+    """The approval must be confirmed in a dialog that states the affected rows, the version and the cost."""
     new_model(new_dataset()["id"])
     work()
     made = forget("p1", identity_verified=False)
@@ -93,8 +93,8 @@ def test_an_approval_states_what_it_erases(
 
 
 def test_impossible_decisions_are_not_offered(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """Pausing and extending are offered only if the regulation of the request permits them; the dialog to approve does
-    not mention rows if there are none."""
+    """Pausing and extending are offered only if the request's regulation permits them. The approval dialog does not
+    mention rows if there are none."""
     limits = {"short": {"days": 10}}
     gateway.patch("/v1/tenant", json={"policy": {"regulations": limits}}).raise_for_status()
     offered = {
@@ -110,8 +110,8 @@ def test_impossible_decisions_are_not_offered(officer: Browser, gateway: TestCli
 def test_completion_is_in_the_zone_of_the_policy(
     officer: Browser, gateway: TestClient, get: Get, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The time of completion is shown in the policy's zone, like other dates, with the zone in the head. A later change
-    of the policy's zone does not change the days of existing requests, on pages and in replies."""
+    """The completion time is shown in the policy's time zone like other dates, and the head of the page names the zone.
+    A later change of the policy's zone does not change the dates of existing requests, on pages or in replies."""
     policy = gateway.get("/v1/tenant").json()["policy"] | {"time_zone": "Pacific/Kiritimati"}
     gateway.patch("/v1/tenant", json={"policy": policy}).raise_for_status()
     made = forget("stranger")
@@ -141,7 +141,8 @@ def _model(**of: Any) -> ModelToForgetOut:
 
 
 def test_the_reason_of_a_wait_is_shown() -> None:
-    """The page shows how full a batch is, its latest start, and the duration of a run; every reason has words."""
+    """The page shows how full a batch is, its latest start, and the duration of a run. Every reason for waiting is
+    described in words."""
     until = datetime.datetime(2026, 12, 3, tzinfo=datetime.UTC)
     said = waits(_model(reason=WaitReason.BATCH, until=until))
     assert "waits for a batch: 150 of 200 requests so far, at the latest <time" in said
@@ -152,8 +153,8 @@ def test_the_reason_of_a_wait_is_shown() -> None:
 def test_a_reply_is_shown_in_the_chosen_language(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The page of the reply shows it in the chosen language: the deletion with its certificate, the reason of a
-    rejection as text, or that nothing was held; before that it confirms receipt."""
+    """The reply page is shown in the chosen language. Depending on the outcome it reports the deletion with its
+    certificate, the ground of a rejection or that nothing was held, and before that it confirms receipt."""
     language = ReplyLanguage.FR
     new_model(new_dataset()["id"])
     work()
@@ -181,7 +182,7 @@ def test_a_reply_is_shown_in_the_chosen_language(
 def test_the_reply_is_hidden_without_the_scope(
     somebody_with: Callable[..., Browser], forget: Make, new_dataset: Make
 ) -> None:
-    """The reply, which reveals whether anything was held, is only for users who may decide about requests."""
+    """Only users who may decide about requests see the reply, because it reveals whether any data was held."""
     new_dataset()
     done = forget("stranger")
     reader = somebody_with(Scope.REQUESTS_READ)
@@ -210,7 +211,7 @@ def test_the_reply_is_saved(officer: Browser, forget: Make, new_dataset: Make) -
 
 
 def test_no_reply_claims_an_unknown_outcome() -> None:
-    """A completed request without an outcome has no reply that claims one."""
+    """No reply is written for a completed request whose outcome is unknown."""
     at = datetime.datetime(2026, 11, 1, tzinfo=datetime.UTC)
     unknown = DeletionRequestOut.model_construct(
         id="dr_1", status="completed", outcome=None, submitted_at=at, completed_at=at, extended_due_at=None
@@ -222,8 +223,8 @@ def test_no_reply_claims_an_unknown_outcome() -> None:
 def test_a_reply_names_the_request_that_erased_the_rows(
     gateway: TestClient, officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """If another request of the person erased the rows, the reply says so with that request's certificates and does not
-    claim that nothing was held. Each case shows the other."""
+    """If another request of the same person erased the rows, the reply names it with that request's certificates and
+    does not claim that nothing was held. Each of the two cases links to the other."""
     new_model(new_dataset()["id"])
     work()
     first, second = (forget("p1", identity_verified=False, external_id=name)["id"] for name in ("A-1", "B-2"))
@@ -241,8 +242,9 @@ def test_a_reply_names_the_request_that_erased_the_rows(
 
 
 def test_a_late_reply_promises_no_past_day(gateway: TestClient, officer: Browser, forget: Make) -> None:
-    """A reply written after the deadline apologises instead of promising an answer by a past day, and the officer sees
-    a warning above it; a request paused only after its deadline stays overdue on the list and on the page."""
+    """A reply that is written after the deadline apologises instead of promising an answer by a past date, and the
+    officer sees a warning above it. A request that was paused after its deadline stays overdue on the list and on its
+    page."""
     received = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=60)
     request = forget("p1", identity_verified=False, submitted_at=received.isoformat())
     assert request["clock"]["state"] == "overdue"
@@ -258,9 +260,9 @@ def test_a_late_reply_promises_no_past_day(gateway: TestClient, officer: Browser
 
 
 def test_irreversible_entries_are_confirmed(officer: Browser, get: Get, new_dataset: Make) -> None:
-    """A form whose erasure would start at once, or whose person or case number exists, is shown again to be confirmed;
-    nothing is created until then, and a confirmation holds only for that person and number. Identity is not
-    preselected."""
+    """The form asks for confirmation if the erasure would start at once or if the person or case number already has a
+    request. Nothing is created before the confirmation, which is valid only for that person and number. "Identity
+    verified" is not preselected."""
     new_dataset()
     assert re.search(r'<option value="no"[^>]*>Not yet verified', officer.get("/admin/requests/new").text)
     assert officer.post("/admin/requests/new", **ENTERED | {"external_id": "C-3"}).status_code == 303
@@ -277,8 +279,8 @@ def test_irreversible_entries_are_confirmed(officer: Browser, get: Get, new_data
 
 
 def test_a_request_by_a_kind_of_identifier_is_entered(officer: Browser, get: Get, new_dataset: Make) -> None:
-    """The form accepts the kind of the person's identifier, refuses an unknown one, and warns of an earlier request by
-    another spelling of it."""
+    """The form accepts the kind of the person's identifier and refuses an unknown kind. It warns of an earlier request
+    by another spelling of the identifier."""
     new_dataset()
     form = ENTERED | {"subject_id": "ada@example.org", "kind": "email"}
     assert officer.post("/admin/requests/new", **form).status_code == 303

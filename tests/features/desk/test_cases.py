@@ -19,7 +19,7 @@ def listed(page: str) -> list[str]:
 
 
 def test_an_officer_takes_and_releases_a_request(officer: Browser, gateway: TestClient, forget: Make, get: Get) -> None:
-    """An officer takes a request, finds it among theirs, and releases it, which leaves it unassigned."""
+    """An officer takes a request, finds it in the officer's own list, and releases it, which leaves it unassigned."""
     mine, other = (forget(f"p{number}", identity_verified=False)["id"] for number in range(2))
     maria = beside(gateway)
     welcomed(maria, invitation_of(officer))
@@ -45,8 +45,8 @@ def test_an_officer_takes_and_releases_a_request(officer: Browser, gateway: Test
 def test_a_request_stays_assigned_to_a_disabled_user(
     officer: Browser, gateway: TestClient, forget: Make, get: Get
 ) -> None:
-    """A request stays assigned to a disabled person, and the page says so. Assigning another request to that person
-    is refused with an explanation."""
+    """A request stays assigned to a disabled user, and the page marks the user as disabled. Assigning another request
+    to that user is refused with an explanation."""
     request_id = forget("p1")["id"]
     welcomed(beside(gateway), invitation_of(officer))
     [user] = get("/users")["items"]
@@ -62,7 +62,7 @@ def test_a_request_stays_assigned_to_a_disabled_user(
 def test_assignments_are_hidden_from_readers(
     officer: Browser, somebody_with: Callable[..., Browser], forget: Make
 ) -> None:
-    """Readers who may not decide see no assignment; an API key that may decide has no cases of its own."""
+    """Readers who may not decide do not see assignees. An API key that may decide has no queue of assigned cases."""
     request_id = forget("p1")["id"]
     viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     for path in (f"/admin/requests/{request_id}", "/admin/requests"):
@@ -75,8 +75,8 @@ def test_assignments_are_hidden_from_readers(
 def test_notes_are_added_and_shown(
     officer: Browser, somebody_with: Callable[..., Browser], forget: Make, get: Get
 ) -> None:
-    """A note is added by a plain form and is shown as it was written, with its author and time; users who may not
-    decide cannot see it. Line ends of browsers count once."""
+    """A note is added by a plain form and shown as it was written, with its author and time. Users who may not decide
+    cannot see it. A line break sent by a browser counts as one character."""
     request_id = forget("p1", identity_verified=False)["id"]
     place, text = f"/admin/requests/{request_id}", "Jane <b>wrote</b>\r\nthat she moved."
     answer = officer.post(f"{place}/note", text=text)
@@ -94,7 +94,7 @@ def test_notes_are_added_and_shown(
 
 
 def test_a_refused_note_keeps_its_text(officer: Browser, forget: Make) -> None:
-    """A note that is too long, or empty, is shown again with the fault, to be corrected."""
+    """A note that is empty or too long is shown again with the fault, so that it can be corrected."""
     place = f"/admin/requests/{forget('p1', identity_verified=False)['id']}/note"
     answer = officer.post(place, text="y" * 4001)
     assert answer.status_code == 422

@@ -42,8 +42,8 @@ def case(gateway: TestClient, installation: Installation, forget: Make) -> Case:
 
 
 def test_lists_mark_damaged_notes_and_files(gateway: TestClient, case: Case, refused: Refused) -> None:
-    """The lists of notes and files mark the damaged ones, and show the others unchanged. A damaged file is not sent; it
-    can be erased."""
+    """The lists of notes and files mark damaged entries and show the others unchanged. A damaged file cannot be
+    downloaded, but can be erased."""
     notes = gateway.get(f"{case.path}/notes").json()["items"]
     assert [(note["damaged"], note["text"]) for note in notes] == [(True, ""), (False, "second")]
     files = gateway.get(f"{case.path}/attachments").json()["items"]
@@ -58,8 +58,7 @@ def test_lists_mark_damaged_notes_and_files(gateway: TestClient, case: Case, ref
 def test_pages_mark_damaged_details(
     officer: Browser, gateway: TestClient, installation: Installation, case: Case
 ) -> None:
-    """The page of the case marks the damaged note and file, and the details if they are damaged; the
-    list of requests is still shown."""
+    """The page of a case marks damaged notes, files and details. The list of requests is still shown."""
     page = officer.get(f"/admin/requests/{case.id}")
     assert (page.status_code, page.text.count("Damaged: ")) == (200, 2)
     assert "second.pdf" in page.text
@@ -83,7 +82,7 @@ def test_pages_name_a_damaged_certificate(
     work: Callable[[], int],
     refused: Refused,
 ) -> None:
-    """The page of the request names a damaged certificate, and no reply is drafted that would leave it out."""
+    """The page of a request names a damaged certificate. No reply is drafted, because it would omit the certificate."""
     new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
     work()
     request = forget("p3")["id"]

@@ -49,12 +49,13 @@ def said(**changed: Any) -> list[str]:
 
 
 def test_requests_in_time_are_not_dangers() -> None:
-    """Requests that wait within their time, or have ended, are not dangers."""
+    """Requests that are waiting within their time limit or have ended are not reported as dangers."""
     assert said() == []
 
 
 def test_each_danger_states_number_and_reason() -> None:
-    """A sentence states the number, and the reason if there is one; the worst danger comes first."""
+    """Each danger is described in a sentence with its number and, if known, its reason. The most serious danger comes
+    first."""
     seen = (
         HostOut(name="blue", workers=WorkerState.ALIVE, seen_at=AT),
         HostOut(name="green", workers=WorkerState.SILENT, seen_at=AT),
@@ -95,7 +96,8 @@ def test_every_tile_links_to_its_list(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """Each tile of the overview and of the inbox links to a list with as many entries as it shows."""
+    """Each tile of the overview and of the inbox shows a number and links to a list with exactly that number of
+    entries."""
     for _ in range(2):
         new_model(new_dataset()["id"])
     work()
@@ -138,8 +140,8 @@ def test_every_tile_links_to_its_list(
 
 
 def test_the_calendar_links_to_its_lists(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """Each day of the calendar with requests, overdue requests, later ones and each bar link to a list of as many, in
-    the days of the policy; an empty day has no link."""
+    """Each number in the calendar (days, overdue and later requests, bars) links to a list with exactly that number of
+    requests, in days of the policy's time zone. A day without requests has no link."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
     now = datetime.datetime.now(datetime.UTC)
     for n, (days, regulation) in enumerate([(100, "ccpa"), (35, "ccpa"), (35, "ccpa"), (20, "ccpa"), (1, "ccpa")]):
@@ -151,10 +153,12 @@ def test_the_calendar_links_to_its_lists(officer: Browser, gateway: TestClient, 
     bars = re.findall(r'<a href="([^"]+)" title="Week[^>]*>(.*?)</a>', page)
     found = {" ".join(re.sub(r"<[^>]+>", "", inside).split()): html.unescape(path) for path, inside in [*cells, *bars]}
     asked = (now - datetime.timedelta(days=35)).astimezone(ZoneInfo("Europe/Berlin"))
-    due = asked + datetime.timedelta(days=45)  # by the clock there, which may have been put back since
+    # In this time zone the clock may have been put back since.
+    due = asked + datetime.timedelta(days=45)
     assert {"1 overdue", f"2 due on {due.day} {due:%b}", "1 due later"} <= found.keys()
     assert sum(int(name.split()[0]) for name in found if "due" in name) == 5
-    assert sum(int(name.split()[0]) for name in found if "received" in name) == 5  # one is older
+    # One request is older than the period shown.
+    assert sum(int(name.split()[0]) for name in found if "received" in name) == 5
     assert sum(int(name.split()[0]) for name in found if "completed" in name) == 1
     for name, path in found.items():
         listed = re.split(r'<h2 id="found">', officer.get(path).text)[1]
@@ -165,8 +169,8 @@ def test_the_calendar_links_to_its_lists(officer: Browser, gateway: TestClient, 
 
 
 def test_the_calendar_is_refreshed_once_a_minute(officer: Browser, somebody_with: Callable[..., Browser]) -> None:
-    """The calendar is refreshed once a minute, separately from the rest; a key that may not see requests gets no
-    calendar."""
+    """The calendar is refreshed once a minute, separately from the rest of the page. A key that may not see requests
+    does not get the calendar."""
     page = officer.get("/admin/calendar").text
     assert 'class="calendar"' in page
     assert 'data-live="60" hx-get="/admin/outlook"' in page
@@ -182,7 +186,7 @@ def test_the_calendar_is_refreshed_once_a_minute(officer: Browser, somebody_with
 def test_the_audit_log_is_linked_only_with_its_scope(
     somebody_with: Callable[..., Browser], installation: Installation
 ) -> None:
-    """A user who may not read the audit log sees that no backup was made, without a link to the log."""
+    """A user who may not read the audit log sees the warning that no backup was made, but no link to the log."""
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=8)
     with installation.database.writing() as session:
         session.execute(sa.update(InstallationIdentity).values(created_at=long_ago))
@@ -208,8 +212,8 @@ def test_the_worst_models_are_shown(
 def test_waiting_people_are_shown_without_dangers(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """If no deadline is near, the page shows how many requests wait, how many models still contain people, and the
-    first due date."""
+    """If no deadline is near, the page shows the number of waiting requests, the number of models that still contain
+    people, and the earliest due date."""
     new_model(new_dataset()["id"])
     work()
     made = forget("p1")

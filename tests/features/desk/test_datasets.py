@@ -37,7 +37,7 @@ def _csv(rows: str = ROWS) -> dict[str, Any]:
 
 
 def test_a_file_becomes_a_dataset(officer: Browser, get: Get) -> None:
-    """An upload leads to the page of the dataset, with its counts and its schema; the list shows it too."""
+    """An upload leads to the dataset's page with its counts and its schema. The list shows the dataset too."""
     answer = _send(officer, "/admin/datasets/new", **_csv())
     assert answer.status_code == 303, answer.text
     page = officer.get(answer.headers["location"]).text
@@ -49,7 +49,7 @@ def test_a_file_becomes_a_dataset(officer: Browser, get: Get) -> None:
 
 
 def test_a_file_of_numbers_becomes_a_dataset_with_a_target(officer: Browser, get: Get) -> None:
-    """A schema with a target, and vectors whose range was entered in the form, show their range on the page."""
+    """For a schema with a target, and for vectors whose range was entered in the form, the page shows the range."""
     rows = {"file": ("rows.csv", b"who,age,cost\nann,20,1\nbob,30,2.5\n")}
     answer = _send(officer, "/admin/datasets/new", name="costs", schema=("schema.json", OF_NUMBERS), **rows)
     page = officer.get(answer.headers["location"]).text
@@ -69,8 +69,8 @@ def test_a_file_of_numbers_becomes_a_dataset_with_a_target(officer: Browser, get
 
 
 def test_columns_are_stated_in_the_form(officer: Browser, get: Get) -> None:
-    """The kind and public facts of each column make the schema if no schema file is given; a column that lacks facts is
-    named, and nothing is stored. The form proposes the same columns for the next file."""
+    """Without a schema file, the kinds and public facts entered for the columns form the schema. If a column lacks
+    facts, the column is named and nothing is stored. The form proposes the same columns for the next file."""
     kinds = {"who": ("subject", ""), "age": ("number", "0..120"), "paid": ("label", "no, yes")}
 
     def send(**changed: tuple[str, str]) -> httpx.Response:
@@ -90,7 +90,8 @@ def test_columns_are_stated_in_the_form(officer: Browser, get: Get) -> None:
 
 
 def test_wrong_rows_are_named_by_line_and_column(officer: Browser, get: Get) -> None:
-    """The page names the wrong lines and what was expected there, never their content; nothing is stored."""
+    """For each invalid row the page names line, column and what was expected, but never the content. Nothing is
+    stored."""
     answer = _send(officer, "/admin/datasets/new", **_csv(ROWS + "dan,secret,no\neve,20,perhaps\n"))
     assert answer.status_code == 422
     assert ">line 5, column age:</strong>" in answer.text
@@ -103,7 +104,7 @@ def test_wrong_rows_are_named_by_line_and_column(officer: Browser, get: Get) -> 
 
 @each(("without", "says"), [("file", "Expected a file with rows"), ("name", "Fill this in."), ("schema", "schema")])
 def test_a_missing_part_is_named(officer: Browser, without: str, says: str) -> None:
-    """A missing part is named, even if the browser sends an empty one."""
+    """A missing part of the form is named, even if the browser sends it empty."""
     empty: Any = "" if without == "name" else ("", b"")
     answer = _send(officer, "/admin/datasets/new", **(_csv() | {without: empty}))
     assert answer.status_code == 422
@@ -113,16 +114,18 @@ def test_a_missing_part_is_named(officer: Browser, without: str, says: str) -> N
 def test_uploaded_files_are_never_in_clear(
     officer: Browser, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that is uploaded by a page is spooled like one of the API: only in the data folder, encrypted, whichever
-    field comes first."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))  # where a framework would put it
+    """A file that is uploaded through a page is spooled like a file uploaded through the API: only in the data folder
+    and encrypted, whatever the order of the form's fields."""
+    # A web framework would spool the file in this folder.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     rows = "who,age,paid\n" + "".join(f"ann{n},30,{'yes' if n % 2 else 'no'}\n" for n in range(100_000))
     answer = _send(officer, "/admin/datasets/new", **_csv(rows))
     assert answer.status_code == 303, answer.text
 
 
 def test_forged_uploads_are_refused(officer: Browser, somebody_with: Callable[..., Browser], get: Get) -> None:
-    """A form from elsewhere, without its token or by a key that may only read creates nothing."""
+    """A form from another site, without its token, or sent with a read-only key returns 403, and no dataset is
+    created."""
     assert _send(officer, "/admin/datasets/new", origin="https://evil.example", **_csv()).status_code == 403
     assert _send(officer, "/admin/datasets/new", csrf="0" * 64, **_csv()).status_code == 403
     reader = somebody_with(Scope.MODELS_READ)
@@ -135,7 +138,8 @@ def test_forged_uploads_are_refused(officer: Browser, somebody_with: Callable[..
 def test_rows_are_added_to_a_dataset(
     officer: Browser, new_dataset: Callable[..., Any], forget: Callable[..., Any], work: Callable[[], int], get: Get
 ) -> None:
-    """Rows take slots of forgotten people once a worker has written them; more than fit are refused."""
+    """Added rows occupy slots of forgotten people once a worker has written them. More rows than free slots are
+    refused."""
     path = f"/admin/datasets/{new_dataset()['id']}"
     assert _send(officer, f"{path}/records", file=("rows.npz", people("new"))).status_code == 409
     forget("p2")
@@ -151,15 +155,15 @@ def test_rows_are_added_to_a_dataset(
 
 
 def test_an_unknown_dataset_is_a_404(officer: Browser, installation: Installation) -> None:
-    """Unknown ids return pages with 404, also for uploads."""
+    """Pages and uploads for unknown ids return 404."""
     assert officer.get("/admin/datasets/ds_none").status_code == 404
     assert officer.get("/admin/datasets/ds_none/live").status_code == 404
     assert _send(officer, "/admin/datasets/ds_none/records", file=("rows.npz", npz())).status_code == 404
 
 
 def test_questionable_ids_cause_a_warning(officer: Browser) -> None:
-    """The page after an upload warns, with advice, if subject ids look like e-mail addresses or rounded numbers, and of
-    nothing else."""
+    """The page after an upload shows a warning with advice only if subject ids look like e-mail addresses or rounded
+    numbers."""
     mails = "who,age,paid\nann@example.org,30,no\nbob@example.org,40,yes\ncid@example.org,50,no\n"
     page = officer.get(_send(officer, "/admin/datasets/new", **_csv(mails)).headers["location"]).text
     assert "Most subject ids look like e-mail addresses" in page

@@ -18,8 +18,8 @@ def ids(installation: Installation, gateway: TestClient, work: Callable[[], int]
 
 
 def test_every_page_in_german(officer: Browser, ids: dict[str, str]) -> None:
-    """Each address answers with a page or a file. No page has anything inline, or shows in English what the catalogue
-    has in German, except words of the API, which are marked."""
+    """Each address returns a page or a file. No page contains inline scripts or styles. No page shows English text that
+    has a German translation, except for words of the API, which are marked as English."""
     assert len(addresses.paths()) > 30
     german = {one.id: one.string for one in catalogue.read(catalogue.path_of("de"), "de")}
     english = {text for text, said in german.items() if isinstance(text, str) and len(text) > 12 and said != text}
@@ -38,7 +38,7 @@ def test_every_page_in_german(officer: Browser, ids: dict[str, str]) -> None:
 
 
 def test_filters_and_searches_return_pages(officer: Browser, ids: dict[str, str]) -> None:
-    """Filters, sort orders, searches for people and recomputations return pages."""
+    """Filters, sort orders, searches for people and recomputations all return pages."""
     for filters in (
         "status=completed",
         "regulation=gdpr",

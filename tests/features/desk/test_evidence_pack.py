@@ -46,8 +46,8 @@ def members_of(pack: bytes) -> dict[str, bytes]:
 
 
 def test_a_pack_has_everything_and_verifies_offline(gateway: TestClient, forgotten: str, tmp_path: Path) -> None:
-    """The archive has reply, certificates, keys, history and audit entries; the command verifies it with separately
-    saved keys, and its certificates alone like those of any file."""
+    """The pack contains reply, certificates, keys, history and audit entries. The command verifies it with separately
+    saved keys, and its certificates can be extracted and verified on their own."""
     pack = pack_of(gateway, forgotten, language="de")
     members = members_of(pack)
     assert set(members) == {
@@ -81,8 +81,8 @@ def test_a_pack_has_everything_and_verifies_offline(gateway: TestClient, forgott
 
 
 def test_any_flipped_bit_is_found(gateway: TestClient, forgotten: str) -> None:
-    """A bit flipped in any member, or in any other byte of the archive, is found; so is one flipped before the archive
-    was packed again."""
+    """Verification finds a flipped bit in any byte of the pack, and in any member even if the pack was archived again
+    afterwards."""
     pack = pack_of(gateway, forgotten)
     members = members_of(pack)
     keys = gateway.get("/.well-known/jwks.json").json()
@@ -100,8 +100,8 @@ def test_any_flipped_bit_is_found(gateway: TestClient, forgotten: str) -> None:
 
 
 def test_altered_packs_are_refused(gateway: TestClient, forgotten: str, forget: Make, work: Callable[[], int]) -> None:
-    """A pack with a missing or additional member, with members of another case, or signed by other keys is refused, and
-    so are files that are not packs."""
+    """A pack with a missing, additional or foreign member, or one signed with other keys, is refused. So is a file that
+    is not a pack."""
     keys = gateway.get("/.well-known/jwks.json").json()
     members = members_of(pack_of(gateway, forgotten))
     other = forget("p2")["id"]
@@ -122,8 +122,8 @@ def test_altered_packs_are_refused(gateway: TestClient, forgotten: str, forget: 
 
 
 def test_a_forged_log_is_detected(gateway: TestClient, installation: Installation, forgotten: str) -> None:
-    """A pack whose audit entries do not follow each other or do not match their checkpoint is refused, even if the
-    manifest states their digest."""
+    """A pack is refused if its audit entries do not form a chain or do not match their checkpoint, even if the manifest
+    contains their digest."""
     members = members_of(pack_of(gateway, forgotten))
     keys = gateway.get("/.well-known/jwks.json").json()
     log = json.loads(members["audit-log.json"])
@@ -151,8 +151,8 @@ def test_a_forged_log_is_detected(gateway: TestClient, installation: Installatio
 
 
 def test_the_pdf_is_about_one_case(gateway: TestClient, forgotten: str, forget: Make) -> None:
-    """The PDF has the reply, the history, the certificate in words and the audit entries of this request, and no other
-    request's id."""
+    """The PDF contains the reply, the history, the certificate in words and the audit entries of this request, and no
+    id of another request."""
     other = forget("p2", identity_verified=False)["id"]
     text = "\n".join(
         page.extract_text() for page in PdfReader(io.BytesIO(pack_of(gateway, forgotten, format="pdf"))).pages
@@ -163,7 +163,7 @@ def test_the_pdf_is_about_one_case(gateway: TestClient, forgotten: str, forget: 
 
 
 def test_equal_states_have_equal_packs(gateway: TestClient, installation: Installation, forgotten: str) -> None:
-    """Two packs of the same state are equal to the byte, except for the entry about the download itself."""
+    """Two packs of the same state are byte-identical except for the audit entry about the download itself."""
     first, second = (members_of(pack_of(gateway, forgotten)) for _ in range(2))
     for name in ("reply.txt", "request.json", "history.json", "certificates.json", "public-keys.jwks.json"):
         assert first[name] == second[name]
@@ -175,7 +175,7 @@ def test_equal_states_have_equal_packs(gateway: TestClient, installation: Instal
 def test_a_case_without_certificates_has_a_pack(
     gateway: TestClient, forget: Make, work: Callable[[], int], status: str
 ) -> None:
-    """A request in review, a rejected one, and one for which nothing was held have a pack that verifies."""
+    """A request that is in review, was rejected or found no data also has a pack that verifies."""
     request_id = forget("stranger", identity_verified=status == "nothing_held")["id"]
     work()
     if status == "rejected":
@@ -187,8 +187,8 @@ def test_a_case_without_certificates_has_a_pack(
     assert len(verified.verdicts) == (status == "nothing_held")
 
 
-def test_a_reply_that_the_font_lacks_is_text(gateway: TestClient, forget: Make, refused: Make) -> None:
-    """If no PDF font has a character of the reply, the archive contains it as text and explains why."""
+def test_a_reply_that_the_font_cannot_render_is_text(gateway: TestClient, forget: Make, refused: Make) -> None:
+    """If no PDF font has all characters of the reply, the pack contains the reply as text and explains why."""
     request_id = forget("p1", external_id="案件 7", identity_verified=False)["id"]
     refused(gateway.get(f"{PLACE}/{request_id}/evidence-pack?format=pdf"), 409, "reply_unprintable")
     members = members_of(pack_of(gateway, request_id))
@@ -198,8 +198,8 @@ def test_a_reply_that_the_font_lacks_is_text(gateway: TestClient, forget: Make, 
 
 
 def test_a_long_log_is_not_linked(gateway: TestClient, forgotten: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pack with too many entries in between contains only those about the request, and states that they are not
-    linked."""
+    """If the audit log has too many other entries between the request's entries, the pack contains only the request's
+    entries and states that they are not linked."""
     monkeypatch.setattr(packing, "MAX_LINKED_ENTRIES", 1)
     pack = pack_of(gateway, forgotten)
     verified = evidence_pack.verify(pack, gateway.get("/.well-known/jwks.json").json())
@@ -209,7 +209,8 @@ def test_a_long_log_is_not_linked(gateway: TestClient, forgotten: str, monkeypat
 
 
 def test_a_pack_is_downloaded_from_the_case(gateway: TestClient, officer: Browser, forget: Make, refused: Make) -> None:
-    """The page of a case has the link to its pack; each download is in the audit log; an unknown format is refused."""
+    """The page of a case links to its evidence pack. Each download is recorded in the audit log, and an unknown format
+    is refused."""
     made = forget("p1", identity_verified=False)["id"]
     refused(gateway.get(f"{PLACE}/{made}/evidence-pack?format=html"), 422, "input_invalid")
     page = officer.get(f"/admin/requests/{made}").text

@@ -35,7 +35,7 @@ def marked(page: str) -> dict[str, str]:
 
 
 def test_faults_are_explained_with_their_limits() -> None:
-    """A fault is explained in a sentence with the violated limit, at the path of its field."""
+    """Each fault is listed under the path of its field, as a sentence with the violated limit."""
     asked = {"name": "", "dataset_id": "ds_1", "l2": -1, "learn_steps": 1.5, "audit": {"lanes": 3}, "more": 1}
     assert said(ModelIn, **asked) == {
         "name": "Fill this in.",
@@ -47,7 +47,8 @@ def test_faults_are_explained_with_their_limits() -> None:
 
 
 def test_messages_of_validators_are_unchanged() -> None:
-    """A message of our own validators is shown unchanged, capitalized; an unexpected fault has a sentence too."""
+    """Messages of our own validators are shown unchanged except for a capital letter. An unexpected fault has a
+    sentence too."""
 
     class Asked(BaseModel):
         name: str
@@ -62,7 +63,7 @@ def test_messages_of_validators_are_unchanged() -> None:
 
 
 def test_a_fault_is_found_by_its_field() -> None:
-    """A fault is shown at its field even inside lists and parts."""
+    """A fault in an element of a list or of a nested object is shown at its field."""
     error = InputInvalid("", [FieldError("target.epsilon", "expected more"), FieldError("scopes.0", "unknown")])
     assert fault_of(error, "epsilon") == "Expected more"
     assert fault_of(error, "scopes") == "Unknown"
@@ -71,7 +72,7 @@ def test_a_fault_is_found_by_its_field() -> None:
 
 
 def test_the_field_of_a_fault_is_marked(officer: Browser) -> None:
-    """The faulty field is marked with advice in words; the input is kept."""
+    """The faulty field is marked and explained, and the form keeps its input."""
     page = officer.post("/admin/keys", name="crm", calls_per_minute="many", sees="all").text
     assert marked(page) == {"calls_per_minute": "Enter a whole number.", "scopes": "Choose at least 1."}
     assert 'value="crm"' in page
@@ -81,8 +82,8 @@ def test_the_field_of_a_fault_is_marked(officer: Browser) -> None:
 
 
 def test_an_incomplete_decision_stays_open(officer: Browser, forget: Make) -> None:
-    """A rejection without an explanation is shown again open, at its field, with the chosen ground; so is one of many
-    requests, with the selection."""
+    """A rejection without an explanation is shown again with the form open, the fault at its field and the chosen
+    ground kept. For several requests the selection is kept too."""
     made = forget("p1", identity_verified=False)["id"]
     one = officer.post(f"/admin/requests/{made}/reject", ground="legal_claims", explanation=" ")
     asked = {"decision": "reject", "ground": "legal_claims", "explanation": "", "chosen": made}

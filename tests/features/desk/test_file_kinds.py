@@ -15,8 +15,8 @@ def examine(name: str, content: bytes, max_bytes: int = 1000) -> file_kinds.Atta
 
 @each("said", AttachmentKind)
 def test_bytes_must_match_the_suffix(said: AttachmentKind) -> None:
-    """A file whose bytes match its suffix is accepted, in any case; every other kind is refused, except that a mail may
-    be plain text too."""
+    """A file is accepted if its bytes match its suffix in upper or lower case, and refused if they are of another kind.
+    Only an e-mail file may also be plain text."""
     found = examine(f"a.{said.upper()}", FILES[said])
     assert (found.kind, found.content) == (said, FILES[said])
     for other in AttachmentKind:
@@ -48,8 +48,8 @@ def test_bytes_must_match_the_suffix(said: AttachmentKind) -> None:
     ],
 )
 def test_invalid_files_are_refused(name: str, content: bytes) -> None:
-    """A file is refused if its kind differs from its name, is unknown, if it is empty or if its name has invisible
-    characters; the refusal quotes neither name nor content."""
+    """A file is refused if it is empty, of an unknown kind or of another kind than its name, or if its name contains
+    invisible characters. The refusal quotes neither name nor content."""
     with pytest.raises(AttachmentInvalid) as refused:
         examine(name, content)
     assert refused.value.errors[0].path == "file"
@@ -58,14 +58,14 @@ def test_invalid_files_are_refused(name: str, content: bytes) -> None:
 
 
 def test_names_are_normalised() -> None:
-    """A path is cut to its last part, and names are normalised to composed characters."""
+    """A path is reduced to its last part, and names are normalised to composed characters."""
     assert examine("C:\\letters\\a.pdf", PDF).name == "a.pdf"
     assert examine("../../etc/e\u0301.pdf", PDF).name == "é.pdf"
     assert examine("a.JPG", FILES[AttachmentKind.JPEG]).kind is AttachmentKind.JPEG
 
 
 def test_the_maximum_size_is_accepted() -> None:
-    """A file of exactly the maximum size is accepted, and one with a byte more is refused."""
+    """A file of exactly the maximum size is accepted, and a file with one byte more is refused."""
     assert examine("a.pdf", PDF, len(PDF)).content == PDF
     with pytest.raises(UploadTooLarge, match="LETHE_MAX_ATTACHMENT_BYTES"):
         examine("a.pdf", PDF, len(PDF) - 1)

@@ -1,4 +1,4 @@
-"""The search box in the frame: its text leads to a page, and is in no address."""
+"""The search box: its text leads to a page and never appears in an address."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,8 @@ Get = Callable[[str], Any]
 def test_a_unique_match_is_opened(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """An id of any kind, a whole case number, or a part of a name that matches only one object leads to its page."""
+    """The search box opens an object's page for its id, for a complete case number, or for a part of a name that
+    matches only one object."""
     dataset = new_dataset(name="Customers 2026")["id"]
     model = new_model(dataset, name="Churn_model")["id"]
     work()
@@ -39,8 +40,8 @@ def test_a_unique_match_is_opened(
 
 
 def test_several_matches_are_listed(officer: Browser, new_dataset: Make, new_model: Make, forget: Make) -> None:
-    """Several matches are listed as choices; a part of a case number finds nothing, and a wildcard is a plain
-    character."""
+    """Several matches are listed to choose from. A part of a case number matches nothing, and a wildcard is treated as
+    a plain character."""
     dataset = new_dataset(rows=4, name="churn data")["id"]
     made = [new_model(dataset, name=f"churn {n}")["id"] for n in range(2)]
     forget("p1", external_id="case-1")
@@ -56,7 +57,7 @@ def test_several_matches_are_listed(officer: Browser, new_dataset: Make, new_mod
 def test_search_respects_scopes(
     officer: Browser, somebody_with: Callable[..., Browser], new_dataset: Make, forget: Make
 ) -> None:
-    """A key finds only what its scopes permit."""
+    """A key finds only objects that its scopes permit."""
     new_dataset(rows=4, name="customers")
     forget("stranger", external_id="case-1")
     operator = somebody_with(Scope.METRICS_READ)

@@ -32,8 +32,8 @@ def walked(officer: Browser, path: str) -> list[str]:
 
 
 def test_the_most_urgent_requests_come_first(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """Overdue requests come first, then those whose clock runs, then paused ones, each by deadline; every request that
-    awaits a decision is on exactly one page."""
+    """Overdue requests come first, then requests with a running clock, then paused requests, each ordered by deadline.
+    Every request that awaits a decision is on exactly one page."""
     now = datetime.datetime.now(datetime.UTC)
     for n in range(54):
         asked = {"submitted_at": (now - datetime.timedelta(days=(7 * n) % 50 + 1)).isoformat()}
@@ -50,8 +50,8 @@ def test_the_most_urgent_requests_come_first(officer: Browser, gateway: TestClie
 
 
 def test_queues_are_filtered_by_assignee(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """The queue of unassigned requests excludes those of others, each queue has as many rows as its link states, and
-    only people have their own queue."""
+    """The unassigned queue excludes assigned requests, and each queue has the number of rows that its link shows. Only
+    human users have a queue of their own."""
     made = [forget(f"p{n}", identity_verified=False)["id"] for n in range(3)]
     person = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
     maria = gateway.post("/v1/users", json=person).json()["id"]
@@ -66,7 +66,7 @@ def test_queues_are_filtered_by_assignee(officer: Browser, gateway: TestClient, 
 
 @each(("inbox", "leads"), [("unassigned", "/admin?queue=unassigned&case="), ("x", "/admin/requests/")])
 def test_forms_redirect_to_the_queue_or_the_case(officer: Browser, forget: Make, inbox: str, leads: str) -> None:
-    """A form about a case that was sent from the inbox leads back to its queue; any other leads to the page of the
+    """A form about a case leads back to the queue if it was sent from the inbox, and otherwise to the page of the
     case."""
     made = forget("p1", identity_verified=False)["id"]
     answer = officer.post(f"/admin/requests/{made}/note", text="Called back.", inbox=inbox)
@@ -80,8 +80,8 @@ def test_forms_redirect_to_the_queue_or_the_case(officer: Browser, forget: Make,
 
 
 def test_an_open_case_shows_queue_and_case(officer: Browser, forget: Make) -> None:
-    """The address of an open case has the queue and the case, whose forms name the queue; the part alone is not a
-    page."""
+    """The address of an open case shows the queue and the case, whose forms name the queue. The fragment alone is not a
+    complete page."""
     made = forget("p1", identity_verified=False, external_id="2026-0815")["id"]
     page = officer.get(f"/admin?queue=all&case={made}").text
     assert f'action="/admin/requests/{made}/approve"' in page
@@ -93,7 +93,7 @@ def test_an_open_case_shows_queue_and_case(officer: Browser, forget: Make) -> No
 
 
 def test_an_ended_case_is_not_polled(officer: Browser, forget: Make) -> None:
-    """The page of an open case polls its state; that of an ended case does not."""
+    """The page of an open case polls its state, and the page of an ended case does not."""
     still_open = forget("p1", identity_verified=False)["id"]
     assert f'hx-get="/admin/requests/{still_open}/live' in officer.get(f"/admin/requests/{still_open}").text
     ended = forget("stranger")["id"]
@@ -101,7 +101,8 @@ def test_an_ended_case_is_not_polled(officer: Browser, forget: Make) -> None:
 
 
 def test_the_inbox_is_hidden_without_the_scope(somebody_with: Callable[..., Browser]) -> None:
-    """A key that may not see requests finds the overview in place of the inbox, and no queue by its address."""
+    """A key that may not see requests gets the overview instead of the inbox, and cannot open a queue by its
+    address."""
     engineer = somebody_with(Scope.MODELS_READ)
     page = engineer.get("/admin").text
     assert "<h1>Overview</h1>" in page
@@ -110,7 +111,7 @@ def test_the_inbox_is_hidden_without_the_scope(somebody_with: Callable[..., Brow
 
 
 def test_the_menu_has_four_groups(officer: Browser) -> None:
-    """Every entry is in one of four groups, and the group of the page is open."""
+    """Every menu entry is in one of four groups, and the group of the current page is open."""
     assert list(GROUPS) == ["work", "models", "evidence", "settings"]
     assert {entry.group for entry in entries()} == set(GROUPS)
     page = officer.get("/admin/models").text

@@ -19,7 +19,7 @@ def _key_in(page: str) -> str:
 
 
 def test_a_key_is_shown_once(officer: Browser, gateway: TestClient, get: Get) -> None:
-    """The answer to the form shows the key, which has the ticked scopes; the list never shows it."""
+    """The response to the form shows the new key, which has the ticked scopes. The list never shows the key."""
     answer = officer.post(
         "/admin/keys",
         name="nightly",
@@ -44,7 +44,7 @@ def test_a_key_is_shown_once(officer: Browser, gateway: TestClient, get: Get) ->
     [("name", ""), ("scopes", []), ("scopes", ["root"]), ("expires_on", "soon"), ("calls_per_minute", "many")],
 )
 def test_an_invalid_key_is_not_created(officer: Browser, get: Get, field: str, value: str | list[str]) -> None:
-    """An invalid form is shown again with its faults, and creates nothing."""
+    """An invalid form is shown again with its faults, and no key is created."""
     before = get("/api-keys")
     filled: dict[str, str | list[str]] = {"name": "nightly", "scopes": ["models:read"]}
     answer = officer.post("/admin/keys", **(filled | {field: value}))
@@ -55,7 +55,7 @@ def test_an_invalid_key_is_not_created(officer: Browser, get: Get, field: str, v
 
 
 def test_a_key_is_rotated(officer: Browser, gateway: TestClient) -> None:
-    """The successor key is shown once; the old key works for the chosen overlap, or not at all."""
+    """The new key is shown once. The old key remains valid for the chosen overlap, or stops working at once."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     for overlap, status in (("3600", 200), ("0", 401)):
         old = {"Authorization": f"Bearer {made['key']}"}
@@ -66,7 +66,7 @@ def test_a_key_is_rotated(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_a_key_is_revoked(officer: Browser, gateway: TestClient) -> None:
-    """A revoked key is refused; the last admin key cannot be revoked, and the page explains why."""
+    """A revoked key is refused. The last admin key cannot be revoked, and the page explains why."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     answer = officer.post(f"/admin/keys/{made['id']}/revoke")
     assert answer.headers["location"] == "/admin/keys?done=revoked"
@@ -80,7 +80,8 @@ def test_a_key_is_revoked(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_the_page_of_a_key_offers_revocation(officer: Browser, gateway: TestClient) -> None:
-    """A key's page offers to revoke it; the page of a revoked key does not, and an unknown key returns 404."""
+    """The page of a valid key offers to revoke it, and the page of a revoked key does not. An unknown key returns
+    404."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     assert "Revoke it" in officer.get(f"/admin/keys/{made['id']}").text
     gateway.delete(f"/v1/api-keys/{made['id']}")
@@ -89,7 +90,7 @@ def test_the_page_of_a_key_offers_revocation(officer: Browser, gateway: TestClie
 
 
 def test_only_admins_see_keys(somebody_with: Callable[..., Browser]) -> None:
-    """Callers without admin have no menu entry for keys, and can neither list nor create them."""
+    """Callers without the admin scope have no menu entry for keys, and can neither list nor create them."""
     browser = somebody_with(Scope.MODELS_READ, Scope.MODELS_WRITE)
     assert 'href="/admin/keys"' not in browser.get("/admin/datasets").text
     assert browser.get("/admin/keys").status_code == 403
@@ -97,7 +98,7 @@ def test_only_admins_see_keys(somebody_with: Callable[..., Browser]) -> None:
 
 
 def test_no_admin_grants_more_scopes_than_their_own(somebody_with: Callable[..., Browser]) -> None:
-    """An admin who is not an operator is not offered that scope, and is refused it."""
+    """An admin who is not an operator is not offered the operator scope and cannot grant it."""
     browser = somebody_with(Scope.ADMIN)
     assert 'value="operator"' not in browser.get("/admin/keys").text
     assert browser.post("/admin/keys", name="more", scopes=["operator"]).status_code == 403

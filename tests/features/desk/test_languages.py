@@ -49,14 +49,14 @@ CODED = {
     ],
 )
 def test_the_language_follows_the_browser(browser: Browser, accepted: str, expected: str) -> None:
-    """By default a page is in the available language that the browser prefers, otherwise in English."""
+    """By default a page is shown in the available language that the browser prefers, or else in English."""
     page = browser.get("/admin/login", **{"Accept-Language": accepted}).text
     assert f'<html lang="{expected}">' in page
     assert ("Anmelden" in page) == (expected == "de")
 
 
 def test_a_chosen_language_takes_precedence(officer: Browser) -> None:
-    """A choice of language returns to the same page, and takes precedence over the browser's preference."""
+    """Choosing a language returns to the same page and takes precedence over the browser's preference."""
     page = officer.get("/admin/requests?status=completed").text
     assert 'value="/admin/requests?status=completed" name="next"' in page
     answer = officer.post("/admin/language", language="de", next="/admin/requests?status=completed")
@@ -90,21 +90,21 @@ def test_a_language_is_chosen_before_a_login(browser: Browser) -> None:
 def test_other_sites_cannot_set_the_language(
     officer: Browser, fields: dict[str, Any], origin: str, status: int
 ) -> None:
-    """No other site can set the language, and unknown languages are refused."""
+    """Another site cannot set the language, and unknown languages are refused."""
     answer = officer.post("/admin/language", origin=origin, **({"language": "de"} | fields))
     assert answer.status_code == status
     assert "lethe_language" not in answer.headers.get("set-cookie", "")
 
 
 def test_a_choice_redirects_only_to_the_dashboard(officer: Browser) -> None:
-    """A choice of language can only lead to pages of the dashboard."""
+    """Choosing a language can redirect only to pages of the dashboard."""
     answer = officer.post("/admin/language", language="de", next="https://evil.example/admin")
     assert answer.headers["location"] == "/admin"
 
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_every_text_is_translated(language: str) -> None:
-    """A catalogue has exactly the extracted texts, none of them empty or fuzzy."""
+    """Each catalogue contains exactly the extracted texts, and none of its translations is empty or fuzzy."""
     found = catalogue.read(catalogue.path_of(language), language)
     expected = {one.id for one in catalogue.extracted()}
     assert {one.id for one in found} == expected, "run .venv/bin/python -m tests.features.desk.catalogue"
@@ -118,7 +118,7 @@ def test_every_text_is_translated(language: str) -> None:
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_translations_keep_placeholders_and_tags(language: str) -> None:
-    """A translation has the placeholders of its text, and no HTML tag or character that the text lacks."""
+    """Each translation has the placeholders of its text and no HTML tag or character that the text does not have."""
     # the places of texts are no part of a catalogue's file
     in_templates = {one.id for one in catalogue.extracted() if any("/templates/" in name for name, _ in one.locations)}
     # Pages escape the texts of problems, which may have quotation marks and signs of comparison.
@@ -138,7 +138,7 @@ def test_translations_keep_placeholders_and_tags(language: str) -> None:
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_glossaries_have_the_same_entries(language: str) -> None:
-    """A glossary explains each term and each error code that the English one does, with the same placeholders."""
+    """Each glossary explains the same terms and error codes as the English glossary, with the same placeholders."""
     english, other = glossary.glossary(languages.ENGLISH), glossary.glossary(language)
     assert all(term.label and term.says.endswith(".") for term in other.terms.values())
     assert other.terms.keys() == english.terms.keys()
@@ -151,7 +151,7 @@ def test_glossaries_have_the_same_entries(language: str) -> None:
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_values_are_escaped_in_every_language(language: str) -> None:
-    """Names given by users stay plain text in every sentence and attribute."""
+    """Names that users enter are escaped in every sentence and attribute."""
     hostile = '"><script>alert(1)</script>'
     texts = ("{% trans name=hostile %}Welcome, {{ name }}{% endtrans %}", '{{ _("Copy %(what)s", what=hostile) }}')
     texts += ("{% set name = hostile | string %}{% trans %}Welcome, {{ name }}{% endtrans %}",)
@@ -166,8 +166,8 @@ def test_values_are_escaped_in_every_language(language: str) -> None:
         assert "<script>" not in said
 
 
-def test_german_writes_numbers_its_own_way() -> None:
-    """German has points between thousands, a decimal comma, its own names of days, and capitalised nouns."""
+def test_german_pages_use_german_formats() -> None:
+    """German pages use a point between thousands, a decimal comma and German names of days, and capitalise nouns."""
     assert wording.count(1234, "request", "requests") == "1,234 requests"
     with languages.speaking("de"):
         assert wording.count(1234, "request", "requests") == "1.234 Anträge"
@@ -180,8 +180,8 @@ def test_german_writes_numbers_its_own_way() -> None:
 
 
 def test_untranslated_words_of_the_api_are_marked_as_english() -> None:
-    """Texts of the API without a translation are marked as English for screen readers; known texts are translated,
-    whatever numbers they have."""
+    """API texts without a translation are marked as English for screen readers. Known texts are translated, whatever
+    numbers they contain."""
     with languages.speaking("de"):
         assert wording.message("no such thing") == Markup('<span lang="en">no such thing</span>')
         assert wording.message("least steps to the target; relearning takes 50") == (
@@ -191,7 +191,8 @@ def test_untranslated_words_of_the_api_are_marked_as_english() -> None:
 
 
 def test_text_in_the_language_of_the_page_is_not_marked() -> None:
-    """A text that is already in the reader's language is shown unchanged, and not marked as English."""
+    """A message that is already translated is shown unchanged, and an English message on a German page is marked as
+    English."""
     with languages.speaking("de"):
         said = glossary.labels("faults")["string_too_long"].format(max_length=5)
         assert wording.message(said, capital=True) == "Geben Sie höchstens 5 Zeichen ein."
@@ -202,7 +203,7 @@ def test_text_in_the_language_of_the_page_is_not_marked() -> None:
 
 
 def test_problems_are_translated(officer: Browser) -> None:
-    """Titles and known messages of API errors, and descriptions of settings, are shown in German."""
+    """Titles and known messages of API errors and descriptions of settings are shown in German."""
     officer.post("/admin/language", language="de", next="/admin")
     somebody = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
     assert officer.post("/admin/people", **somebody).status_code == 201
@@ -220,8 +221,8 @@ def test_problems_are_translated(officer: Browser) -> None:
 
 @each("name", TEMPLATES)
 def test_every_template_text_is_marked_for_translation(name: str) -> None:
-    """Every text in a template, between tags, in attributes that are read aloud or in arguments of macros, is marked
-    for translation."""
+    """Every text in a template is marked for translation, whether it is between tags, in an attribute that is read
+    aloud, or an argument of a macro."""
     source = source_of(name)
     bare = re.sub(r"\{% trans .*?\{% endtrans %\}|\{#.*?#\}", "", source, flags=re.S)
     bare = re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "", bare, flags=re.S)

@@ -23,7 +23,7 @@ def published(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> No
 
 @pytest.mark.usefixtures("published")
 def test_the_ledger_is_recomputed(officer: Browser, installation: Installation) -> None:
-    """The button reports whether the whole ledger is valid, and names the fault after a manipulation."""
+    """The button reports that the whole ledger is valid or, after manipulation, names the fault."""
     assert "Verify now" in officer.get("/admin/ledger").text
     page = officer.post("/admin/ledger/verify").text
     assert "The ledger is valid." in page
@@ -49,7 +49,7 @@ def test_head_and_ledger_are_downloaded(officer: Browser, get: Get) -> None:
 
 
 def test_the_ledger_is_hidden_without_the_scope(somebody_with: Callable[..., Browser]) -> None:
-    """The page needs the same scope as the ledgers of single models."""
+    """The ledger page needs the same scope as the ledgers of single models."""
     browser = somebody_with(Scope.REQUESTS_READ)
     for path in ("ledger", "ledger/head.json", "ledger/ledger.jsonl"):
         assert browser.get(f"/admin/{path}").status_code == 403

@@ -67,8 +67,8 @@ def positions(content: bytes) -> dict[str, tuple[float, float]]:
 def test_a_letter_fits_the_window_of_an_envelope(
     gateway: TestClient, officer: Browser, forgotten: str, installation: Installation
 ) -> None:
-    """The address is in the field of DIN 5008, with the sender above it; place, date, salutation and signature are as
-    typed; the PDF states its language and title and embeds its font; and no typed word is stored."""
+    """The address is in the field defined by DIN 5008, with the sender above it. Place, date, salutation and signature
+    appear as typed. The PDF states its language and title and embeds its font. No typed word is stored."""
     gateway.patch("/v1/tenant", json={"policy": {"controller": "Grüne Wiese GmbH"}}).raise_for_status()
     path = f"/admin/requests/{forgotten}/reply/file"
     answer = officer.post(path, language="de", format="pdf", **TYPED)
@@ -95,13 +95,13 @@ def test_a_letter_fits_the_window_of_an_envelope(
 
 
 def test_equal_letters_have_equal_bytes(gateway: TestClient, forgotten: str) -> None:
-    """Two PDFs of one letter on one day are the same to the byte."""
+    """Two PDFs of the same letter on the same day are byte-identical."""
     path = f"{PLACE}/{forgotten}/reply?format=pdf"
     assert gateway.get(path).content == gateway.get(path).content
 
 
 def test_a_typed_fault_is_shown_at_its_field(officer: Browser, forgotten: str) -> None:
-    """A recipient that is too long is refused on the page, which keeps the other input."""
+    """A recipient that is too long is refused, and the page keeps the other input."""
     typed = TYPED | {"recipient": "x" * 501}
     page = officer.post(f"/admin/requests/{forgotten}/reply/file", language="de", format="pdf", **typed)
     assert page.status_code == 422
@@ -131,8 +131,8 @@ def test_a_rejection_cites_its_provision(
     language: str,
     cited: str | None,
 ) -> None:
-    """A letter cites the provision of the request's own law for the ground, in the form of its language, and the
-    remedies of that law; if no provision is known, it cites none and the officer is informed."""
+    """A letter cites the provision and the remedies of the request's own law, in the form that its language uses. If no
+    provision is known, the letter cites none and the officer is informed."""
     request_id = rejected("…", ground=ground, regulation=regulation)
     text = gateway.get(f"{PLACE}/{request_id}/reply?language={language}").text
     page = officer.get(f"/admin/requests/{request_id}/reply?language={language}").text
@@ -147,7 +147,7 @@ def test_a_rejection_cites_its_provision(
 
 
 def test_every_ground_is_cited_under_the_gdpr() -> None:
-    """Each ground of a rejection is cited in each language under the GDPR."""
+    """Under the GDPR, letters in each language cite a provision for each ground of rejection."""
     for language in ReplyLanguage:
         for ground in RejectionGround:
             rejection = {"ground": ground, "explanation": "…"}
@@ -164,7 +164,8 @@ GERMAN = "Wir benötigen die Daten, weil sie für einen Anspruch gebraucht werde
 
 
 def test_a_reason_in_another_language_causes_a_warning(officer: Browser, rejected: Callable[..., str]) -> None:
-    """The page warns of an English reason in a German letter, but not of a German one or one too short to identify."""
+    """The page warns of an English reason in a German letter, but not of a German reason or of one too short to
+    identify its language."""
     warning = "The reason seems to be in another language (English) than the letter (Deutsch)."
     for explanation, language, warned in ((ENGLISH, "de", True), (ENGLISH, "en", False), (GERMAN, "de", False)):
         page = officer.get(f"/admin/requests/{rejected(explanation)}/reply?language={language}").text
@@ -175,9 +176,9 @@ def test_a_reason_in_another_language_causes_a_warning(officer: Browser, rejecte
 
 
 def test_a_certificate_is_verified_by_its_code(gateway: TestClient, settings: Settings, forgotten: str) -> None:
-    """The page at the reply's link verifies the certificate with the reply's code, in any spelling, without a login and
-    without naming the person; a wrong digit finds nothing. The link uses the public address of the settings; without
-    one the reply has only the code."""
+    """The reply's link opens a page that verifies the certificate by the reply's code, in any spelling, without a login
+    and without naming the person. A code with a wrong digit is not found. The link uses the configured public address.
+    If none is configured, the reply contains only the code."""
     [certificate] = gateway.get(f"{PLACE}/{forgotten}/certificate").json()["certificates"]
     code = code_of(certificate["id"], certificate["jws"])
     text = gateway.get(f"{PLACE}/{forgotten}/reply").text
@@ -203,7 +204,7 @@ def test_a_certificate_is_verified_by_its_code(gateway: TestClient, settings: Se
 
 
 def test_wrong_codes_are_rate_limited(gateway: TestClient, settings: Settings) -> None:
-    """Wrong codes are rate-limited like wrong keys."""
+    """Wrong certificate codes are rate-limited like wrong keys."""
     assert gateway.get("/verify").status_code == 200
     with TestClient(create_app(settings.model_copy(update={"failed_calls_per_minute": 3}))) as public:
         statuses = [public.get("/verify", params={"code": "0" * 20}).status_code for _ in range(5)]

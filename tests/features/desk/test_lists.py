@@ -125,8 +125,8 @@ def fill(gateway: TestClient, installation: Installation, new_dataset: Make, new
 def test_pages_link_to_their_neighbours(
     officer: Browser, fill: Fill, what: str, queries: dict[str, str | None]
 ) -> None:
-    """Each page of a list links to the next and previous page, with the same filters and page size; it shows the range
-    of its entries, and their total where they are counted."""
+    """Each page of a list links to the next and the previous page with the same filters and page size. It shows the
+    range of its entries and, for counted lists, their total."""
     fill(what)
     for query, total in queries.items():
         walk(officer, what, query, total)
@@ -156,7 +156,7 @@ def walk(officer: Browser, what: str, query: str, total: str | None) -> None:
 def test_the_lists_of_a_model_are_paginated(
     officer: Browser, installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """The versions, copies, ledger and rehearsals of a model are paged forward and back."""
+    """The versions, copies, ledger entries and rehearsals of a model are paginated in both directions."""
     model_id = new_model(new_dataset()["id"])["id"]
     work()
     with installation.database.writing() as session:
@@ -181,7 +181,7 @@ def test_the_lists_of_a_model_are_paginated(
 
 
 def test_accounts_are_paginated(officer: Browser, new_dataset: Make) -> None:
-    """A page has ten accounts, however long the pages of other lists are, and the links keep the given budget."""
+    """A page shows ten accounts, whatever the page size of other lists, and its links keep the given budget."""
     for _ in range(12):
         new_dataset(rows=8)
     page = officer.get("/admin/accounting?epsilon=5").text
@@ -195,7 +195,7 @@ def test_accounts_are_paginated(officer: Browser, new_dataset: Make) -> None:
 
 @each(("what", "heading"), [("models", "Created"), ("runs", "Began")])
 def test_models_and_runs_are_sorted_by_age(officer: Browser, fill: Fill, what: str, heading: str) -> None:
-    """Models and runs are sorted by age in either direction, on pages of the chosen size, whose links keep the
+    """Models and runs are sorted by age in either direction, on pages of the chosen size. The page links keep the
     order."""
     fill(what)
     found, way = {}, f"/admin/{what}?size=25"
@@ -211,14 +211,14 @@ def test_models_and_runs_are_sorted_by_age(officer: Browser, fill: Fill, what: s
 
 @each("what", ["runs", "deliveries", "audit-log", "models"])
 def test_filters_keep_the_page_size(officer: Browser, what: str) -> None:
-    """A list that is filtered again keeps its page size."""
+    """A list keeps its page size when its filters change."""
     page = officer.get(f"/admin/{what}?size=100").text
     [form] = re.findall(r'<form method="get"[^>]*aria-label="Filters">(.*?)</form>', page, re.S)
     assert '<input type="hidden" name="size" value="100">' in form
 
 
 def test_a_live_list_refreshes_its_own_page(officer: Browser, fill: Fill) -> None:
-    """An open page refreshes itself with the same page of the list, including its link back."""
+    """An open list refreshes the page that it shows, including the link to the previous page."""
     fill("runs")
     [onward] = re.findall(r'rel="next" href="([^"]+)"', officer.get("/admin/runs?size=25").text)
     page = officer.get(html.unescape(onward)).text
@@ -227,7 +227,8 @@ def test_a_live_list_refreshes_its_own_page(officer: Browser, fill: Fill) -> Non
 
 
 def test_the_pager_after_lifting_covers_the_whole_list(officer: Browser, gateway: TestClient) -> None:
-    """After a search or a lifting, which no address contains, the pager leads to pages of the whole list."""
+    """After a search or after lifting a suppression, neither of which is part of the address, the page links lead
+    through the whole list."""
     bodies = [{"subject_id": f"q{number}"} for number in range(60)]
     gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
     page = officer.post("/admin/suppressions/lift", subject_id="q1").text

@@ -20,7 +20,7 @@ from tests.tables import each
 
 
 def test_a_page_redirects_to_the_login(browser: Browser) -> None:
-    """A page redirects to the login page if the user is not logged in, and the login leads back to it."""
+    """Without a session, a page redirects to the login page, and the login leads back to the page."""
     answer = browser.get("/admin/requests")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/admin/login?next=%2Fadmin%2Frequests"
@@ -34,13 +34,13 @@ def test_a_page_redirects_to_the_login(browser: Browser) -> None:
     ["https://evil.example", "//evil.example", "/admin//evil.example", "/admin/..\\evil", "/v1/models", "/adminx"],
 )
 def test_a_login_redirects_only_to_the_dashboard(browser: Browser, onward: str) -> None:
-    """A login leads only to pages of the dashboard, whatever the address requests."""
+    """A login redirects only to pages of the dashboard, whatever address was requested."""
     answer = browser.log_in(after=f"/admin/login?next={onward}")
     assert answer.headers["location"] == "/admin"
 
 
 def test_a_wrong_key_is_refused(browser: Browser) -> None:
-    """The page states that the key is not valid, does not repeat it, and starts no session."""
+    """The login page states that the key is not valid and does not repeat the key, and no session is started."""
     answer = browser.log_in(key="lethe_wrong")
     assert answer.status_code == 401
     assert "not valid" in answer.text
@@ -49,7 +49,8 @@ def test_a_wrong_key_is_refused(browser: Browser) -> None:
 
 
 def test_guessing_is_limited(settings: Settings, admin_key: str) -> None:
-    """Wrong keys at the login page count like those at the API: the address is refused for a while, with a page."""
+    """Wrong keys at the login page count towards the same limit as wrong keys at the API. Beyond the limit, both refuse
+    the address for a while."""
     few = settings.model_copy(update={"failed_calls_per_minute": 2})
     with TestClient(create_app(few), raise_server_exceptions=False) as client:
         browser = Browser(client=client, key=admin_key)
@@ -60,7 +61,8 @@ def test_guessing_is_limited(settings: Settings, admin_key: str) -> None:
 
 
 def test_the_cookie_is_restricted(browser: Browser) -> None:
-    """The cookie is hidden from scripts, not sent by other sites, restricted to the dashboard, and is not the key."""
+    """The session cookie is hidden from scripts, not sent by other sites and restricted to the dashboard. It does not
+    contain the key."""
     cookie = browser.log_in().headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
@@ -70,7 +72,7 @@ def test_the_cookie_is_restricted(browser: Browser) -> None:
 
 
 def test_the_cookie_is_restricted_to_https(settings: Settings, admin_key: str) -> None:
-    """The cookie is restricted to HTTPS if the browser uses HTTPS, even if only up to a proxy."""
+    """On HTTPS, the `Secure` attribute and the `__Host-` prefix restrict the session cookie to HTTPS."""
     origin = "https://lethe.example"
     with TestClient(create_app(settings), base_url=origin) as client:
         page = client.get("/admin/login").text
@@ -92,8 +94,8 @@ def test_the_cookie_is_restricted_to_https(settings: Settings, admin_key: str) -
 def test_a_cookie_without_the_host_prefix_is_refused_on_https(
     settings: Settings, admin_key: str, officer: Browser, base: str
 ) -> None:
-    """On HTTPS, including a dashboard origin of HTTPS alone, a session cookie under the plain name is refused, because
-    a sibling domain or a page without TLS could set it."""
+    """On HTTPS, a session cookie without the `__Host-` prefix is refused, because a sibling domain or a page without
+    TLS could have set it. The same applies if only the dashboard's origin uses HTTPS."""
     token = officer.client.cookies["lethe_session"]
     at_https = settings.model_copy(update={"dashboard_origin": "https://lethe.example"})
     with TestClient(create_app(at_https), base_url=base) as client:
@@ -103,7 +105,7 @@ def test_a_cookie_without_the_host_prefix_is_refused_on_https(
 
 
 def test_only_a_hash_is_stored(officer: Browser, installation: Installation) -> None:
-    """The database has only the hash of a session's token."""
+    """The database contains only a hash of the session token."""
     with installation.database.reading() as session:
         [stored] = session.scalars(sa.select(DashboardSession.token_hash))
     assert stored not in (officer.client.cookies["lethe_session"], officer.key)
@@ -111,7 +113,7 @@ def test_only_a_hash_is_stored(officer: Browser, installation: Installation) -> 
 
 
 def test_logging_out_ends_the_session(officer: Browser) -> None:
-    """Logging out ends the session on the server too: the cookie is no longer accepted."""
+    """Logging out also ends the session on the server, and the cookie is no longer accepted."""
     kept = officer.client.cookies["lethe_session"]
     answer = officer.post("/admin/logout")
     assert answer.headers["location"] == "/admin/login?ended=1"
@@ -132,7 +134,7 @@ def test_a_revoked_key_ends_its_sessions(
 
 @pytest.mark.parametrize("column", ["seen_at", "expires_at"])
 def test_idle_and_old_sessions_expire(officer: Browser, installation: Installation, column: str) -> None:
-    """After an hour without use, or half a day in all, a session ends and no data about it is kept."""
+    """A session ends after an hour without use or after half a day, and its data is deleted."""
     long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1, minutes=1)
     with installation.database.writing() as session:
         session.execute(sa.update(DashboardSession).values({column: long_ago}))
@@ -143,7 +145,7 @@ def test_idle_and_old_sessions_expire(officer: Browser, installation: Installati
 
 
 def test_using_a_session_extends_it(officer: Browser, installation: Installation) -> None:
-    """Using a session restarts its hour."""
+    """Using a session restarts its idle period of an hour."""
     a_while_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=50)
     with installation.database.writing() as session:
         session.execute(sa.update(DashboardSession).values(seen_at=a_while_ago))
@@ -154,7 +156,7 @@ def test_using_a_session_extends_it(officer: Browser, installation: Installation
 
 
 def test_sessions_are_in_the_audit_log(officer: Browser, gateway: TestClient) -> None:
-    """Logging in and out is recorded in the audit log."""
+    """Logins and logouts are recorded in the audit log."""
     officer.post("/admin/logout")
     actions = [one["action"] for one in gateway.get("/v1/audit-log").json()["items"]]
     assert actions[:2] == ["dashboard.session_closed", "dashboard.session_opened"]
@@ -162,7 +164,7 @@ def test_sessions_are_in_the_audit_log(officer: Browser, gateway: TestClient) ->
 
 @each("origin", [None, "null", "http://evil.example", "http://testserver.evil.example"])
 def test_forms_from_elsewhere_are_refused(officer: Browser, origin: str | None) -> None:
-    """A form of another site does nothing, even with the right token; nor can it log a user in."""
+    """A form of another site has no effect, even with the right token, and cannot log a user in."""
     answer = officer.post("/admin/logout", origin=origin)
     assert answer.status_code == FormRefused.status
     assert 'data-code="form_refused"' in answer.text
@@ -174,14 +176,14 @@ def test_forms_from_elsewhere_are_refused(officer: Browser, origin: str | None) 
 
 @each("token", ["", "0" * 64, "ä"])
 def test_forms_without_their_token_are_refused(officer: Browser, token: str) -> None:
-    """A form with another token does nothing, nor does a login with the token of another page."""
+    """A form with a wrong token, or a login with the token of another page, has no effect."""
     assert officer.post("/admin/logout", csrf=token).status_code == 403
     assert officer.get("/admin").status_code == 200
     assert officer.post("/admin/login", csrf=token, key=officer.key).status_code == 403
 
 
 def test_forms_must_come_from_the_dashboard_origin(settings: Settings, admin_key: str) -> None:
-    """Forms must come from LETHE_DASHBOARD_ORIGIN if it is set."""
+    """If LETHE_DASHBOARD_ORIGIN is set, a form from any other origin is refused."""
     behind = settings.model_copy(update={"dashboard_origin": "https://lethe.example"})
     with TestClient(create_app(behind), base_url="https://testserver", raise_server_exceptions=False) as client:
         page = client.get("/admin/login").text

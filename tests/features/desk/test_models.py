@@ -28,14 +28,15 @@ def learned(new_dataset: Make, new_model: Make, work: Work) -> dict[str, Any]:
 
 
 def test_an_empty_list_of_models_is_explained(officer: Browser) -> None:
-    """An empty list of models explains what to do."""
+    """If there are no models, the list explains how to create one."""
     page = officer.get("/admin/models")
     assert page.status_code == 200
     assert "No models yet" in page.text
 
 
 def test_a_model_shows_version_guarantee_and_target(officer: Browser, learned: dict[str, Any]) -> None:
-    """The list and the page of a model show its version, its guarantee and its target; names are text."""
+    """The list and the page of a model show its version, its guarantee and its target. Its name is shown as plain
+    text."""
     page = officer.get("/admin/models").text
     assert f"/admin/models/{learned['id']}" in page
     assert "churn &lt;b&gt;" in page
@@ -49,7 +50,8 @@ def test_a_model_shows_version_guarantee_and_target(officer: Browser, learned: d
 def test_waiting_people_are_shown_beside_an_epsilon_of_zero(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The overview, the list and the page of a model show who is still in it, when they are due and why they wait."""
+    """The overview, the list and the page of a model show the people who still await forgetting, when their requests
+    are due and why they wait."""
     model = new_model(new_dataset()["id"], batching={"max_requests": 200, "max_wait_seconds": 86_400})
     work()
     places = ["/admin/overview", "/admin/models", f"/admin/models/{model['id']}"]
@@ -67,7 +69,7 @@ def test_waiting_people_are_shown_beside_an_epsilon_of_zero(
 
 
 def test_a_learning_model_has_no_guarantee(officer: Browser, new_dataset: Make, new_model: Make) -> None:
-    """A model without a version has no guarantee, curve or price and an empty ledger, which its pages state."""
+    """A model without a version has no guarantee, no curve, no price and an empty ledger, and its pages state this."""
     path = f"/admin/models/{new_model(new_dataset()['id'])['id']}"
     page = officer.get(path).text
     assert "No version yet" in page
@@ -82,7 +84,7 @@ def test_a_learning_model_has_no_guarantee(officer: Browser, new_dataset: Make, 
 
 @each("path", ["", "/live", "/curve", "/what-if", "/versions", "/exports", "/ledger"])
 def test_an_unknown_model_is_a_404(officer: Browser, path: str) -> None:
-    """Every page of an unknown model returns a designed 404."""
+    """Every page of an unknown model returns a 404 page of the dashboard."""
     page = officer.get(f"/admin/models/mdl_0{path}")
     assert page.status_code == 404
     assert "Not found" in page.text
@@ -91,7 +93,8 @@ def test_an_unknown_model_is_a_404(officer: Browser, path: str) -> None:
 def test_versions_and_copies_are_listed(
     officer: Browser, gateway: TestClient, learned: dict[str, Any], forget: Make, work: Work
 ) -> None:
-    """Destroyed weights stay in the list with the time of their destruction; holders of a copy are named."""
+    """Destroyed weights stay in the list of versions with the time of their destruction. The holders of copies are
+    named."""
     gateway.get(f"/v1/models/{learned['id']}/versions/1/weights")
     forget("p3")
     work()
@@ -103,7 +106,7 @@ def test_versions_and_copies_are_listed(
 
 
 def test_relearning_is_requested(officer: Browser, learned: dict[str, Any], work: Work) -> None:
-    """The button requests a relearning, which the page then shows."""
+    """The button requests relearning, and the page then shows the request."""
     answer = officer.post(f"/admin/models/{learned['id']}/relearn")
     assert answer.status_code == 303
     assert "retrains as soon as" in officer.get(answer.headers["location"]).text
@@ -114,7 +117,8 @@ def test_relearning_is_requested(officer: Browser, learned: dict[str, Any], work
 def test_the_ledger_is_recomputed(
     officer: Browser, learned: dict[str, Any], installation: Installation, by: Actor
 ) -> None:
-    """Verifying reports a valid ledger; after a change of a number despite the triggers, it names the entry."""
+    """The verification reports a valid ledger. If a number is changed in the database with the triggers dropped, it
+    names the entry."""
     path = f"/admin/models/{learned['id']}/ledger/verify"
     assert "The ledger is valid." in officer.post(path).text
     with installation.database.writing(by=by) as session:
@@ -129,7 +133,8 @@ def test_the_ledger_is_recomputed(
 
 
 def test_pages_are_hidden_without_their_scopes(somebody_with: SomebodyWith, learned: dict[str, Any]) -> None:
-    """A user who may read models but not accounts sees no curve and no ledger; other users are refused with a page."""
+    """A user who may read models but not accounts sees neither the curve nor the ledger. A user who may not read models
+    gets a 403."""
     path = f"/admin/models/{learned['id']}"
     reader = somebody_with(Scope.MODELS_READ)
     page = reader.get(path).text
@@ -143,7 +148,7 @@ def test_pages_are_hidden_without_their_scopes(somebody_with: SomebodyWith, lear
 
 
 def test_relearning_needs_a_form_of_the_dashboard(officer: Browser, learned: dict[str, Any]) -> None:
-    """Another site cannot request a relearning."""
+    """A form of another site cannot request relearning."""
     assert officer.post(f"/admin/models/{learned['id']}/relearn", csrf="0" * 64).status_code == 403
     assert officer.post(f"/admin/models/{learned['id']}/relearn", origin="https://evil.example").status_code == 403
 
@@ -151,7 +156,8 @@ def test_relearning_needs_a_form_of_the_dashboard(officer: Browser, learned: dic
 def test_a_model_is_retired(
     officer: Browser, somebody_with: SomebodyWith, learned: dict[str, Any], forget: Make, work: Work
 ) -> None:
-    """A user who may change models retires one on its page, unless a request waits for it; then the button is gone."""
+    """A user who may change models can retire one on its page unless a request waits for it. The button then
+    disappears."""
     path = f"/admin/models/{learned['id']}"
     assert "Retire it" not in somebody_with(Scope.MODELS_READ).get(path).text
     assert "Retire it" in officer.get(path).text

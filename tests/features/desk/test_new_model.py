@@ -18,14 +18,14 @@ Work = Callable[[], int]
 
 
 def test_a_missing_dataset_is_explained(officer: Browser) -> None:
-    """The page explains what to do first if there is no dataset."""
+    """If there is no dataset, the page explains that one must be uploaded first."""
     page = officer.get("/admin/models/new").text
     assert "There is nothing to learn from yet" in page
     assert "/admin/datasets/new" in page
 
 
 def test_a_model_is_created(officer: Browser, new_dataset: Make, get: Get) -> None:
-    """The form creates the same model as the API does from the same numbers, and leads to its page."""
+    """The form creates the same model as an API call with the same numbers and leads to the model's page."""
     dataset = new_dataset(rows=200)["id"]
     fields = {"epsilon": "0.5", "delta": "1e-4", "l2": "0.05", "noise_scale": "0.02", "step_size": "", "radius": ""}
     runs = {"learn_steps": "300", "max_requests": "5", "max_wait_seconds": "60", "lanes": "8"}
@@ -45,8 +45,7 @@ def test_a_model_is_created(officer: Browser, new_dataset: Make, get: Get) -> No
 
 
 def test_a_hinge_model_is_created(officer: Browser, new_dataset: Make, get: Get) -> None:
-    """The objective is chosen from a list, and the page of the model states it and the width at which its loss
-    bends."""
+    """The objective is chosen from a list. The model's page shows it with the width of the bend in its loss."""
     dataset = new_dataset(rows=200)["id"]
     chosen = {"dataset_id": dataset, "objective": "smoothed_hinge", "loss_width": "0.5"}
     answer = officer.post("/admin/models/new", name="churn", **chosen)
@@ -61,7 +60,7 @@ def test_a_hinge_model_is_created(officer: Browser, new_dataset: Make, get: Get)
 
 
 def test_a_model_by_another_method_is_created(officer: Browser, new_dataset: Make, get: Get) -> None:
-    """The form creates a model by the chosen method, previews it, and refuses settings that the method lacks."""
+    """The form previews and creates a model by the chosen method and refuses settings that the method does not have."""
     fields = {"name": "churn", "dataset_id": new_dataset(rows=200)["id"], "method": "objective_perturbation"}
     forecast = officer.post("/admin/models/new/preview", **fields).text
     assert "iterations to learn, at most" in forecast
@@ -72,7 +71,7 @@ def test_a_model_by_another_method_is_created(officer: Browser, new_dataset: Mak
 
 
 def test_a_model_with_weights_and_a_gate_is_created(officer: Browser, new_dataset: Make, get: Get) -> None:
-    """Class weights and a quality gate are passed to the API; a fault is shown at its field."""
+    """Class weights and a quality gate are passed to the API, and a fault in them is shown at its field."""
     dataset, measured = new_dataset(rows=200)["id"], new_dataset(rows=50, seed=2, first=500)["id"]
     fields = {"name": "churn", "dataset_id": dataset, "evaluation_dataset_id": measured, "class_weights": "1 = 4\n"}
     gate = {"metric": "auc", "threshold": "0.8", "on_breach": "hold"}
@@ -93,7 +92,8 @@ def test_a_model_with_weights_and_a_gate_is_created(officer: Browser, new_datase
 
 
 def test_a_tangent_model_is_created(officer: Browser, gateway: TestClient, new_dataset: Make, get: Get) -> None:
-    """A network, names of its weights and a rank make a tangent model; an unknown name is refused at the field."""
+    """A network, the names of its weights and a rank define a tangent model. An unknown name is refused at its
+    field."""
     dataset = new_dataset(rows=200)
     content = exported(perceptron(dataset["num_features"], 1), dataset["num_features"])
     made = gateway.post("/v1/networks", data=FORM, files={"file": ("small.onnx", content)}).json()
@@ -114,7 +114,8 @@ def test_a_tangent_model_is_created(officer: Browser, gateway: TestClient, new_d
 def test_the_outlook_matches_the_model(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """The outlook of a planned model matches the model once it exists, and creates nothing."""
+    """The preview of a planned model shows the same numbers as the model once it is created. The preview itself creates
+    nothing."""
     dataset = new_dataset(rows=200)["id"]
     asked = {"dataset_id": dataset, "epsilon": "1", "l2": "0.05", "noise_scale": "0.01"}
     page = officer.post("/admin/models/new/preview", **asked).text
@@ -133,7 +134,7 @@ def test_the_outlook_matches_the_model(
 
 
 def test_only_the_preview_is_sent_to_scripts(officer: Browser, new_dataset: Make) -> None:
-    """While a user types, only the preview is sent; without a script it is a page that keeps the input."""
+    """While a user types, the server sends only the preview. Without scripts it sends a page that keeps the input."""
     asked = {"csrf": officer.token(), "name": "<b>", "dataset_id": new_dataset()["id"], "l2": "0.05", "chains": "2"}
     path = "/admin/models/new/preview"
     headers = {"HX-Request": "true", "Origin": "http://testserver"}
@@ -164,7 +165,7 @@ def test_only_the_preview_is_sent_to_scripts(officer: Browser, new_dataset: Make
 def test_an_invalid_field_shows_its_fault(
     officer: Browser, new_dataset: Make, get: Get, field: str, value: str
 ) -> None:
-    """An invalid field shows its fault, the other input is kept, and no model is created."""
+    """An invalid field shows its fault, the form keeps the other input, and no model is created."""
     fields = {"name": "kept", "dataset_id": new_dataset()["id"]} | {field: value}
     answer = officer.post("/admin/models/new", **fields)
     assert answer.status_code in (409, 412, 422)
@@ -178,7 +179,8 @@ def test_an_invalid_field_shows_its_fault(
 
 @each("step", ["", "/preview"])
 def test_unreachable_targets_are_refused(officer: Browser, new_dataset: Make, step: str) -> None:
-    """A mechanism without a guarantee, and a target that no steps reach, are refused in the accountant's words."""
+    """A mechanism without a guarantee and a target that no number of steps can reach are refused with the accountant's
+    message."""
     fields = {"name": "m", "dataset_id": new_dataset()["id"]}
     page = officer.post(f"/admin/models/new{step}", **fields, step_size="1000").text
     assert "choose step_size" in page
@@ -190,7 +192,8 @@ def test_unreachable_targets_are_refused(officer: Browser, new_dataset: Make, st
 def test_creating_a_model_needs_the_scope(
     somebody_with: Callable[..., Browser], officer: Browser, new_dataset: Make
 ) -> None:
-    """Creating a model is offered and accepted only with `models:write`, and only from the dashboard's own forms."""
+    """Creating a model is offered and accepted only with the scope `models:write`, and only from forms of the
+    dashboard."""
     dataset = new_dataset()["id"]
     reader = somebody_with(Scope.MODELS_READ)
     for path in ("/admin/models", f"/admin/datasets/{dataset}"):

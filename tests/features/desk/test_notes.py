@@ -1,4 +1,4 @@
-"""Notes about requests: sealed, and gone with the details of the request, whenever they were written."""
+"""Notes about requests: sealed, and purged with the details of the request, whenever they were written."""
 
 import datetime
 
@@ -51,8 +51,8 @@ def sealed(installation: Installation) -> list[bytes]:
 
 
 def test_notes_are_purged_with_the_details(installation: Installation) -> None:
-    """A request without other text keeps details once it has a note; after the retention period its row and key are
-    gone, and its text in a backup of the database cannot be opened."""
+    """If a request has no other text, its details last as long as its notes. After the retention period the note's row
+    and key are deleted, and its text in a backup of the database cannot be decrypted."""
     request_id = ask(installation)
     assert kept(installation, request_id) == "request"
     write(installation, request_id)
@@ -75,7 +75,7 @@ def test_each_note_has_its_own_key(installation: Installation) -> None:
 
 
 def test_a_note_after_the_purge_is_refused(installation: Installation) -> None:
-    """A note is refused once details are no longer kept, even if the whole request is purged earlier."""
+    """A note is refused once the details have been purged, even if the whole request was purged earlier."""
     for policy in (POLICY, Policy(retain_details_days=90, retain_requests_days=30, report_seconds=0)):
         request_id = ask(installation, policy)
         pass_by(installation, 29 * DAY)
@@ -90,7 +90,7 @@ def test_a_note_after_the_purge_is_refused(installation: Installation) -> None:
 
 
 def test_a_trace_accepts_no_notes(installation: Installation) -> None:
-    """A policy that keeps details longer does not permit notes on a request that was already reduced to a trace."""
+    """A request that has been reduced to a trace accepts no notes, even if a changed policy keeps details longer."""
     request_id = ask(installation, Policy(retain_details_days=1, retain_requests_days=1, report_seconds=0))
     pass_by(installation, 2 * DAY)
     periodic_jobs.purge_requests(installation)
@@ -100,7 +100,7 @@ def test_a_trace_accepts_no_notes(installation: Installation) -> None:
 
 
 def test_an_open_request_takes_notes(installation: Installation) -> None:
-    """An open request accepts notes however old it is and however soon details are purged after its end."""
+    """An open request accepts notes, however old it is and however short the retention of details."""
     policy = Policy(auto_accept=False, retain_details_days=0)
     request_id = ask(installation, policy)
     pass_by(installation, 400 * DAY)
@@ -111,8 +111,8 @@ def test_an_open_request_takes_notes(installation: Installation) -> None:
 
 @pytest.mark.parametrize("had_note", [True, False])
 def test_a_note_added_while_details_are_purged_is_purged(installation: Installation, had_note: bool) -> None:
-    """A note that is added with an outdated policy, between reading the due requests and purging them, does not stay
-    behind with its key: the request is due again, and the next purge removes the note."""
+    """A note that is added under an outdated policy, after the purge has read the due requests, is not left behind with
+    its key: the request becomes due again, and the next purge removes the note."""
     request_id = ask(installation)
     if had_note:
         write(installation, request_id)
@@ -133,7 +133,7 @@ def test_a_note_added_while_details_are_purged_is_purged(installation: Installat
 
 
 def test_a_note_added_while_a_request_is_purged_is_purged(installation: Installation) -> None:
-    """A note that is added while a request is being purged is purged too: details go first."""
+    """A note that is added while a request is being purged is purged with it, because details are purged first."""
     policy = Policy(retain_details_days=30, retain_requests_days=60, report_seconds=0)
     request_id = ask(installation, policy)
     pass_by(installation, 61 * DAY)

@@ -31,8 +31,8 @@ VENDOR = files("app.features.desk") / "static" / "vendor"
 
 @each("path", ["/admin/login", "/admin", "/admin/requests", "/admin/nowhere"])
 def test_pages_have_a_content_security_policy(officer: Browser, path: str) -> None:
-    """No page runs scripts or styles other than our files, which are never inline, can be framed, is cached, or sends a
-    referrer."""
+    """Pages run only scripts and styles from our own files, never inline. Pages cannot be framed, are not cached, and
+    send no referrer to other sites."""
     answer = officer.get(path)
     assert not inline(answer.text)
     headers = answer.headers
@@ -46,7 +46,7 @@ def test_pages_have_a_content_security_policy(officer: Browser, path: str) -> No
 
 
 def test_static_files_are_cached_forever(browser: Browser) -> None:
-    """Static files need no session, and may be cached forever: their addresses change with their content."""
+    """Static files need no session and can be cached forever, because their addresses change with their content."""
     page = browser.get("/admin/login").text
     addresses = re.findall(r'(?:src|href)="(/admin/static/[^"]+)"', page)
     assert len(addresses) >= 4
@@ -58,7 +58,7 @@ def test_static_files_are_cached_forever(browser: Browser) -> None:
 
 
 def test_vendored_files_match_their_digests() -> None:
-    """Each vendored file is on the list, with its version, its registry, its licence and its digest."""
+    """Each vendored file is listed with its version, registry, licence and digest."""
     manifest = json.loads((VENDOR / "manifest.json").read_text())
     listed = {file for package in manifest for file in package["files"]}
     assert {file.name for file in VENDOR.iterdir()} == listed | {"manifest.json"}
@@ -71,7 +71,7 @@ def test_vendored_files_match_their_digests() -> None:
 
 
 def test_an_unknown_address_is_a_404(officer: Browser) -> None:
-    """Unknown addresses and unknown ids return a page with a message and a way back."""
+    """Unknown addresses and unknown ids return a page with a message and a link back."""
     for path in ("/admin/nowhere", "/admin/requests/dr_none"):
         answer = officer.get(path)
         assert answer.status_code == 404
@@ -80,7 +80,8 @@ def test_an_unknown_address_is_a_404(officer: Browser) -> None:
 
 
 def test_a_malformed_address_is_a_422(officer: Browser) -> None:
-    """An invalid filter or cursor returns a page with 422, which names the fault and repeats no part of the call."""
+    """An invalid filter or cursor returns a page with status 422 that names the fault and quotes no part of the
+    call."""
     answer = officer.get("/admin/requests?status=<script>alert(1)</script>")
     assert answer.status_code == 422
     assert "alert(1)" not in answer.text
@@ -91,7 +92,7 @@ def test_a_malformed_address_is_a_422(officer: Browser) -> None:
 
 
 def test_a_missing_scope_is_named(somebody_with: Callable[..., Browser]) -> None:
-    """A page that the key has no scope for names the missing one."""
+    """A page that is refused because the key lacks a scope names the scope."""
     answer = somebody_with(Scope.MODELS_READ).get("/admin/requests")
     assert answer.status_code == 403
     assert "requests:read" in answer.text
@@ -99,7 +100,7 @@ def test_a_missing_scope_is_named(somebody_with: Callable[..., Browser]) -> None
 
 @each("scope", [Scope.REQUESTS_READ, Scope.MODELS_READ, Scope.ACCOUNTING_READ, Scope.ADMIN, Scope.OPERATOR])
 def test_the_menu_respects_scopes(somebody_with: Callable[..., Browser], scope: Scope) -> None:
-    """The menu links to the pages that a key may see, except those that show it only a part of what they have."""
+    """The menu links to every page that the key may see in full, and to no page that it may not see."""
     browser = somebody_with(scope)
     shown = {entry.path for entry in entries() if f'href="{entry.path}"' in browser.get("/admin/nowhere").text}
     may_be_seen = {entry.path for entry in entries() if browser.get(entry.path).status_code == 200}
@@ -107,8 +108,8 @@ def test_the_menu_respects_scopes(somebody_with: Callable[..., Browser], scope: 
 
 
 def test_parts_of_a_page_ask_for_the_login_in_place(browser: Browser) -> None:
-    """If a session ends while a page is open, its parts are refused without replacing anything, and the page asks for
-    the login."""
+    """If the session has ended, a request for a part of an open page returns an empty 401 that replaces nothing, so
+    that the page asks for the login."""
     answer = browser.get("/admin/live", **{"HX-Request": "true"})
     assert (answer.status_code, answer.text) == (401, "")
     assert answer.headers["hx-reswap"] == "none"
@@ -117,7 +118,7 @@ def test_parts_of_a_page_ask_for_the_login_in_place(browser: Browser) -> None:
 def test_an_unreachable_database_is_a_503(
     officer: Browser, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page returns 503 with a message if the database is away."""
+    """If the database cannot be reached, the page returns 503 with a message."""
     with installation.database.engine.connect() as connection:
         connection.execute(sa.text("ALTER TABLE dashboard_sessions RENAME TO away"))
         connection.commit()
@@ -128,7 +129,7 @@ def test_an_unreachable_database_is_a_503(
 
 @pytest.mark.parametrize("is_declared", [True, False])
 def test_a_body_that_is_too_large_is_refused(settings: Settings, admin_key: str, is_declared: bool) -> None:
-    """A file larger than the server accepts is refused with a page, whether its length is declared or not."""
+    """A file larger than the limit is refused with a page, whether or not its length is declared."""
     small = settings.model_copy(update={"max_upload_bytes": 100_000})
     with TestClient(create_app(small), raise_server_exceptions=False) as client:
         officer = Browser(client=client, key=admin_key)
@@ -145,7 +146,7 @@ def test_a_body_that_is_too_large_is_refused(settings: Settings, admin_key: str,
 
 
 def test_rate_limits_apply_to_pages(gateway: TestClient, browser: Browser) -> None:
-    """A key's limit of calls applies to pages too, and the page states when to retry."""
+    """A key's rate limit applies to pages too, and the page states when to retry."""
     made = gateway.post("/v1/api-keys", json={"name": "few", "scopes": ["admin"], "calls_per_minute": 1}).json()
     few = Browser(client=browser.client, key=made["key"])
     few.log_in()
@@ -156,7 +157,8 @@ def test_rate_limits_apply_to_pages(gateway: TestClient, browser: Browser) -> No
 
 
 def test_every_page_needs_a_session(browser: Browser) -> None:
-    """Every address below /admin redirects to the login without a session, except the login and invitations."""
+    """Without a session every address under /admin redirects to the login, except for the login itself and
+    invitations."""
     routes = [route for router in endpoints.routers() for route in router.routes if isinstance(route, APIRoute)]
     paths = {(method, route.path) for route in routes for method in route.methods}
     assert len(paths) > 10
@@ -169,7 +171,7 @@ def test_every_page_needs_a_session(browser: Browser) -> None:
 
 
 def test_pages_need_the_scopes_of_the_api() -> None:
-    """A page needs the same scope as the API operation it calls; an operation without a scope cannot be called."""
+    """A page needs the same scope as the API operation that it calls, and cannot call an operation without a scope."""
     assert operation_of(overview.get_overview).scope is Scope.ACCOUNTING_READ
     with pytest.raises(TypeError):
         operation_of(operations.readyz)
@@ -182,7 +184,8 @@ def test_pages_are_not_in_the_openapi_document(gateway: TestClient) -> None:
 
 @each("name", ["dashboard.css", "dashboard.js", "vendor/htmx.min.js"])
 def test_static_files_are_compressed_once(browser: Browser, name: str) -> None:
-    """A browser that accepts gzip gets a static file compressed, and another gets it as it is; both cache it."""
+    """A browser that accepts gzip gets a static file compressed, and other browsers get it uncompressed. Both can cache
+    it."""
     asked = browser.get(pages.asset(name), **{"Accept-Encoding": "gzip"})
     plain = browser.get(pages.asset(name), **{"Accept-Encoding": "identity"})
     assert asked.headers["content-encoding"] == "gzip"
@@ -200,7 +203,7 @@ def test_static_files_are_compressed_once(browser: Browser, name: str) -> None:
 @each("path", ["/admin/models/new", "/admin/datasets/new", "/admin/tenant"])
 @each("language", LANGUAGES)
 def test_hints_are_short(officer: Browser, new_dataset: Callable[..., Any], path: str, language: str) -> None:
-    """No hint of a long form has more than twelve words, in any language."""
+    """In every language, the hints of long forms have at most twelve words."""
     new_dataset()
     page = officer.get(path, **{"Accept-Language": language}).text
     forms = "".join(re.findall(r'(?s)<form method="post".*?</form>', page))
@@ -211,8 +214,8 @@ def test_hints_are_short(officer: Browser, new_dataset: Callable[..., Any], path
 
 @each("path", ["/admin", "/admin/requests", "/admin/live", "/admin/requests.csv"])
 def test_pages_are_not_compressed(officer: Browser, path: str) -> None:
-    """Pages are not compressed: they contain the token of their forms next to words of their address, and a compressed
-    length would reveal it."""
+    """Pages are not compressed, because they contain form tokens next to words of the address, and the compressed
+    length would leak the tokens."""
     answer = officer.get(path, **{"Accept-Encoding": "gzip"})
     assert answer.status_code == 200
     assert "content-encoding" not in answer.headers

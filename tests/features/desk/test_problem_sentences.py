@@ -37,7 +37,7 @@ DECLARED = [
 
 @each(("kind", "name", "template"), DECLARED)
 def test_a_template_creates_its_condition(kind: str, name: str, template: str) -> None:
-    """Each template of a condition creates the condition, whose detail is the template with the facts."""
+    """Each template of a problem creates the problem, whose detail is the template filled with the facts."""
     condition = problem_sentences.CONDITIONS[kind]
     make = condition if name == "template" else getattr(condition, name)
     facts = dict.fromkeys(problem_sentences.places_of(template), 7)
@@ -49,7 +49,8 @@ def test_a_template_creates_its_condition(kind: str, name: str, template: str) -
 
 
 def test_every_place_fills_in_its_template() -> None:
-    """Every place that raises a problem names a template, directly or by its class, and fills in exactly its facts."""
+    """Every place in the code that raises a problem uses a template, directly or through its class, and passes exactly
+    its facts."""
     places = list(problem_sentences.raised())
     assert len(places) > 250
     for place in places:
@@ -64,7 +65,7 @@ def test_every_place_fills_in_its_template() -> None:
 
 @pytest.mark.parametrize("language", ["de"])
 def test_every_sentence_of_a_problem_is_translated(language: str) -> None:
-    """The catalogue has each template of each condition, and each literal text, with the same facts."""
+    """The catalogue contains the template of each problem and each literal text, with the same facts."""
     translations = {one.id: one.string for one in catalogue.read(catalogue.path_of(language), language)}
     texts = {template for _, _, template in DECLARED} | set(problem_sentences.texts())
     assert len(texts) > 250
@@ -75,7 +76,7 @@ def test_every_sentence_of_a_problem_is_translated(language: str) -> None:
 
 
 def test_facts_are_in_the_language_of_the_page() -> None:
-    """A page writes numbers, statuses, damage and sentences within a sentence in its own language; the API keeps
+    """A page translates numbers, statuses, damage and nested sentences into its own language. The API keeps them in
     English."""
     spent = problems.AdaptiveBudgetSpent(dataset_id="ds_1", mu=1.25, spent=1.2)
     waiting = problems.ModelNotLive(model_id="mdl_1", status="learning")
@@ -101,7 +102,7 @@ def test_facts_are_in_the_language_of_the_page() -> None:
     ],
 )
 def test_a_problem_is_translated_with_its_facts(officer: Browser, path: str, expected: str) -> None:
-    """The page of a problem has the German sentence, with the facts, and nothing marked as English."""
+    """The page of a problem shows the German sentence with its facts, and marks no part as English."""
     officer.post("/admin/language", language="de", next="/admin")
     page = officer.get(path).text.split('<main id="main"')[1]
     assert expected in page

@@ -70,7 +70,7 @@ def parts(sentence: str) -> list[str]:
 
 
 def test_every_language_has_every_sentence() -> None:
-    """Each language has every sentence with the same placeholders, its own text, and twelve months."""
+    """Each language has every sentence in its own wording with the same placeholders, and twelve names of months."""
     english = WORDINGS[ReplyLanguage.EN]
     for language in ReplyLanguage:
         wording = WORDINGS[language]
@@ -90,9 +90,9 @@ def test_every_language_has_every_sentence() -> None:
 def test_the_reply_to_a_forgotten_person_is_complete(
     gateway: TestClient, forgotten: str, language: ReplyLanguage
 ) -> None:
-    """Text and PDF agree in each language: what was done, with the case number, and on a separate page what was erased,
-    with the id, epsilon and attacker accuracy of each certificate in the language's number format, and how to verify
-    it."""
+    """Text and PDF agree in each language. They state what was done, with the case number, and on a separate page what
+    was erased and how to verify it. The id, epsilon and attacker accuracy of each certificate are in the language's
+    number format."""
     wording = WORDINGS[language]
     [certificate] = gateway.get(f"{PLACE}/{forgotten}/certificate").json()["certificates"]
     text = text_of(gateway, forgotten, language=language)
@@ -115,8 +115,9 @@ def test_the_reply_to_a_forgotten_person_is_complete(
 
 
 def test_each_outcome_has_its_own_reply(gateway: TestClient, world: Callable[..., str]) -> None:
-    """The reply to a received request has its number and deadline; extended, rejected and withdrawn requests, and
-    people of whom nothing was held, each have their own text, on one page if nothing is signed."""
+    """Received, extended, rejected and withdrawn requests, and requests for which no data was held, each have their own
+    text. The reply to a received request states its number and deadline. A reply without a certificate fits on one
+    page."""
     wording = WORDINGS[ReplyLanguage.EN]
     request_id = world("p2", identity_verified=False)
     path = f"{PLACE}/{request_id}"
@@ -145,8 +146,8 @@ def test_each_outcome_has_its_own_reply(gateway: TestClient, world: Callable[...
 def test_controller_and_contact_sign_the_reply(
     gateway: TestClient, world: Callable[..., str], language: ReplyLanguage
 ) -> None:
-    """The controller of the policy heads and signs the reply, and the contact ends it, in text and PDF; without them
-    the reply has nothing in their place."""
+    """The policy's controller is named in the head of the reply and in its signature, and the contact at its end, in
+    text and PDF. Without them, the reply leaves no gap."""
     gateway.patch("/v1/tenant", json={"policy": {"controller": None, "contact": None}}).raise_for_status()
     request_id, wording = world("stranger"), WORDINGS[language]
     before = text_of(gateway, request_id, language=language)
@@ -168,15 +169,17 @@ def test_controller_and_contact_sign_the_reply(
 
 @each("value", ["", " ", "a\nb", "a\r", "<b>a</b>", "a\u202eb", "\u202eab", "a\x00", "\x00a", "a" * 301])
 @each("field", ["controller", "contact"])
-def test_controller_and_contact_are_one_line(gateway: TestClient, refused: Refused, field: str, value: str) -> None:
-    """Controller and contact are short, without line ends, tags or invisible characters."""
+def test_controller_and_contact_are_single_lines(gateway: TestClient, refused: Refused, field: str, value: str) -> None:
+    """Controller and contact must be short and contain no line breaks, tags or invisible characters."""
     refused(gateway.patch("/v1/tenant", json={"policy": {field: value}}), 422, "input_invalid")
     assert gateway.get("/v1/tenant").json()["policy"][field] is None
 
 
-def test_characters_missing_in_the_font(gateway: TestClient, world: Callable[..., str], refused: Refused) -> None:
-    """A reply with characters that the font lacks is refused as a PDF without quoting them, and is available as
-    text."""
+def test_a_pdf_with_characters_missing_in_the_font_is_refused(
+    gateway: TestClient, world: Callable[..., str], refused: Refused
+) -> None:
+    """If the font lacks characters of a reply, the PDF is refused without quoting them, and the text is still
+    available."""
     request_id = world("stranger", external_id="案件 7")
     answer = gateway.get(f"{PLACE}/{request_id}/reply?format=pdf")
     assert "案" not in str(refused(answer, 409, "reply_unprintable"))
@@ -188,7 +191,8 @@ def test_characters_missing_in_the_font(gateway: TestClient, world: Callable[...
 def test_a_reply_is_a_download(
     gateway: TestClient, world: Callable[..., str], refused: Refused, installation: Installation
 ) -> None:
-    """Languages and formats of replies are closed sets; a reply is sent as a download and leaves no file."""
+    """Unknown languages and formats of a reply are refused. A reply is sent as a download and is not written to any
+    file."""
     path = f"{PLACE}/{world('stranger')}/reply"
     for query in ("language=nl", "format=html", "lang=de"):
         refused(gateway.get(f"{path}?{query}"), 422, "input_invalid")
@@ -199,7 +203,7 @@ def test_a_reply_is_a_download(
 
 
 def test_a_reply_is_recorded_as_sent(gateway: TestClient, world: Callable[..., str], refused: Refused) -> None:
-    """An officer records when and how a reply was sent; the audit log and the history have it, once."""
+    """An officer records when and how a reply was sent. The audit log and the history each record it once."""
     request = world("p2", identity_verified=False)
     path = f"{PLACE}/{request}/sent-replies"
     today = datetime.datetime.now(datetime.UTC).date().isoformat()

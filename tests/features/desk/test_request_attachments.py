@@ -41,8 +41,8 @@ def small(installation: Installation, gateway: TestClient) -> Iterator[TestClien
 
 
 def test_a_file_is_attached_saved_and_deleted(gateway: TestClient, path: str, get: Get) -> None:
-    """A file is attached, listed with its author and its size, saved to the byte, and deleted, after which it is
-    unknown. It is found only under its own request."""
+    """A file is attached, listed with its author and size, and downloaded byte for byte. After its deletion it returns
+    404. It is found only under its own request."""
     answer = attach(gateway, path)
     made = answer.json()
     key = get("/api-keys")["items"][0]
@@ -68,8 +68,8 @@ def test_a_file_is_attached_saved_and_deleted(gateway: TestClient, path: str, ge
 
 @each("said", AttachmentKind)
 def test_a_file_is_never_displayed(gateway: TestClient, path: str, said: AttachmentKind) -> None:
-    """A file is downloaded as one of five types whatever its sender declared, as a sandboxed attachment that must not
-    be cached."""
+    """A file is downloaded with one of five content types, whatever type its sender declared. The response is a
+    sandboxed attachment that must not be cached."""
     files = {"file": (f"a b.{said}", FILES[said], "text/html")}
     made = gateway.post(path, files=files).json()
     headers = gateway.get(f"{path}/{made['id']}").headers
@@ -82,7 +82,7 @@ def test_a_file_is_never_displayed(gateway: TestClient, path: str, said: Attachm
 
 
 def test_a_file_name_cannot_break_a_header(gateway: TestClient, path: str) -> None:
-    """Quotes, semicolons and line ends of a name cannot break out of a header, and an encoded name is returned as it
+    """Quotes, semicolons and line breaks in a name cannot break out of a header, and an encoded name is returned as it
     was sent."""
     name = "a\"; filename=x.html; 'é😀.pdf"
     made = attach(gateway, path, name).json()
@@ -97,8 +97,8 @@ def test_a_file_name_cannot_break_a_header(gateway: TestClient, path: str) -> No
     [(b"", "attachment_invalid"), (b"GIF89a", "attachment_invalid"), (PDF + b"\n", "upload_too_large")],
 )
 def test_a_refused_file_is_not_stored(small: TestClient, path: str, content: bytes, code: str) -> None:
-    """An empty file, one of a wrong kind and one that is too large are refused with a specific error, without quoting
-    or storing anything."""
+    """Files that are empty, too large or of a wrong kind are refused with a specific error. No part of them is quoted
+    or stored."""
     answer = attach(small, path, "Jane.pdf", content)
     assert answer.json()["code"] == code
     assert "Jane" not in answer.text
@@ -107,7 +107,7 @@ def test_a_refused_file_is_not_stored(small: TestClient, path: str, content: byt
 
 
 def test_the_number_of_files_is_limited(small: TestClient, path: str, refused: Refused) -> None:
-    """A request has at most as many files as the setting permits; deleting one makes room for another."""
+    """A request cannot have more files than the setting permits. Deleting a file makes room for another."""
     made = [attach(small, path).json()["id"] for _ in range(2)]
     assert "LETHE_MAX_ATTACHMENTS" in refused(attach(small, path), 409, "attachments_full")["detail"]
     small.delete(f"{path}/{made[0]}")
@@ -115,7 +115,7 @@ def test_the_number_of_files_is_limited(small: TestClient, path: str, refused: R
 
 
 def test_a_malformed_form_stores_nothing(gateway: TestClient, path: str, refused: Refused) -> None:
-    """A form that is truncated, has no file, or has an additional field, stores nothing."""
+    """No attachment is stored if the form is truncated, has no file or has an additional field."""
     headers = {"Content-Type": "multipart/form-data; boundary=once"}
     whole = b"".join(form("Jane.pdf", PDF))
     refused(gateway.post(path, content=whole[:-12], headers=headers), 422, "input_invalid")
@@ -131,8 +131,8 @@ def test_a_malformed_form_stores_nothing(gateway: TestClient, path: str, refused
 def test_the_audit_log_names_users_but_no_content(
     gateway: TestClient, path: str, get: Get, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The audit log names the users who attached, saved and deleted which file; neither it, nor events, answers, lists,
-    exports, deliveries or the log of the gateway contain anything of name or bytes."""
+    """The audit log names the users who attached, downloaded and deleted each file. No part of a file's name or content
+    appears in the audit log, events, responses, lists, exports, deliveries or the gateway's log."""
     made = attach(gateway, path).json()["id"]
     gateway.get(f"{path}/{made}")
     gateway.delete(f"{path}/{made}")
@@ -154,7 +154,8 @@ def test_the_audit_log_names_users_but_no_content(
 
 
 def test_attachments_are_sealed(gateway: TestClient, path: str, installation: Installation) -> None:
-    """No file in the data folder contains a word of an attachment's name or content, in plain text or in base64."""
+    """No file in the data folder contains a word of an attachment's name or content, either in plain text or in
+    base64."""
     attach(gateway, path)
     files = b"".join(one.read_bytes() for one in installation.settings.data_dir.rglob("*") if one.is_file())
     assert b"request_attachments" in files

@@ -17,8 +17,8 @@ HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
 
 @each(("order", "is_cut"), [("deadline", True), ("first_completed", True), ("oldest", False), ("newest", False)])
 def test_a_list_explains_requests_left_out_by_its_order(officer: Browser, order: str, is_cut: bool) -> None:
-    """If the chosen order leaves all requests out, the list states that none match instead of that there are none, and
-    offers to show all."""
+    """If the chosen order excludes all requests, the list states that none match, not that none exist, and offers to
+    show all."""
     page = officer.get(f"/admin/requests?order={order}").text
     assert ("No matching requests" in page) == is_cut
     assert (">Show all</a>" in page) == is_cut
@@ -26,8 +26,9 @@ def test_a_list_explains_requests_left_out_by_its_order(officer: Browser, order:
 
 
 def test_headings_sort_the_list(officer: Browser, gateway: TestClient) -> None:
-    """A heading sorts by its column, and reverses the order if it already does; filters and page size stay, and the
-    total is that of the order. The date of receipt does not sort, as a request may be entered after it."""
+    """A column heading sorts the list by its column and, if it is already sorted, reverses the order. Filters and page
+    size stay, and the total counts only the requests that the order includes. The date of receipt is not sortable,
+    because it can precede the date of entry."""
     bodies = [{"subject_id": f"q{n}", "identity_verified": n % 2 == 0} for n in range(60)]
     gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
     way = "/admin/requests?regulation=gdpr&size=25"
@@ -47,8 +48,8 @@ def test_headings_sort_the_list(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_columns_are_chosen(officer: Browser, gateway: TestClient) -> None:
-    """The table has the ticked columns, in its own order and on every page, for any order and filter; without any it
-    has the default ones; the export has all."""
+    """The table shows the ticked columns, in its fixed order and on every page, for any order and filter. If none is
+    ticked it shows the default columns. The export contains all columns."""
     gateway.post("/v1/deletion-requests:batch", json={"requests": [{"subject_id": f"q{n}"} for n in range(30)]})
     first = ["Case", "Status", "Due", "Regulation", "Assigned to", "Models done", "Received"]
 
@@ -79,10 +80,11 @@ def test_columns_are_chosen(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_days_are_in_the_zone_of_the_policy(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """A range of days is in the policy's zone and includes its last day, in the list, its export and its decision; an
-    invalid day is marked."""
+    """In the list, its export and its bulk decision, a range of days is in the policy's time zone and includes its last
+    day. An invalid day is marked."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
-    asked = {"identity_verified": False, "submitted_at": "2026-01-01T23:30:00Z"}  # the 2nd in Berlin
+    # In Berlin this is the 2nd of January.
+    asked = {"identity_verified": False, "submitted_at": "2026-01-01T23:30:00Z"}
     made = forget("p1", **asked)["id"]
     for query, is_found in {
         "received_from=2026-01-02&received_to=2026-01-02": True,
@@ -103,8 +105,8 @@ def test_days_are_in_the_zone_of_the_policy(officer: Browser, gateway: TestClien
 
 
 def test_a_long_list_is_paginated(officer: Browser, gateway: TestClient) -> None:
-    """Each page shows its range and the total, begins where the one before it ends, and links to its neighbours; a size
-    of 100 shows all 60 requests at once, and an unoffered size is refused."""
+    """Each page shows its range and the total, continues where the previous page ends, and links to its neighbours. A
+    page size of 100 shows all 60 requests at once, and a size that is not offered is refused."""
     bodies = [{"subject_id": f"q{n}"} for n in range(60)]
     gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
     way = "/admin/requests?regulation=gdpr&size=25"
@@ -133,8 +135,8 @@ def test_a_long_list_is_paginated(officer: Browser, gateway: TestClient) -> None
 def test_requests_are_searched_by_subject(
     officer: Browser, forget: Make, installation: Installation, by: str, sought: str, found: bool
 ) -> None:
-    """A person's requests are found by their id, which the form sends in the body and which appears neither in the page
-    nor in its address."""
+    """A person's requests are found by the person's id. The form sends the id in the body, and it appears neither in
+    the page nor in the address."""
     assert '<form method="post" action="/admin/requests/search"' in officer.get("/admin/requests").text
     made = forget("p1", external_id="case-1")
     answer = officer.post("/admin/requests/search", by=by, sought=sought)
@@ -145,7 +147,8 @@ def test_requests_are_searched_by_subject(
 
 
 def test_requests_are_searched_by_a_kind_of_identifier(officer: Browser, forget: Make) -> None:
-    """A request by e-mail address or phone number is found by another spelling of it, and not as a subject id."""
+    """A request by e-mail address or phone number is found by another spelling of it, but not if it is searched for as
+    a subject id."""
     mail, phone = forget("ada@example.org", kind="email"), forget("+49 30 901820", kind="phone")
     for by, sought, made in (("email", "ada@EXAMPLE.org", mail), ("phone", "+4930901820", phone)):
         answer = officer.post("/admin/requests/search", by=by, sought=sought)
@@ -157,7 +160,7 @@ def test_requests_are_searched_by_a_kind_of_identifier(officer: Browser, forget:
 
 
 def test_an_invalid_search_is_refused(officer: Browser) -> None:
-    """A search by an unknown or malformed value is refused without repeating it."""
+    """A search for an unknown or malformed value is refused without quoting the value."""
     for by, sought in (("subject_sha256", "not-a-hash"), ("name", "not-a-hash"), ("subject_id", "")):
         answer = officer.post("/admin/requests/search", by=by, sought=sought)
         assert answer.status_code == 422

@@ -41,8 +41,8 @@ def test_notes_are_listed_oldest_first(gateway: TestClient, noted: str, get: Get
 
 
 def test_the_audit_log_names_authors_but_no_text(gateway: TestClient, noted: str, get: Get) -> None:
-    """The audit log names author, request and note; neither it, nor events, answers, lists, exports or deliveries have
-    a word of the text."""
+    """The audit log names author, request and note. No word of the text appears in the audit log, events, responses,
+    lists, exports or deliveries."""
     request_id, [note] = noted.split("/")[3], gateway.get(noted).json()["items"]
     [entry] = get(f"/audit-log?object_id={request_id}&action=deletion_request.note_added")["items"]
     assert (entry["actor"], entry["detail"]) == (note["author"], {"note": note["id"]})
@@ -54,8 +54,8 @@ def test_the_audit_log_names_authors_but_no_text(gateway: TestClient, noted: str
 
 
 def test_notes_are_limited(gateway: TestClient, noted: str, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A note has 1 to 4,000 characters, no NUL and no half of a surrogate pair; a request has so many notes and no
-    more."""
+    """A note has 1 to 4,000 characters and contains neither NUL nor half of a surrogate pair. The number of notes per
+    request is limited."""
     monkeypatch.setattr(contract, "MAX_NOTES", 3)
     for text in ("", "x" * (contract.MAX_NOTE_LENGTH + 1), "a\0b", "\ud800"):
         content = json.dumps({"text": text})
@@ -67,7 +67,7 @@ def test_notes_are_limited(gateway: TestClient, noted: str, refused: Refused, mo
 
 
 def test_notes_are_sealed(gateway: TestClient, noted: str, installation: Installation) -> None:
-    """No file of the data folder has a word of a note."""
+    """No file in the data folder contains a word of a note."""
     files = b"".join(path.read_bytes() for path in installation.settings.data_dir.rglob("*") if path.is_file())
     assert b"Jane" not in files
     assert b"request_notes" in files

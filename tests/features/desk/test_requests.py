@@ -39,7 +39,7 @@ def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[
 
 
 def test_an_empty_installation_is_explained(officer: Browser) -> None:
-    """The pages of an empty installation explain what to do."""
+    """The pages of an empty installation explain the first steps."""
     assert "No requests yet" in officer.get("/admin/requests").text
     assert "Nothing awaits a decision" in officer.get("/admin").text
     home = officer.get("/admin/overview").text
@@ -49,7 +49,7 @@ def test_an_empty_installation_is_explained(officer: Browser) -> None:
 
 
 def test_home_shows_numbers_deadlines_and_models(officer: Browser, forgotten: dict[str, Any], forget: Make) -> None:
-    """Home shows the numbers, the next deadlines and the models, each with a link."""
+    """The overview shows the numbers, the next deadlines and the models, each with a link."""
     made = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z", regulation="ccpa")
     for path in ("/admin", "/admin/overview"):
         page = officer.get(path).text
@@ -62,7 +62,7 @@ def test_home_shows_numbers_deadlines_and_models(officer: Browser, forgotten: di
 
 
 def test_text_of_callers_is_escaped(officer: Browser, forget: Make) -> None:
-    """Text that an application or officer writes into a request is escaped on every page."""
+    """Text that an application or an officer writes into a request is escaped on every page."""
     made = forget("p1", external_id=HOSTILE, metadata={HOSTILE: HOSTILE}, identity_verified=False)
     officer.post(f"/admin/requests/{made['id']}/extend", reason=HOSTILE)
     officer.post(f"/admin/requests/{made['id']}/reject", ground="legal_claims", explanation=HOSTILE)
@@ -86,7 +86,7 @@ def test_text_of_callers_is_escaped(officer: Browser, forget: Make) -> None:
 def test_an_officer_decides_about_a_request(
     officer: Browser, gateway: TestClient, forget: Make, decision: str, fields: dict[str, str], shown: str
 ) -> None:
-    """An officer decides about a request, sees the result, and is named in the audit log."""
+    """An officer decides about a request and sees the result, and the audit log names the officer."""
     made = forget("p1", identity_verified=False)
     answer = officer.post(f"/admin/requests/{made['id']}/{decision}", **fields)
     assert answer.headers["location"] == f"/admin/requests/{made['id']}?done={decision}"
@@ -97,15 +97,15 @@ def test_an_officer_decides_about_a_request(
 
 
 def test_a_cancelled_request_is_withdrawn_in_german(officer: Browser, forget: Make) -> None:
-    """The German page shows a cancelled request as withdrawn, not as aborted like cancelled work; English has one word
-    for both."""
+    """The German page shows a cancelled request as withdrawn and not with the word for aborted work. English uses one
+    word for both."""
     path = f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
     officer.post(f"{path}/cancel")
     assert ">Zurückgenommen<" in officer.get(path, **{"Accept-Language": "de"}).text
 
 
 def test_a_clock_is_paused_and_resumed(officer: Browser, forget: Make) -> None:
-    """A clock is paused and resumed; actions that no longer apply are not offered."""
+    """The clock of a request is paused and resumed. Actions that no longer apply are not offered."""
     made = forget("p1", identity_verified=False)
     path = f"/admin/requests/{made['id']}"
     officer.post(f"{path}/resume")
@@ -117,7 +117,7 @@ def test_a_clock_is_paused_and_resumed(officer: Browser, forget: Make) -> None:
 
 
 def test_an_open_page_reports_outdated_actions(officer: Browser, forget: Make) -> None:
-    """A page whose actions no longer apply reports it; its own forms are left unchanged."""
+    """If the request of an open page changes so that the page's actions no longer apply, the page reports it."""
     path = f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
     [live] = re.findall(r'hx-get="(/admin/requests/[^"]*/live[^"]*)"', officer.get(path).text)
     assert "has changed" not in officer.get(live).text
@@ -126,7 +126,7 @@ def test_an_open_page_reports_outdated_actions(officer: Browser, forget: Make) -
 
 
 def test_a_refused_decision_is_explained(officer: Browser, forget: Make) -> None:
-    """A refused decision shows the request as it is, with the reason."""
+    """If a decision is refused, the page shows the current state of the request and the reason."""
     made = forget("stranger")
     answer = officer.post(f"/admin/requests/{made['id']}/cancel")
     assert answer.status_code == 409
@@ -138,7 +138,7 @@ def test_a_refused_decision_is_explained(officer: Browser, forget: Make) -> None
 
 
 def test_selected_requests_are_decided(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """All selected requests are decided individually, and the number of failures is shown."""
+    """Each selected request is decided individually, and the page shows how many decisions failed."""
     made = [forget(f"p{n}", identity_verified=False)["id"] for n in range(3)]
     answer = officer.post("/admin/requests/decide", decision="approve", chosen=[*made[:2], "dr_none"])
     assert answer.headers["location"] == "/admin/requests?done=approved&decided=2&refused=1"
@@ -152,7 +152,8 @@ def test_selected_requests_are_decided(officer: Browser, gateway: TestClient, fo
 
 
 def test_the_certificate_is_explained(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """The certificate is explained in words, with its numbers: what it proves and what it does not."""
+    """The page explains in words, with the certificate's numbers, what the certificate proves and what it does not
+    prove."""
     page = officer.get(f"/admin/requests/{forgotten['id']}").text
     assert "has forgotten this person" in page
     assert "What this proves" in page
@@ -163,7 +164,8 @@ def test_the_certificate_is_explained(officer: Browser, forgotten: dict[str, Any
 def test_a_certificate_is_verified(
     officer: Browser, gateway: TestClient, installation: Installation, forgotten: dict[str, Any]
 ) -> None:
-    """The button verifies the signature and the numbers, and shows the result; a changed certificate is invalid."""
+    """The button verifies the signature and the numbers and shows the result. A changed certificate is reported as
+    invalid."""
     [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
     path = f"/admin/certificates/{found['id']}"
     assert "Verified." in officer.post(f"{path}/verify").text
@@ -179,8 +181,8 @@ def test_a_certificate_is_verified(
 
 
 def test_a_canary_test_adds_a_lower_bound(officer: Browser, gateway: TestClient, forgotten: dict[str, Any]) -> None:
-    """The lower bound measured by the lanes is shown next to the certified bound; a run without a canary test shows
-    neither."""
+    """The page shows the lower bound that the canary test measured next to the certified bound. Without a canary test
+    no lower bound is shown."""
     [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
     audit = found["statement"]["audit"]
     page = html.unescape(officer.get(f"/admin/requests/{forgotten['id']}").text)
@@ -225,8 +227,8 @@ def test_the_list_is_exported(officer: Browser, forget: Make) -> None:
 
 
 def test_formulas_are_escaped_in_exports(officer: Browser, gateway: TestClient, forget: Make) -> None:
-    """A cell that a spreadsheet would compute is prefixed with an apostrophe; other cells, and the API's, are as
-    callers wrote them."""
+    """In the CSV export, a cell that a spreadsheet would evaluate is prefixed with an apostrophe. Other cells, and all
+    values in the API, are as the caller wrote them."""
     formulas = ["=1+1", '=HYPERLINK("https://a.example","open")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1"]
     harmless = ["case-1", "'=1", " =1", "1=1", "a,b;=1\nc"]
     for n, external_id in enumerate([*formulas, *harmless]):
@@ -238,7 +240,7 @@ def test_formulas_are_escaped_in_exports(officer: Browser, gateway: TestClient, 
 
 
 def test_readers_cannot_decide(somebody_with: Callable[..., Browser], officer: Browser, forget: Make) -> None:
-    """A reader sees no buttons, and is refused if they send the form anyway."""
+    """A reader sees no buttons for decisions and is refused when submitting a form anyway."""
     made = forget("p1", identity_verified=False)
     reader = somebody_with(Scope.REQUESTS_READ)
     path = f"/admin/requests/{made['id']}"
@@ -253,8 +255,8 @@ def test_readers_cannot_decide(somebody_with: Callable[..., Browser], officer: B
 def test_an_app_learns_nothing_from_pages(
     somebody_with: Callable[..., Browser], officer: Browser, forgotten: dict[str, Any], forget: Make
 ) -> None:
-    """An app that may not learn whether anything is held sees the same page for a forgotten person and a stranger,
-    without numbers."""
+    """An application that may not learn whether data is held sees the same page for a forgotten person and for a
+    stranger, without numbers."""
     app = somebody_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     stranger = forget("stranger", external_id="case-2")
     pages = [
@@ -271,7 +273,7 @@ def test_an_app_learns_nothing_from_pages(
 
 
 def test_tenants_see_only_their_own_requests(gateway: TestClient, browser: Browser, forget: Make) -> None:
-    """Another tenant's officer finds neither the request nor its buttons."""
+    """An officer of another tenant sees neither the request nor its buttons."""
     made = forget("p1", identity_verified=False)
     key = gateway.post("/v1/tenants", json={"name": "other"}).json()["admin_key"]
     other = Browser(client=browser.client, key=key)
@@ -285,7 +287,7 @@ def test_tenants_see_only_their_own_requests(gateway: TestClient, browser: Brows
 def test_nothing_held_is_shown_only_with_the_scope(
     officer: Browser, somebody_with: Callable[..., Browser], forget: Make, new_dataset: Make
 ) -> None:
-    """The page of a request that held nothing has the signed statement of that, which an app's key cannot see."""
+    """If no data was held, the request's page has a signed statement of this, which an application's key cannot see."""
     dataset, request = new_dataset()["id"], forget("nobody")
     path = f"/admin/requests/{request['id']}"
     page = officer.get(path).text
@@ -300,7 +302,7 @@ def test_nothing_held_is_shown_only_with_the_scope(
 def test_several_models_have_a_joint_bound(
     officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The page of a request that two models served shows their joint bound and the attacker's accuracy."""
+    """The page of a request that concerned two models shows their joint bound and the attacker's accuracy."""
     dataset = new_dataset()["id"]
     for name in ("a", "b"):
         new_model(dataset, name=name)
@@ -315,7 +317,8 @@ def test_several_models_have_a_joint_bound(
 def test_a_widened_target_is_stated(
     gateway: TestClient, officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """The page states if the certificate's target is beyond the default bounds, and what the bounds are."""
+    """If the certificate's target exceeds the default bounds, the page states that the policy was widened and that the
+    result should not be called forgetting."""
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
     new_model(new_dataset()["id"], target={"epsilon": 100.0, "delta": 0.99}, noise_scale=0.01)
     work()

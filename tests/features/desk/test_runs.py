@@ -33,7 +33,7 @@ def _claimed(installation: Installation) -> str:
 
 
 def test_an_installation_without_runs_is_explained(officer: Browser) -> None:
-    """The page explains the absence of runs and workers."""
+    """The page explains why there are no runs and no workers."""
     page = officer.get("/admin/runs").text
     assert "No runs yet" in page
     assert "No worker has responded for a minute" in page
@@ -42,7 +42,8 @@ def test_an_installation_without_runs_is_explained(officer: Browser) -> None:
 def test_a_current_run_is_shown(
     officer: Browser, installation: Installation, model: dict[str, Any], work: Callable[[], int]
 ) -> None:
-    """A run is shown with its worker and its steps, in the list and on its own page; filters find it."""
+    """The list and the run's own page show a run with its worker and its steps. The list can be filtered to find the
+    run."""
     run_id = _claimed(installation)
     page = officer.get("/admin/runs").text
     assert f"/admin/runs/{run_id}" in page
@@ -80,8 +81,8 @@ def test_the_queue_shows_what_is_due_and_why(
     work: Callable[[], int],
     get: Callable[[str], Any],
 ) -> None:
-    """The queue lists what is due with the rule, the time since and the deadline, then the running workers and runs by
-    hour; it needs permission to read accounts."""
+    """The queue lists each model that is due with the rule, the waiting time and the deadline. It also shows the
+    running workers and the runs per hour, and needs permission to read accounts."""
     [learns] = get("/queue")["next"]
     assert (learns["model_ids"], [due["rule"] for due in learns["due"]]) == ([model["id"]], ["learn"])
     assert "A model waits to be learned" in officer.get("/admin/runs/queue").text
@@ -108,7 +109,7 @@ def test_the_queue_shows_what_is_due_and_why(
 
 
 def test_a_failed_run_is_explained(officer: Browser, installation: Installation, model: dict[str, Any]) -> None:
-    """Failures are grouped by their reason, with an explanation and advice; the run's page shows the same."""
+    """Failures are grouped by reason, each with an explanation and advice, which the run's page shows too."""
     run_id = _claimed(installation)
     with installation.database.writing() as session:
         unlearning.fail(session, run_id=run_id, error_code="run_process_died")
@@ -119,7 +120,7 @@ def test_a_failed_run_is_explained(officer: Browser, installation: Installation,
 
 
 def test_hosts_show_their_last_heartbeat(officer: Browser, settings: Settings) -> None:
-    """Each host is listed with the last heartbeat of its workers."""
+    """Each host is listed with the latest heartbeat of its workers."""
     folder = settings.data_dir / "workers"
     folder.mkdir(exist_ok=True)
     for name, seconds_ago in (("blue", 1.0), ("green", 300.0)):
@@ -136,7 +137,7 @@ def test_an_unknown_run_is_a_404(officer: Browser) -> None:
 
 
 def test_waiting_requests_are_hidden_without_the_scope(somebody_with: Callable[..., Browser]) -> None:
-    """A caller who may only read models sees the runs, and nothing about waiting requests."""
+    """A caller who may only read models sees the runs but no waiting requests."""
     page = somebody_with(Scope.MODELS_READ).get("/admin/runs").text
     assert "Failed runs" in page
     assert "Oldest waiting" not in page
@@ -145,7 +146,7 @@ def test_waiting_requests_are_hidden_without_the_scope(somebody_with: Callable[.
 def test_a_run_is_cancelled(
     officer: Browser, somebody_with: Callable[..., Browser], installation: Installation, model: dict[str, Any]
 ) -> None:
-    """Learning is cancelled on the page of its run; the model's page explains what that means and what to do."""
+    """A learning run is cancelled on its page. The model's page explains what this means and what to do next."""
     path = f"/admin/runs/{_claimed(installation)}"
     assert "Cancel it" not in somebody_with(Scope.MODELS_READ).get(path).text
     assert "Cancel it" in officer.get(path).text
@@ -160,7 +161,7 @@ def test_a_run_is_cancelled(
 def test_names_of_models_take_one_statement(
     officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A list of runs of several models reads all their names in one statement."""
+    """A list of runs of several models reads all their names in one SQL statement."""
     for name in ("first", "second", "third"):
         new_model(new_dataset()["id"], name=name)
     work()

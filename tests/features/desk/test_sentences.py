@@ -26,7 +26,7 @@ FACTS: dict[EventKind, list[dict[str, Any]]] = {
 
 
 def test_every_event_has_its_sentence() -> None:
-    """Every kind of event has a sentence, except where the status suffices, and no two events share a sentence."""
+    """Every kind of event has its own sentence, except for events that only change the status."""
     plain = {status.entered(wanted) for wanted in RequestStatus}
     told = [said(kind, facts) for kind in set(EventKind) - plain for facts in FACTS.get(kind, [{}])]
     assert [said(kind) for kind in plain] == [None] * len(RequestStatus)
@@ -63,5 +63,5 @@ def test_every_event_has_its_sentence() -> None:
     ],
 )
 def test_sentences_of_the_api_are_unchanged(happened: EventKind, facts: dict[str, Any] | None, sentence: str) -> None:
-    """The sentences of the API are unchanged."""
+    """The API describes each kind of event with its fixed English sentence."""
     assert said(happened, facts) == sentence

@@ -12,7 +12,7 @@ from tests.features.desk.browsing import Browser
 
 
 def test_every_setting_is_shown(officer: Browser, settings: Settings) -> None:
-    """Each variable is shown with its value and description, and marked if it differs from its default."""
+    """Each environment variable is shown with its value and description, and marked if it differs from its default."""
     page = officer.get("/admin/settings").text
     for name in Settings.model_fields:
         assert f"LETHE_{name.upper()}" in page.replace("<wbr>", "")
@@ -22,7 +22,7 @@ def test_every_setting_is_shown(officer: Browser, settings: Settings) -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    """The page shows only that an address that may contain a password is set."""
+    """For an address that can contain a password, the page shows only that it is set."""
     settings = Settings(
         data_dir=Path("/data"),
         database_url=SecretStr("postgresql://lethe:hunter2@db/lethe"),
@@ -38,6 +38,6 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_settings_are_for_operators(somebody_with: Callable[..., Browser]) -> None:
-    """Only operators see the settings, which concern the installation and not a tenant."""
+    """Only operators see the settings, because they concern the whole installation."""
     assert somebody_with(Scope.ADMIN).get("/admin/settings").status_code == 403
     assert somebody_with(Scope.OPERATOR).get("/admin/settings").status_code == 200

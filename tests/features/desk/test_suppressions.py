@@ -18,8 +18,8 @@ def forgotten(forget: Callable[..., dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_suppressed_people_are_listed(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """Every suppressed person is listed by a hash with the request; a search by a person's id sends the id in the body
-    only."""
+    """Each suppressed person is listed as a hash with the request. A search by a person's id sends the id only in the
+    body."""
     assert forgotten["id"] in officer.get("/admin/suppressions").text
     answer = officer.post("/admin/suppressions/search", subject_id="ann@example.org")
     assert forgotten["id"] in answer.text
@@ -32,14 +32,14 @@ def test_suppressed_people_are_listed(officer: Browser, forgotten: dict[str, Any
 
 
 def test_suppressions_are_lifted_on_consent(officer: Browser, forgotten: dict[str, Any], get: Get) -> None:
-    """Lifting ends all suppressions of a person, once."""
+    """Lifting ends all suppressions of a person. Repeating it changes nothing."""
     assert "1 suppression ended" in officer.post("/admin/suppressions/lift", subject_id="ann@example.org").text
     assert get("/suppressions")["items"] == []
     assert "Nothing is suppressed" in officer.post("/admin/suppressions/lift", subject_id="ann@example.org").text
 
 
 def test_only_admins_may_lift(somebody_with: Callable[..., Browser], forgotten: dict[str, Any], get: Get) -> None:
-    """Only admins see the form that lifts suppressions, and only they can use it."""
+    """Only admins see the form for lifting suppressions, and only they can submit it."""
     reader = somebody_with(Scope.REQUESTS_READ)
     page = reader.get("/admin/suppressions").text
     assert forgotten["id"] in page

@@ -31,7 +31,8 @@ def _filled(page: str) -> dict[str, str | list[str]]:
 
 
 def test_a_policy_is_changed(officer: Browser, get: Get) -> None:
-    """Only values that differ from the policy in force are changed, and the audit log names only these."""
+    """Saving the form changes only the values that differ from the current policy, and the audit log names only
+    these."""
     before = get("/tenant")["policy"]
     row = {"regulation_0": "lgpd", "days_0": "15", "may_pause_0": "yes"}
     changed = {"auto_accept": "no", "retain_requests_days": "400", "grace_seconds": "2", "grace_seconds_unit": "hours"}
@@ -61,8 +62,8 @@ def test_a_policy_is_changed(officer: Browser, get: Get) -> None:
 
 
 def test_controller_and_contact_are_set(officer: Browser, get: Get, forget: Callable[..., Any]) -> None:
-    """Controller and contact are previewed before they are saved, and appear in the reply on its page; emptied, they
-    disappear. The history records that they were set, but not their values."""
+    """Controller and contact are previewed before they are saved, and then appear on the reply's page. Clearing them
+    removes them. The history records that they were set, but not their values."""
     request_id = forget("p1")["id"]
     names = {"controller": "Acme & Sons Ltd", "contact": "privacy@example.com, Somewhere 1"}
     sent = _filled(officer.get("/admin/tenant").text) | names
@@ -82,7 +83,7 @@ def test_controller_and_contact_are_set(officer: Browser, get: Get, forget: Call
 
 
 def test_an_unchanged_policy_is_not_recorded(officer: Browser, get: Get) -> None:
-    """A form that changes nothing leaves nothing in the audit log."""
+    """Submitting the form without a change adds nothing to the audit log."""
     before = get("/tenant")
     assert officer.post("/admin/tenant/policy", **_filled(officer.get("/admin/tenant").text)).status_code == 303
     assert get("/tenant") == before
@@ -103,7 +104,8 @@ def test_an_unchanged_policy_is_not_recorded(officer: Browser, get: Get) -> None
     ],
 )
 def test_an_invalid_policy_is_refused(officer: Browser, get: Get, field: str, value: str) -> None:
-    """An invalid policy is refused with the name of its field; the form keeps its values, and the old policy stays."""
+    """An invalid policy is refused with the name of its field. The form keeps its values, and the old policy stays in
+    force."""
     before = get("/tenant")
     written = {"regulation_0": value, "days_0": "15"} if field == "regulations" else {field: value}
     answer = officer.post("/admin/tenant/policy", **(_filled(officer.get("/admin/tenant").text) | written))
@@ -115,7 +117,8 @@ def test_an_invalid_policy_is_refused(officer: Browser, get: Get, field: str, va
 
 
 def test_a_business_id_needs_the_claim_of_the_datasets(officer: Browser, get: Get) -> None:
-    """The form refuses a business id without a claim at the claim's field, and accepts both together."""
+    """The form refuses a business id without a claim, with the fault at the claim's field, and accepts both
+    together."""
     form = _filled(officer.get("/admin/tenant").text) | {"drp_business_id": "SHOP", "confirmed": "yes"}
     answer = officer.post("/admin/tenant/policy", **form)
     assert answer.status_code == 422
@@ -126,7 +129,7 @@ def test_a_business_id_needs_the_claim_of_the_datasets(officer: Browser, get: Ge
 
 
 def test_issuers_and_agents_are_added_and_deleted(officer: Browser, get: Get) -> None:
-    """Issuers and agents are added and deleted by forms and listed; an existing one is refused."""
+    """Issuers and agents are added, listed and deleted by forms. A duplicate is refused."""
     issuer = {"issuer": "https://login.example", "audience": "lethe", "jwks": json.dumps({"keys": [JWK]})}
     agent = {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}
     for kind, filled, path in (("issuers", issuer, "identity-issuers"), ("agents", agent, "agents")):
@@ -142,7 +145,7 @@ def test_issuers_and_agents_are_added_and_deleted(officer: Browser, get: Get) ->
 
 
 def test_operators_create_tenants(officer: Browser, gateway: TestClient) -> None:
-    """A tenant's first key is shown once and works; a second tenant of the same name is refused."""
+    """A tenant's first key is shown once and works. A second tenant with the same name is refused."""
     answer = officer.post("/admin/tenants", name="acme")
     assert answer.status_code == 201
     [key] = set(re.findall(r"lethe_[\w-]{43}", answer.text))
@@ -154,7 +157,8 @@ def test_operators_create_tenants(officer: Browser, gateway: TestClient) -> None
 
 
 def test_tenants_are_for_operators(somebody_with: Callable[..., Browser]) -> None:
-    """An admin sees the policy of their own tenant, an operator the list; neither is offered the other's page."""
+    """An admin sees the policy of the admin's own tenant, and an operator sees the list of tenants. Neither is offered
+    the other page."""
     admin, operator = somebody_with(Scope.ADMIN), somebody_with(Scope.OPERATOR)
     assert admin.get("/admin/tenants").status_code == 403
     assert operator.get("/admin/tenant").status_code == 403
@@ -163,7 +167,7 @@ def test_tenants_are_for_operators(somebody_with: Callable[..., Browser]) -> Non
 
 
 def test_time_limits_in_force_are_shown(officer: Browser, gateway: Any) -> None:
-    """The policy's page shows the time limits in force with their law, and the tenant's own in their place."""
+    """The policy's page shows each time limit with its law, or the tenant's own limit where one is set."""
     page = _lines(officer.get("/admin/tenant").text)
     assert "GDPR 1 month 2 months yes GDPR, Article 12(3)" in page
     assert "CCPA 45 days 45 days no CCPA regulations, Cal. Code Regs. tit. 11, § 7021(b)" in page
@@ -180,7 +184,8 @@ def _lines(page: str) -> str:
 
 
 def test_officers_read_the_policy(somebody_with: Callable[..., Browser]) -> None:
-    """An officer reads the policy and its time limits without a form to change it; viewers do not see the page."""
+    """An officer can read the policy and its time limits but has no form to change them. Viewers do not see the
+    page."""
     decider = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ, Scope.REQUESTS_REVIEW)
     page = decider.get("/admin/tenant")
     assert page.status_code == 200
@@ -192,8 +197,8 @@ def test_officers_read_the_policy(somebody_with: Callable[..., Browser]) -> None
     assert somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ).get("/admin/tenant").status_code == 403
 
 
-def test_value_and_unit_are_one_line(officer: Browser) -> None:
-    """Each duration of the policy has its unit next to its value, under one visible label."""
+def test_value_and_unit_are_on_one_line(officer: Browser) -> None:
+    """Each duration of the policy has its value and unit side by side under one visible label."""
     page = officer.get("/admin/tenant").text
     for name in ("grace_seconds", "report_seconds"):
         line = re.search(rf'(?s)<div class="with-unit">.{{0,80}}<label for="{name}">.*?</select>', page)

@@ -55,20 +55,20 @@ _RETIRED = (
 
 
 def test_terms_match_those_on_pages() -> None:
-    """Every term on a page is explained, and every explained term is on a page."""
+    """Every term on a page is explained, and every explained term occurs on a page."""
     used = {name for text in _TEMPLATES.values() for name in re.findall(r'\bterm\("(\w+)"', text)}
     assert used == TERMS.keys()
 
 
 def test_a_term_is_one_sentence() -> None:
-    """Each explanation begins with a capital, ends with its only full stop, and is short."""
+    """Each explanation is one short sentence that begins with a capital letter and ends with a full stop."""
     for name, term in TERMS.items():
         assert re.fullmatch(r"[A-Z][^.]*\.", term.says), name
         assert len(term.says) <= 240, name
 
 
 def test_every_value_of_a_closed_set_has_a_label() -> None:
-    """No page shows a code in place of a label."""
+    """Every value of an enumeration has a label, so that no page shows its code."""
     labels = glossary("en").labels
     missing = {name: {str(value) for value in values} - labels[name].keys() for name, values in _CLOSED_SETS.items()}
     assert {name: values for name, values in missing.items() if values} == {}
@@ -76,7 +76,7 @@ def test_every_value_of_a_closed_set_has_a_label() -> None:
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
 def test_languages_label_the_same_values(language: str) -> None:
-    """A language has a label wherever English has one, in the same order and with the same placeholders."""
+    """Each language has the same labels as English, in the same order and with the same placeholders."""
     english, labels = glossary("en").labels, glossary(language).labels
     assert [(name, list(values)) for name, values in labels.items()] == [
         (name, list(values)) for name, values in english.items()
@@ -88,14 +88,14 @@ def test_languages_label_the_same_values(language: str) -> None:
 
 
 def test_headings_that_are_terms_are_explained() -> None:
-    """A heading of a table or of a fact that is a term is marked up as one."""
+    """A heading of a table or of a fact is marked up as a term if the glossary explains it."""
     labels = "|".join(re.escape(term.label) for term in TERMS.values() if term.label not in ("Rows", "Noise"))
     for name, text in _TEMPLATES.items():
         assert not re.findall(rf'<(?:dt|th)[^>]*(?:class="[^"]*number[^"]*")?>(?:{labels})</(?:dt|th)>', text), name
 
 
 def test_replaced_words_are_not_used() -> None:
-    """Pages use residual influence, failed runs, privacy parameters, data subject, canaries, and not the words they
-    replaced."""
+    """Pages use residual influence, failed runs, privacy parameters, data subject and canaries, and not the words that
+    these replaced."""
     found = [(name, word) for name, text in _TEMPLATES.items() for word in _RETIRED if word in text]
     assert found == []

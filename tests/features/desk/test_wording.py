@@ -25,13 +25,13 @@ AT = datetime.datetime(2026, 11, 21, 22, 42, 5, tzinfo=datetime.UTC)
     ],
 )
 def test_numbers_have_four_significant_digits(value: float, text: str) -> None:
-    """Whole numbers stay whole; others have four significant digits."""
+    """Whole numbers are shown in full, and other numbers with four significant digits."""
     assert wording.number(value) == text
 
 
 @each(("value", "text"), [(0.0, "0"), (1.0, "1"), (0.5, "0.5"), (1e-7, "1.000 × 10⁻⁷")])
 def test_chosen_numbers_are_unchanged(value: float, text: str) -> None:
-    """A value that a person chose is shown as they wrote it."""
+    """A value that a user chose is shown as the user wrote it."""
     assert wording.given(value) == text
 
 
@@ -41,7 +41,7 @@ def test_chosen_numbers_are_unchanged(value: float, text: str) -> None:
      (1.00001e-9, "1.001 × 10⁻⁹"), (math.inf, "∞")],
 )  # fmt: skip
 def test_upper_bounds_are_rounded_up(value: float, text: str) -> None:
-    """An upper bound is rounded up, so it is never shown smaller than it is."""
+    """An upper bound is rounded up, so the shown number is never smaller than the bound."""
     assert wording.at_most(value) == text
 
 
@@ -50,7 +50,7 @@ def test_upper_bounds_are_rounded_up(value: float, text: str) -> None:
     [(0, "0 s"), (0.25, "250 ms"), (90, "90 s"), (600, "10 min"), (7200, "2 h"), (864000, "10 days")],
 )
 def test_durations_have_their_natural_unit(seconds: float, text: str) -> None:
-    """A duration is shown in its natural unit."""
+    """A duration is shown in the unit that suits its length, such as seconds, minutes or days."""
     assert wording.duration(seconds) == text
 
 
@@ -68,7 +68,7 @@ def test_durations_have_their_natural_unit(seconds: float, text: str) -> None:
     ],
 )
 def test_deadlines_are_in_whole_days(state: ClockState, days: int | None, text: str) -> None:
-    """A deadline is shown in whole days, as an officer counts them: a request is a day late once a day has passed."""
+    """A deadline is shown in whole days, as an officer counts them: a request is one day late once a day has passed."""
     assert wording.left(ClockOut(state=state, deadline=AT, paused_since=None, days_left=days)) == text
 
 
@@ -81,7 +81,7 @@ def test_deadlines_are_in_whole_days(state: ClockState, days: int | None, text: 
     ],
 )
 def test_legal_dates_are_in_the_zone_of_the_policy(zone: str, day: str, there: str) -> None:
-    """A legal date is in the policy's zone, which is named, and no script of the page rewrites it."""
+    """A legal date is shown in the policy's time zone, which is named, and no script of the page changes it."""
     shown = wording.legal(AT, zone)
     assert f'>{day} <span class="zone">{zone}</span><' in shown
     assert f'title="{there}, {zone}"' in shown
@@ -89,7 +89,7 @@ def test_legal_dates_are_in_the_zone_of_the_policy(zone: str, day: str, there: s
 
 
 def test_times_are_in_utc() -> None:
-    """A time is shown in UTC without scripts, and in the tooltip for all readers."""
+    """Without scripts a time is shown in UTC. The tooltip always shows UTC."""
     shown = wording.moment(AT.astimezone(datetime.timezone(datetime.timedelta(hours=5))))
     assert 'datetime="2026-11-21T22:42:05+00:00"' in shown
     assert 'title="2026-11-21 22:42:05 UTC"' in shown
@@ -115,10 +115,10 @@ def test_an_unknown_status_is_shown_by_its_code() -> None:
     ],
 )
 def test_a_small_share_is_not_zero(part: float, whole: float, text: str) -> None:
-    """A non-zero share is never shown as zero."""
+    """A non-zero share is never displayed as zero."""
     assert wording.percent(part, whole) == text
 
 
 def test_times_given_as_text_are_formatted() -> None:
-    """Times given as text are formatted like any other time."""
+    """A time that is given as text is formatted like any other time."""
     assert wording.written("2026-11-21T22:42:05.123456+00:00") == wording.moment(AT)

@@ -36,7 +36,7 @@ def shell(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[dict[s
 
 
 def test_the_recipe_runs_as_printed(shell: dict[str, str], tmp_path: Path) -> None:
-    """Copied from the first line to the last into one shell, the commands succeed and print what the page shows."""
+    """The commands of the documentation page, copied in order into one shell, succeed and print what the page shows."""
     blocks = BLOCK.findall(PAGE)
     done = subprocess.run(
         ["/bin/bash", "--noprofile", "--norc"],

@@ -86,9 +86,9 @@ def known(held: dict[str, Any], state: Callable[..., None]) -> None:
 def test_a_file_is_answered_when_every_request_has_ended(
     gateway: TestClient, installation: Installation, known: None, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A matched line becomes a request of this source under the line's ID, and is answered as deleted once it
-    completes, or as exempted once it is rejected; a line without a match is not found. Before that the file has no
-    answer."""
+    """A matched line becomes a request with the line's ID. It is answered as deleted if the request completes, as
+    exempted if it is rejected, and as not found if the line has no match. The answer is available only once every
+    request of the file has ended."""
     assert load(gateway, EMAIL, [of(1), of(2), of(99)]).json() == {
         "file": EMAIL,
         "num_loaded": 3,
@@ -115,8 +115,8 @@ def test_a_file_is_answered_when_every_request_has_ended(
 def test_a_list_with_unknown_hashes_is_refused(
     gateway: TestClient, held: dict[str, Any], state: Callable[..., None], get: Get, refused: Refused
 ) -> None:
-    """The list is refused with a specific error if people have no hashes, if only some have, or if an identifier is in
-    the map as a hash. A person of whom nothing is held counts as known."""
+    """The answer is refused with a specific error if some people have no hashes yet or if an identifier is in the
+    identity map only as a hash. A person known to have no e-mail address does not block the answer."""
     load(gateway, EMAIL, [of(99)])
     refusals = []
 
@@ -141,8 +141,7 @@ def test_a_list_with_unknown_hashes_is_refused(
 def test_people_are_found_under_both_normal_forms(
     gateway: TestClient, installation: Installation, held: dict[str, Any], state: Callable[..., None], get: Get
 ) -> None:
-    """A person is found although sharp s, a dotted capital I or blanks have another normal form by the tenant's rule
-    than by DROP's."""
+    """A person is found although the tenant and DROP normalise a sharp s, a dotted capital I or blanks differently."""
     forms = {
         "Jo\u00e3o Stra\u00dfe@Example.org": "jo\u00e3ostra\u00dfe@example.org",
         "\u0130rem@example.org": "i\u0307rem@example.org",
@@ -159,8 +158,8 @@ def test_people_are_found_under_both_normal_forms(
 def test_identifiers_of_the_identity_map_are_hashed(
     gateway: TestClient, installation: Installation, held: dict[str, Any], get: Get, work: Work
 ) -> None:
-    """Loading the identity map in plain text suffices for the lists of e-mail addresses and phone numbers; a line leads
-    through the map to the rows, and the hashes are deleted with the person."""
+    """If the identity map was loaded in plain text, its e-mail addresses and phone numbers are hashed automatically. A
+    line then leads through the map to the rows, and the hashes are deleted with the person."""
     links = [
         {
             "identifiers": [
@@ -189,7 +188,7 @@ def test_identifiers_of_the_identity_map_are_hashed(
 def test_a_person_loaded_after_the_line_is_found(
     gateway: TestClient, installation: Installation, known: None, state: Callable[..., None], get: Get
 ) -> None:
-    """Lines without a match are matched again when people are loaded."""
+    """Lines without a match are matched again when more people are loaded."""
     load(gateway, EMAIL, [of(99)])
     assert answer_of(gateway) == {99: "5"}
     state(person(5, "p99@example.org"))
@@ -202,8 +201,8 @@ def test_a_person_loaded_after_the_line_is_found(
 def test_a_hash_of_several_people_waits_for_their_opt_out(
     gateway: TestClient, installation: Installation, known: None, state: Callable[..., None], get: Get, refused: Refused
 ) -> None:
-    """A hash that several people share erases none of them; the line is answered as opted out once that is confirmed,
-    and becomes a request if the identity map shows that they are one person."""
+    """A hash that several people share erases none of them. The line is answered as opted out once the opt-out is
+    confirmed, and becomes a request if the identity map shows that they are one person."""
     state(person(5, "p1@example.org"), person(6, "p2@example.org"))
     load(gateway, EMAIL, [of(1), of(2), of(3)])
     jobs.match_drop(installation)
@@ -222,8 +221,8 @@ def test_a_hash_of_several_people_waits_for_their_opt_out(
 def test_removed_lines_lift_their_requests(
     gateway: TestClient, installation: Installation, known: None, get: Get, forget: Make, work: Work
 ) -> None:
-    """Removing a line cancels its open request or lifts the suppression of an ended one; requests of other sources
-    stay, and a line that was removed before it arrived makes no request."""
+    """Removing a line cancels its open request or lifts the suppression of a completed one. Requests of other sources
+    stay, and a line that is removed before it arrives creates no request."""
     load(gateway, EMAIL, [of(1)])
     jobs.match_drop(installation)
     assert work() == 1
@@ -246,8 +245,8 @@ def test_removed_lines_lift_their_requests(
 def test_parts_and_repetitions_are_one_file(
     gateway: TestClient, installation: Installation, known: None, get: Get, refused: Refused
 ) -> None:
-    """An unfinished file has no answer, a line counts once however often it is sent, and a later file takes over the
-    lines that it repeats. A cancelled request is made again when its line is sent again."""
+    """An incomplete file has no answer, and a line that is sent repeatedly counts once. A later file takes over the
+    lines that it repeats. If a request was cancelled, sending its line again creates a new request."""
     load(gateway, EMAIL, [of(1), of(98)], num_lines=None)
     refused(gateway.get("/v1/drop/answer.csv", params={"file": EMAIL}), 409, "drop_unanswered")
     jobs.match_drop(installation)
@@ -267,8 +266,8 @@ def test_parts_and_repetitions_are_one_file(
 
 
 def test_malformed_lines_are_refused_without_being_quoted(gateway: TestClient, refused: Refused) -> None:
-    """Wrong names, IDs, hashes and lists, and an ID with another hash, are refused without being quoted, and nothing of
-    such a call is loaded."""
+    """Wrong file names, IDs, hashes and lists, and an ID with another hash, are refused without quoting them, and no
+    line of the call is loaded."""
     load(gateway, EMAIL, [of(1)])
     wrong = [
         {"file": "list.csv", "lines": []},
@@ -288,10 +287,10 @@ def test_malformed_lines_are_refused_without_being_quoted(gateway: TestClient, r
     assert load(gateway, EMAIL, []).json()["num_loaded"] == 1
 
 
-def test_policies_that_require_identity_statements_take_no_file(
+def test_files_are_refused_if_the_policy_requires_statements(
     gateway: TestClient, policy: Callable[..., Any], refused: Refused
 ) -> None:
-    """DROP sends no statement, so its requests would all be refused."""
+    """If the policy requires an identity statement, a DROP file is refused, because DROP sends no statements."""
     policy(identity="statement")
     refused(load(gateway, EMAIL, [of(1)]), 409, "drop_unanswered")
 
@@ -303,8 +302,8 @@ def test_a_removed_line_reveals_nothing_to_an_app(
     key_with: Callable[..., dict[str, str]],
     work: Work,
 ) -> None:
-    """A key without accounting:read that loads a line, and removes it once the person could be erased, gets the same
-    answer whether or not the person is held."""
+    """A key without accounting:read that loads a line and removes it after a possible erasure gets the same response
+    whether or not the person's data is held."""
     app = key_with(Scope.REQUESTS_WRITE)
     seen = []
     for number, address in ((1, "p1@example.org"), (2, "stranger@example.org")):
@@ -319,14 +318,14 @@ def test_a_removed_line_reveals_nothing_to_an_app(
 
 
 def test_the_hashes_of_a_call_are_bounded(gateway: TestClient, refused: Refused) -> None:
-    """A call with more hashes than a call may have members is refused before it is parsed: half a million took the
-    gateway ten seconds."""
+    """A call with too many hashes is refused before it is parsed, because parsing half a million took the gateway ten
+    seconds."""
     people = [person(number) | {"hashes": {"Email": [hash_of("a")] * 100}} for number in range(1000)]
     assert refused(gateway.post("/v1/drop/people", json={"people": people}), 413, "upload_too_large")
 
 
 def test_stored_hashes_are_keyed(gateway: TestClient, installation: Installation, known: None) -> None:
-    """The database contains neither the hash of DROP nor its hexadecimal form."""
+    """The database contains DROP's hashes neither as bytes nor in hexadecimal."""
     load(gateway, EMAIL, [of(1)])
     hashed = hash_of("p1@example.org")
     with installation.database.reading() as session:

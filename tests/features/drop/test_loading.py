@@ -28,8 +28,8 @@ def offline() -> Iterator[Client]:
 
 
 def test_an_interrupted_archive_is_loaded_again(client: Client, tmp_path: Path) -> None:
-    """A file longer than a call is sent in several; an interrupted load leaves a file without an answer, and the whole
-    archive is loaded again. Removed lines of the archive are sent after the others."""
+    """A large file is sent in several calls. If loading is interrupted, the file has no answer until the whole archive
+    has been loaded again. The archive's removed lines are sent after the others."""
     many = [f"line{number:08},{hash_of(str(number))}" for number in range(MAX_LINES + 2)]
     archive = tmp_path / "20260312_4821_DROP.zip"
     with zipfile.ZipFile(archive, "w") as file:
@@ -67,7 +67,8 @@ def test_an_interrupted_archive_is_loaded_again(client: Client, tmp_path: Path) 
 def test_malformed_files_are_refused_by_line(
     offline: Client, tmp_path: Path, name: str, content: str, place: str
 ) -> None:
-    """Names, columns, IDs, hashes and lists that are not DROP's are refused by line, without quoting the line."""
+    """Names, columns, IDs, hashes and lists that violate DROP's format are refused with the line number, without
+    quoting the line."""
     path = tmp_path / name
     path.write_text(content)
     with pytest.raises(InputInvalid) as raised:
@@ -84,7 +85,7 @@ def test_malformed_files_are_refused_by_line(
     ],
 )
 def test_malformed_people_are_refused_by_line(offline: Client, tmp_path: Path, row: str, place: str) -> None:
-    """A date of ambiguous order and a row without a person are refused by line."""
+    """A date of ambiguous order and a row without a person are refused with their line number."""
     path = tmp_path / "customers.csv"
     id_, birth_date = row.split(",")
     path.write_text(
@@ -98,7 +99,7 @@ def test_malformed_people_are_refused_by_line(offline: Client, tmp_path: Path, r
 
 
 def test_a_file_is_read_line_by_line(tmp_path: Path) -> None:
-    """The first batch of a file is sent before the second is read."""
+    """The first batch of a file is sent before the second batch is read."""
     path = tmp_path / EMAIL
     path.write_text(csv_of(*(f"line{number:08},{hash_of('a')}" for number in range(MAX_LINES)), "broken"))
     with path.open(newline="") as file:

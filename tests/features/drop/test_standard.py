@@ -21,14 +21,15 @@ PUBLISHED = [
 
 
 @pytest.mark.parametrize(("field", "text", "form", "hashed"), PUBLISHED)
-def test_published_examples(field: str, text: str, form: str, hashed: str) -> None:
-    """Each example has one standard form, and its hash is the published one."""
+def test_published_examples_are_reproduced(field: str, text: str, form: str, hashed: str) -> None:
+    """Each published example has one standard form, whose hash equals the published hash."""
     assert FIELDS[field](text) == (form,)
     assert hash_of(form) == hashed
 
 
 def test_fields_of_a_list_are_hashed_before_they_are_joined() -> None:
-    """Hashes of a name with birth date and ZIP code, and of a name with a VIN, equal the published ones."""
+    """The combined hashes of a name with birth date and ZIP code, and of a name with a VIN, equal the published
+    values."""
     johnson = {"first_name": "Danielle", "last_name": "Johnson", "birth_date": "1985-07-04", "zip": "91790"}
     assert hashes(DropList.NDZ, johnson) == ("PQOfn1RffEKmqMmNAzDKKaoZCwxWbQZkQzPWmQo9REA=",)
     genesis = {"first_name": "Eve", "last_name": "Genesis", "vin": "1HGCM82633A004352"}
@@ -54,13 +55,14 @@ def test_fields_of_a_list_are_hashed_before_they_are_joined() -> None:
     ],
 )
 def test_names_become_letters_and_digits(text: str, form: str) -> None:
-    """Greek, Cyrillic and Latin letters become ASCII, other letters stay, and marks and blanks are removed."""
+    """Greek, Cyrillic and Latin letters are converted to ASCII, other letters are kept, and diacritics and blanks are
+    removed."""
     assert form in FIELDS["first_name"](text)
 
 
 def test_every_ambiguous_form_is_hashed() -> None:
-    """Every form of a dotted capital I or a composed letter is hashed, as California does not define which is used; a
-    sharp s is kept."""
+    """Every form of a dotted capital I or a composed letter is hashed, because California does not define which form is
+    used. A sharp s is kept."""
     assert FIELDS["email"]("Mü ller@Straße.de ") == ("müller@straße.de",)
     assert {"müller@x.de", "mu\u0308ller@x.de"} == set(FIELDS["email"]("mu\u0308ller@x.de"))
     assert {"i\u0307@x.tr", "i@x.tr", "İ@x.tr"} == set(FIELDS["email"]("İ@X.TR"))
@@ -79,7 +81,7 @@ def test_every_ambiguous_form_is_hashed() -> None:
     ],
 )
 def test_a_field_without_a_standard_form_is_refused(field: str, text: str) -> None:
-    """A field without a standard form is refused without being quoted."""
+    """A field that has no standard form is refused without quoting it."""
     fields = dict.fromkeys(FIELDS, "1HGCM82633A004352") | {"birth_date": "19850704", field: text}
     lists = [
         one

@@ -21,8 +21,8 @@ Rows = Callable[..., tuple[Any, Any]]
 def test_device_steps_equal_the_chain(
     steps: int, batches: int, cool_down: int, first_step: int, random_rows: Rows
 ) -> None:
-    """Steps on a device read the batches in order, continue where the previous run stopped, and the step size falls
-    over the last of them."""
+    """Steps on a device process the batches in order, continue where the previous run stopped, and decrease the step
+    size during the cool-down."""
     features, labels = random_rows(43, 6)
     initial = np.random.default_rng(1).standard_normal((1, 6))
     told = {"steps": steps, "first_step": first_step}
@@ -42,8 +42,8 @@ def test_device_steps_equal_the_chain(
 
 @pytest.mark.parametrize("slots", [(slice(0, 43),), (slice(20, 43), slice(0, 11)), (slice(4, 30),)])
 def test_a_device_holds_only_the_given_slots(slots: tuple[slice, ...], random_rows: Rows) -> None:
-    """A device has only the rows of the given slots, with the same gradients, also after it was given others; the
-    previous rows are overwritten."""
+    """A device stores only the rows of the given slots and computes the same gradients from them. When other slots are
+    given, the previous rows are overwritten."""
     features, labels = random_rows(43, 6)
     here = torch.from_numpy(np.random.default_rng(2).standard_normal((1, 6)))
     settings = {"num_classes": 2, "device": torch.device("cpu")}

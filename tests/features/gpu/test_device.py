@@ -86,7 +86,8 @@ def stepped(data: tuple[Any, Any], num_classes: int, initial: Any, steps: int, n
 def test_device_steps_equal_the_cpu(
     num_rows: int, width: int, num_classes: int, device: str, random_rows: Rows
 ) -> None:
-    """With the same noise, 60 steps end at the CPU's result, to 1e-6 (float32 products), for any shape of rows."""
+    """With the same noise and any shape of rows, 60 steps on a device agree with the CPU to 1e-6, the precision of
+    float32 products."""
     data = random_rows(num_rows, width, num_classes)
     initial = np.random.default_rng(1).standard_normal((1 if num_classes == 2 else num_classes, width))
     with opened(data, num_classes, device) as rows:
@@ -101,7 +102,7 @@ def test_device_steps_equal_the_cpu(
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("num_classes", "num_rows"), [(2, 20_001), (3, 20_001), (2, 5), (3, 5)])
 def test_gradient_equals_the_formula(num_classes: int, num_rows: int, device: str, random_rows: Rows) -> None:
-    """The gradient is the sum over rows of (p - y) x written out in float64, to 2e-8 per row, over several blocks."""
+    """Over several blocks, the gradient agrees to 2e-8 per row with a float64 sum of (p - y) x over the rows."""
     features, labels = random_rows(num_rows, 112, num_classes)
     here = np.random.default_rng(1).standard_normal((1 if num_classes == 2 else num_classes, 112)) * 3
     wide = features.astype(float)
@@ -116,7 +117,7 @@ def test_gradient_equals_the_formula(num_classes: int, num_rows: int, device: st
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_null_rows_add_nothing(device: str, random_rows: Rows) -> None:
-    """Null rows with any label add exactly nothing to the gradient, even if there are no other rows."""
+    """Null rows with any label contribute exactly zero to the gradient, even if all rows are null."""
     features, labels = random_rows(300, 7, 3)
     features[::2] = 0
     here = torch.ones(3, 7, dtype=torch.float64)
@@ -133,9 +134,9 @@ def test_null_rows_add_nothing(device: str, random_rows: Rows) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_law_without_data_is_stationary(device: str) -> None:
-    """With the device's noise and null rows every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)): a chi-squared
-    test of the variance and a Kolmogorov-Smirnov test of the distribution on 5,000 coordinates, each at a false-alarm
-    rate of 1e-9."""
+    """With the device's noise and only null rows, every coordinate ends as N(0, nu^2 (1 - c^2T) / (1 - c^2)). On 5,000
+    coordinates, a chi-squared test of the variance and a Kolmogorov-Smirnov test of the distribution each have a
+    false-alarm rate of 1e-9."""
     steps, width, step_size, noise_scale, l2 = 100, 5_000, 2.0, 0.3, 0.05
     with opened((np.zeros((1, width), np.float32), np.zeros(1, np.int32)), device=device) as rows:
         there = rows.advance(
@@ -157,7 +158,8 @@ def test_the_law_without_data_is_stationary(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_iterates_stay_in_the_ball(device: str, random_rows: Rows) -> None:
-    """Strong noise ends on the ball's surface; inside the ball no bit is changed."""
+    """With strong noise the iterates end on the ball's surface. Iterates inside the ball are not changed by a single
+    bit."""
     data = random_rows(700, 6)
     with opened(data, device=device) as rows:
         for seed in range(5):
@@ -183,7 +185,7 @@ def test_iterates_stay_in_the_ball(device: str, random_rows: Rows) -> None:
 @pytest.mark.parametrize("after", [0, 5])
 def test_a_step_that_is_not_finite_is_refused(poison: float, after: int, device: str, random_rows: Rows) -> None:
     """A step whose noise or norm is not finite stops the run, even within a batch of steps. The error quotes no number,
-    the buffers are overwritten, and the rows can still be used."""
+    the buffers are overwritten, and the rows remain usable."""
     data = random_rows(700, 6)
     here = torch.ones(1, 6, dtype=torch.float64)
     noise = Replayed(1, poison=poison, after=after)
@@ -197,7 +199,8 @@ def test_a_step_that_is_not_finite_is_refused(poison: float, after: int, device:
 
 
 def test_progress_chunks_grow(random_rows: Rows) -> None:
-    """Progress grows to the number of steps; a chunk is one step at first, and later at most eight times the last."""
+    """Progress is reported after the first step and up to the last. Each chunk of steps is at most eight times as long
+    as the previous chunk."""
     told: list[int] = []
     with opened(random_rows(700, 6)) as rows:
         rows.advance(at(torch.zeros(1, 6, dtype=torch.float64)), steps=1000, on_progress=told.append, **SETTINGS)
@@ -223,12 +226,13 @@ def test_progress_is_frequent_if_steps_are_slow(random_rows: Rows) -> None:
             on_progress=lambda steps_done: told.append(time.monotonic()),
             **SETTINGS,
         )
-    assert sorted(later - earlier for earlier, later in pairwise(told))[-2] < 0.5  # the first chunk can mispredict
+    # The prediction for the first chunk can be wrong.
+    assert sorted(later - earlier for earlier, later in pairwise(told))[-2] < 0.5
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_progress_callback_can_stop_the_steps(device: str, random_rows: Rows) -> None:
-    """An exception from `on_progress` ends the run at once and is passed on; no iterate or noise is left."""
+    """An exception from `on_progress` stops the run at once and is passed on. No iterate or noise remains in memory."""
 
     def stop(steps_done: int) -> None:
         told.append(steps_done)
@@ -250,7 +254,7 @@ def test_a_progress_callback_can_stop_the_steps(device: str, random_rows: Rows) 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("num_classes", [2, 3])
 def test_nothing_stays_in_a_buffer(num_classes: int, device: str, random_rows: Rows) -> None:
-    """After a walk and after a gradient, every buffer that held an iterate, a gradient or noise is zero."""
+    """After a walk and after a gradient, every buffer that contained an iterate, a gradient or noise is zero."""
     noise = Replayed(1)
     here = torch.ones(1 if num_classes == 2 else 3, 6, dtype=torch.float64)
     with opened(random_rows(700, 6, num_classes), num_classes, device) as rows, rows._computing():
@@ -266,7 +270,7 @@ def test_nothing_stays_in_a_buffer(num_classes: int, device: str, random_rows: R
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_rows_are_overwritten_on_close(device: str, random_rows: Rows) -> None:
-    """On leaving the context the copy of the rows is zero, and the caller's rows are unchanged."""
+    """When the context is left, the device's copy of the rows is zero and the caller's rows are unchanged."""
     features, labels = random_rows(700, 6)
     before = features.copy()
     with opened((features, labels), device=device) as rows:
@@ -278,7 +282,7 @@ def test_rows_are_overwritten_on_close(device: str, random_rows: Rows) -> None:
 
 
 def test_rows_are_read_from_a_read_only_file(tmp_path: Any, random_rows: Rows) -> None:
-    """Rows of a read-only memory map, more than one upload holds, are copied bit for bit."""
+    """Rows in a read-only memory map that is larger than one upload are copied bit for bit."""
     features = np.tile(random_rows(1000, 32)[0], (700, 1))
     labels = np.zeros(len(features), np.int32)
     features.tofile(tmp_path / "features")
@@ -288,7 +292,7 @@ def test_rows_are_read_from_a_read_only_file(tmp_path: Any, random_rows: Rows) -
 
 
 def test_products_have_full_precision() -> None:
-    """Reduced precision that the process has set in torch is disabled within a pass, and restored afterwards."""
+    """If the process has set a reduced precision in torch, it is disabled during a pass and restored afterwards."""
     torch.set_float32_matmul_precision("medium")
     try:
         with full_precision():
@@ -299,23 +303,23 @@ def test_products_have_full_precision() -> None:
 
 
 def test_the_cpu_can_be_chosen() -> None:
-    """The setting cpu means the CPU."""
+    """The setting `cpu` selects the CPU."""
     assert choose("cpu") == CPU
 
 
 def test_auto_is_the_first_gpu_or_else_the_cpu() -> None:
-    """The setting auto means the first GPU that torch sees, or else the CPU."""
+    """The setting `auto` selects the first GPU that torch finds, or else the CPU."""
     assert choose("auto") == torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 
 
 def test_a_missing_gpu_is_refused() -> None:
-    """A GPU beyond those that torch sees raises an error with their number and advice."""
+    """If the chosen GPU does not exist, the error states the number of GPUs that torch finds and gives advice."""
     with pytest.raises(ValueError, match=r"device='cuda:999' to be one of the \d+ GPUs that torch sees.*choose auto"):
         choose("cuda:999")
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:-1", "cuda:0x1", "CPU", "", "cuda:0 ", "cuda:٣", "cuda\n"])
 def test_an_invalid_device_is_refused(device: str) -> None:
-    """Any setting but auto, cpu, cuda and cuda:i raises an error that names them."""
+    """Any setting other than auto, cpu, cuda and cuda:i raises an error that lists the valid settings."""
     with pytest.raises(ValueError, match="to be auto, cpu or cuda:i"):
         choose(device)

@@ -41,7 +41,8 @@ class Replayed:
 
 @pytest.mark.parametrize("num_classes", [2, 3])
 def test_captured_steps_equal_eager_ones(num_classes: int, random_rows: Rows) -> None:
-    """Steps replayed from a graph give the same bits as single steps, including the remaining ones."""
+    """Steps replayed from CUDA graphs end in the same bits as single steps, including the steps that do not fill a
+    graph."""
     features, labels = random_rows(5000, 33, num_classes)
     here = torch.zeros(1 if num_classes == 2 else num_classes, 33, dtype=torch.float64)
     ends = []
@@ -56,7 +57,7 @@ def test_captured_steps_equal_eager_ones(num_classes: int, random_rows: Rows) ->
 
 
 def test_results_are_deterministic(random_rows: Rows) -> None:
-    """No result of a run depends on the order in which the GPU's programs finish."""
+    """Repeating a run gives the same bits, whatever the order in which the GPU's thread blocks finish."""
     features, labels = random_rows(5000, 33)
     start = State(parameters=torch.zeros(1, 33, dtype=torch.float64), steps_done=0)
     with DeviceRows(features, labels, num_classes=2, device=choose("cuda")) as rows:
@@ -68,7 +69,8 @@ def test_results_are_deterministic(random_rows: Rows) -> None:
 
 
 def test_two_classes_take_the_fused_pass(random_rows: Rows) -> None:
-    """Rows of two classes are read once by the fused kernel, up to its width; wider rows and more classes by blocks."""
+    """Rows of two classes are read once by the fused kernel up to its maximum width. Wider rows and more classes are
+    read in blocks."""
     labels = torch.zeros(4, dtype=torch.int32, device="cuda")
     assert isinstance(over(torch.zeros(4, 4096, device="cuda"), labels, 2), Fused)
     assert isinstance(over(torch.zeros(4, 4112, device="cuda"), labels, 2), Blocked)
@@ -76,7 +78,7 @@ def test_two_classes_take_the_fused_pass(random_rows: Rows) -> None:
 
 
 def test_two_classes_are_read_by_blocks_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If Triton finds no C compiler, two classes use the slower pass instead of failing."""
+    """If Triton finds no C compiler, two classes are read in blocks, which is slower, instead of failing."""
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     labels = torch.zeros(4, dtype=torch.int32, device="cuda")
@@ -84,7 +86,7 @@ def test_two_classes_are_read_by_blocks_without_a_compiler(monkeypatch: pytest.M
 
 
 def test_memory_is_released(random_rows: Rows) -> None:
-    """Closing the rows releases all GPU memory that they took."""
+    """Closing the rows releases all GPU memory that they used."""
     features, labels = random_rows(5000, 33)
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
@@ -97,20 +99,20 @@ def test_memory_is_released(random_rows: Rows) -> None:
 
 
 def test_rows_that_exceed_the_memory_are_refused() -> None:
-    """Rows that do not fit on the GPU raise an error with advice, and not torch's."""
+    """Rows that do not fit on the GPU raise our own error with advice instead of torch's error."""
     there = np.broadcast_to(np.float32(0), (2**32, 4096))
     with pytest.raises(MemoryError, match="choose a device with more free memory"):
         DeviceRows(there, np.zeros(1, np.int32), num_classes=2, device=choose("cuda"))
 
 
 def test_source_cannot_be_copied() -> None:
-    """A noise source on a GPU cannot be copied either."""
+    """Copying a noise source on a GPU is refused."""
     with pytest.raises(TypeError, match="cannot be copied or pickled"):
         copy.deepcopy(DeviceNoise(choose("cuda")))
 
 
 def test_benchmark_runs() -> None:
-    """The benchmark runs at a small size and reports the fraction of the copy bandwidth that the step reaches."""
+    """The benchmark runs at a small size and reports the fraction of the copy bandwidth that a step reaches."""
     command = [sys.executable, "-m", "benchmarks.gpu", "--rows", "200000", "--width", "64", "--dry"]
     answered = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "of the copy" in answered.stdout

@@ -32,7 +32,8 @@ def error_of_the_kernel(num_rows: int, width: int, *, device: str, programs: int
     rows, labels, weights = random_data(num_rows, width, device)
     fused = Fused(rows, labels, programs=programs)
     fused.weights.copy_(weights)
-    fused._partials.fill_(torch.nan)  # what is not written shows
+    # An entry that the kernel does not write stays NaN.
+    fused._partials.fill_(torch.nan)
     fused.run()
     residuals = torch.sigmoid(rows.double() @ weights.double().t()) - labels.unsqueeze(1)
     return float(torch.linalg.vector_norm(fused.total - residuals.t() @ rows.double())) / num_rows
@@ -40,12 +41,13 @@ def error_of_the_kernel(num_rows: int, width: int, *, device: str, programs: int
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton comes with torch's CUDA builds")
 def test_interpreted_kernel_computes_the_formula(request: Any) -> None:
-    """The kernel, interpreted on the CPU, gives the gradient of the formula to 1e-7 per row, at any number of rows,
-    including rows narrower than a power of two and programs without rows."""
+    """The kernel, interpreted on the CPU, agrees with the formula of the gradient to 1e-7 per row, for any number of
+    rows, for rows narrower than a power of two, and for programs without rows."""
     answered = subprocess.run(
         [sys.executable, "-c", INTERPRETED],
         cwd=request.config.rootpath,
-        env=os.environ | {"TRITON_INTERPRET": "1"},  # read when Triton is imported
+        # Triton reads this variable when it is imported.
+        env=os.environ | {"TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
         check=False,
@@ -57,7 +59,7 @@ def test_interpreted_kernel_computes_the_formula(request: Any) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", [*SHAPES, (3000, 4096), (1_000_003, 512)])
 def test_compiled_kernel_computes_the_formula(shape: tuple[int, int]) -> None:
-    """The kernel, compiled, gives the gradient of the formula to 1e-7 per row."""
+    """The compiled kernel agrees with the formula of the gradient to 1e-7 per row."""
     from worker.features.gpu.kernel import num_programs
 
     assert error_of_the_kernel(*shape, device="cuda", programs=num_programs(torch.device("cuda"))) < 1e-7

@@ -50,14 +50,14 @@ def with_key(key: bytes) -> DeviceNoise:
     ],
 )
 def test_blocks_match_the_rfc(key: bytes, counter_and_nonce: bytes, expected: str) -> None:
-    """The block function gives the blocks of RFC 8439, section 2.3.2 and appendix A.1 (vector 1), bit for bit."""
+    """The block function reproduces the blocks of RFC 8439, section 2.3.2 and appendix A.1 (vector 1), bit for bit."""
     states = state_of(key, counter_and_nonce)
     chacha20_(states)
     assert states.t().contiguous().numpy().tobytes() == bytes.fromhex(expected)
 
 
 def test_blocks_match_openssl() -> None:
-    """A hundred random states at once give the blocks of OpenSSL's ChaCha20, bit for bit."""
+    """The blocks of a hundred random states, computed at once, equal OpenSSL's ChaCha20 bit for bit."""
     keys = [(os.urandom(32), os.urandom(16)) for _ in range(100)]
     states = torch.cat([state_of(*key) for key in keys], dim=1)
     chacha20_(states)
@@ -66,7 +66,7 @@ def test_blocks_match_openssl() -> None:
 
 
 def test_numbers_are_quantiles_of_the_keystream() -> None:
-    """The numbers are the normal quantiles of the low 52 bits of each 8 bytes of OpenSSL's keystream, in order."""
+    """The numbers are, in order, the normal quantiles of the low 52 bits of each 8 bytes of OpenSSL's keystream."""
     stream = Cipher(algorithms.ChaCha20(KEY, bytes(16)), None).encryptor().update(bytes(64 * 30))
     source = with_key(KEY)
     numbers = torch.cat([normal(source, 3, 40).view(-1), normal(source, 1, 120).view(-1)])
@@ -75,14 +75,14 @@ def test_numbers_are_quantiles_of_the_keystream() -> None:
 
 
 def test_numbers_do_not_depend_on_how_many_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large request that is served in pieces gives the same numbers as a request served at once."""
+    """A large request that is computed in pieces gives the same numbers as one computed at once."""
     whole = normal(with_key(KEY), 1000)
     monkeypatch.setattr(keystream, "_NUMBERS_AT_ONCE", 64)
     assert torch.equal(normal(with_key(KEY), 1000), whole)
 
 
 def test_counter_runs_beyond_32_bits() -> None:
-    """Block 2^32 + 5 has the counter words 5 and 1, low half first, so the keystream does not repeat after 2^32
+    """Block 2^32 + 5 has the counter words 5 and 1, low word first, so the keystream does not repeat after 2^32
     blocks."""
     source = with_key(KEY)
     source._next_block = 2**32 + 5
@@ -92,7 +92,7 @@ def test_counter_runs_beyond_32_bits() -> None:
 
 
 def test_blocks_are_used_once() -> None:
-    """Every request starts at a block that no earlier request has read."""
+    """Every request starts at a block that no earlier request has used."""
     source = DeviceNoise(CPU)
     starts = []
     for size in (1, 8, 9, 100):
@@ -102,7 +102,7 @@ def test_blocks_are_used_once() -> None:
 
 
 def test_an_exhausted_counter_is_refused() -> None:
-    """A source refuses to exceed the range of its counter, however much of it is left."""
+    """A request that would exceed the range of the counter is refused, and so is every later request, however small."""
     source = DeviceNoise(CPU)
     source._next_block = 2**62 - 1
     with pytest.raises(RuntimeError, match="used up its counter"):
@@ -113,21 +113,22 @@ def test_an_exhausted_counter_is_refused() -> None:
 
 @pytest.mark.parametrize(("word", "sign"), [(0, -1), (-1, 1)])
 def test_extreme_words_give_finite_numbers(word: int, sign: int) -> None:
-    """The smallest and the largest keystream word give the documented ends of the range, -8.21 and 8.21."""
+    """The smallest and the largest keystream word give the documented extreme values -8.21 and 8.21."""
     number = torch.empty(1, dtype=torch.float64)
     quantiles(torch.tensor([word]), out=number)
     assert number.item() == pytest.approx(sign * 8.2095, abs=1e-4)
 
 
 def test_two_sources_differ() -> None:
-    """A hundred sources start with different numbers, and no source repeats itself."""
+    """The first two numbers of a hundred noise sources are all different."""
     sources = [DeviceNoise(CPU) for _ in range(100)]
     numbers = torch.cat([normal(source, 1) for source in sources] + [normal(source, 1) for source in sources])
     assert len(set(numbers.tolist())) == 200
 
 
 def test_default_generators_are_not_used() -> None:
-    """Seeding torch's default generator does not fix the noise, and drawing noise does not disturb the generator."""
+    """Seeding torch's default generator does not determine the noise, and drawing noise does not change the
+    generator."""
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = normal(DeviceNoise(CPU), 8)
@@ -153,7 +154,7 @@ def test_source_cannot_be_duplicated(duplicate: object) -> None:
 
 
 def test_source_does_not_survive_a_fork() -> None:
-    """A child process cannot draw from an inherited source, because its parent would draw the same numbers."""
+    """A child process cannot draw from an inherited noise source, because its parent would draw the same numbers."""
     source = DeviceNoise(CPU)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "getpid", lambda: -1)
@@ -162,7 +163,8 @@ def test_source_does_not_survive_a_fork() -> None:
 
 
 def test_key_is_overwritten_on_close() -> None:
-    """After closing, the state that held the key is zero and the source refuses to draw; closing twice is a no-op."""
+    """After closing, the state that contained the key is zero and the source refuses to draw. Closing twice is a
+    no-op."""
     with DeviceNoise(CPU) as source:
         state = source._initial
         assert state is not None
@@ -174,7 +176,7 @@ def test_key_is_overwritten_on_close() -> None:
 
 
 def test_repr_does_not_reveal_the_key() -> None:
-    """The repr of a source does not contain its key, and the source has only its declared attributes."""
+    """The repr of a noise source does not contain its key, and the source has only its declared attributes."""
     source = with_key(KEY)
     assert KEY.hex() not in repr(source)
     assert not hasattr(source, "__dict__")
@@ -182,7 +184,7 @@ def test_repr_does_not_reveal_the_key() -> None:
 
 @pytest.mark.gpu
 def test_gpu_and_cpu_make_the_same_numbers() -> None:
-    """A GPU's keystream equals the CPU's bit for bit for the same key, and its numbers agree within rounding."""
+    """For the same key, the keystreams of GPU and CPU are bit-identical, and the numbers agree within rounding."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "urandom", lambda size: KEY[:size])
         there, here = DeviceNoise(torch.device("cuda")), DeviceNoise(CPU)

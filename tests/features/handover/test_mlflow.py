@@ -28,7 +28,8 @@ from tests.features.networks import nets
 from tests.features.networks.networks import exported
 from tests.records import encode_vectors
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own
+# MLflow itself raises warnings.
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 Work = Callable[[], int]
 ALIAS = "models:/churn@certified"
@@ -111,9 +112,8 @@ def weights_in(folder: Path) -> list[Path]:
 def test_the_registry_follows_the_served_version(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """The first version is loaded by its alias and predicts as the gateway does; after a person is forgotten the alias
-    points to the version without them, with its certificate, and nothing is left of the previous one, on disk
-    either."""
+    """The first version is loaded by its alias and predicts like the gateway. After a person is forgotten, the alias
+    points to the version without the person, with its certificate, and the previous version is deleted, on disk too."""
     first = follow(client, store, model_id)
     assert (first.lethe_version, first.certificate_ids, first.destroyed) == (1, (), ())
     old = weights_in(tmp_path / "artifacts")
@@ -149,10 +149,10 @@ def test_the_registry_follows_the_served_version(
     assert store.load(ALIAS).predict(records) != loaded
 
 
-def test_following_again_changes_nothing(
+def test_synchronising_again_changes_nothing(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """Weights are fetched once per version and deleted once, however often the registry is synchronized."""
+    """Weights are fetched once per version and deleted once, however often the registry is synchronised."""
     first = follow(client, store, model_id)
     assert follow(client, store, model_id) == first
     forget(client, work, "p1")
@@ -166,8 +166,8 @@ def test_following_again_changes_nothing(
 def test_an_unverifiable_certificate_moves_no_alias(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """If the keys are not the issuer's, the alias is removed and the retired version is deleted nevertheless; with the
-    issuer's keys the alias points to the new version."""
+    """If a certificate does not verify with the given keys, the alias is removed and the retired version is still
+    deleted. With the issuer's keys, the alias points to the new version."""
     follow(client, store, model_id)
     forget(client, work, "p1")
     stranger = {"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}
@@ -182,8 +182,8 @@ def test_an_unverifiable_certificate_moves_no_alias(
 def test_a_version_that_may_not_be_served_has_no_alias(
     client: Client, store: Store, installation: Installation, model_id: str, work: Work
 ) -> None:
-    """While a request is overdue the alias is removed; when the person is forgotten it points to the version without
-    them."""
+    """While a request is overdue, the model has no alias. Once the person is forgotten, the alias points to the version
+    without the person."""
     follow(client, store, model_id)
     request = client.deletion_requests.create(subject_id="p1")
     with installation.database.writing() as session:
@@ -200,7 +200,7 @@ def test_a_version_that_may_not_be_served_has_no_alias(
 def test_copies_of_an_interrupted_call_are_deleted(
     client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """Weights that were stored and never registered are deleted with their version."""
+    """Weights that were stored but never registered are deleted together with their retired version."""
     first = follow(client, store, model_id)
     store.client.delete_model_version("churn", first.version)
     assert len(weights_in(tmp_path / "artifacts")) == 1
@@ -213,7 +213,7 @@ def test_copies_of_an_interrupted_call_are_deleted(
 def test_the_registered_model_of_another_model_is_unchanged(
     client: Client, store: Store, model_id: str, work: Work
 ) -> None:
-    """A registered model that belongs to another model is left unchanged."""
+    """A registered model that belongs to a different Lethe model is not changed."""
     store.client.create_registered_model("taken")
     with pytest.raises(NameTaken):
         register(client, model_id, name="taken", tracking_uri=store.uri)
@@ -228,7 +228,8 @@ def test_the_registered_model_of_another_model_is_unchanged(
 def test_records_by_column_name_are_accepted(
     client: Client, store: Store, settings: Settings, work: Work, tmp_path: Path
 ) -> None:
-    """A model of a dataset with a schema accepts data frames and objects, and predicts as the gateway does."""
+    """For a dataset with a schema, the registered model accepts data frames and objects and predicts like the
+    gateway."""
     import pandas
 
     table, columns = tmp_path / "t.csv", {"age": {"kind": "numeric", "min": 0, "max": 100}}
@@ -248,7 +249,7 @@ def test_records_by_column_name_are_accepted(
 def test_a_tangent_model_includes_its_network(
     client: Client, store: Store, work: Work, people: Path, tmp_path: Path
 ) -> None:
-    """A model of a network's weights is loaded with the network stored next to them, and its labels follow from its
+    """A tangent model is loaded with its network, which is stored next to its weights, and its labels follow from its
     scores."""
     import torch
 
@@ -273,8 +274,8 @@ def test_a_tangent_model_includes_its_network(
 
 
 def test_a_model_of_features_includes_its_network(client: Client, store: Store, work: Work, tmp_path: Path) -> None:
-    """A registered model of a network's features predicts what the gateway does, for any length of its batches, with
-    the network stored next to its weights; with another network it is not loaded."""
+    """A registered model on a network's features predicts like the gateway for any batch length, with the network
+    stored next to its weights. With another network it fails to load."""
     (tmp_path / "small.onnx").write_bytes(nets.linear())
     (tmp_path / "people.npz").write_bytes(npz(features=nets.WIDTH, classes=3))
     network = client.networks.upload(tmp_path / "small.onnx", licence="CC0-1.0", provenance="Drawn numbers.")
@@ -344,8 +345,8 @@ def keeping(mlflow_once: Path, tmp_path: Path) -> Iterator[Store]:
 def test_a_store_that_keeps_weights_is_reported(
     client: Client, keeping: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """If the store keeps the weights of a retired version, also those of a logged model, each call reports it, the run
-    has a tag, and Lethe lists the copy as replaced until it is deleted by hand."""
+    """If the store does not delete the weights of a retired version or its logged models, each call reports this and
+    the run is tagged. Lethe lists the copy as replaced until it is deleted manually."""
     follow(client, keeping, model_id)
     logged = keeping.log_again("churn", tmp_path / "again")
     forget(client, work, "p1")
@@ -390,9 +391,9 @@ def proxied(mlflow_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_logged_models_behind_a_proxy_are_searched(
     client: Client, proxied: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """Behind MLflow's artifact proxy, the weights of a retired version are deleted with their run and from each folder
-    of a logged model that has them, registered or deleted; a folder with other weights stays. Lethe lists the copy as
-    destroyed."""
+    """Behind MLflow's artifact proxy, the weights of a retired version are deleted from their run and from the folder
+    of every logged model that contains them, registered or deleted. Folders with other weights stay. Lethe lists the
+    copy as destroyed."""
     follow(client, proxied, model_id)
     assert proxied.client.get_experiment_by_name("lethe").artifact_location.startswith("mlflow-artifacts:")
     [old] = weights_in(tmp_path / "behind")

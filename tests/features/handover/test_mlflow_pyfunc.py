@@ -81,13 +81,14 @@ def found(document: dict[str, Any], records: Any) -> list[dict[str, float]] | No
     ),
 )
 def test_records_are_read_as_the_gateway_reads_them(document: dict[str, Any], records: list[dict[str, Any]]) -> None:
-    """Either edition refuses the same records as the gateway and returns the same probabilities for the others."""
+    """Each edition of the exported model refuses the same records as the gateway and returns the same probabilities for
+    all others."""
     assert found(document, records) == expected(document, records)
 
 
 @pytest.mark.parametrize("document", [SCHEMA, FIRST])
 def test_numbers_written_by_tools_are_understood(document: dict[str, Any]) -> None:
-    """Whole numbers that became floats, and missing numbers, mean the same as at the gateway."""
+    """Integers that tools convert to floats, and missing numbers, are interpreted as at the gateway."""
     for home in (None, "x", "007", 7, 1.0, "1.0", "1e0", 1, -2.5, "-2.5", "-2.50"):
         for work in (7, 7.0, "7", "7.0", "007", "a"):
             records = [{"age": 5, "hours": None, "work": work, "home": home}]
@@ -95,15 +96,15 @@ def test_numbers_written_by_tools_are_understood(document: dict[str, Any]) -> No
 
 
 def test_an_unknown_edition_is_refused() -> None:
-    """A model of an unknown edition is refused, rather than predicted by older rules."""
+    """A model of an unknown edition is refused instead of being evaluated by older rules."""
     with pytest.raises(Problem, match="encoding: expected 2"):
         linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA | {"encoding": 3})
 
 
 @given(st.lists(st.lists(st.floats(), min_size=3, max_size=3), min_size=1, max_size=3))
 def test_vectors_are_read_as_the_gateway_reads_them(vectors: list[list[float]]) -> None:
-    """Without a schema, finite vectors of the right width get the gateway's probabilities, and all others are
-    refused."""
+    """Without a schema, finite vectors of the right width get the same probabilities as at the gateway. All other
+    vectors are refused."""
     parameters = np.array([[0.5, -1.0, 2.0, 0.25]])
     model = linear(parameters, **OF_CLASSES | {"classes": ["0", "1"]}, schema=None)
     if not all(math.isfinite(number) for vector in vectors for number in vector):
@@ -117,7 +118,7 @@ def test_vectors_are_read_as_the_gateway_reads_them(vectors: list[list[float]]) 
 
 @given(st.lists(st.floats(-50, 50), min_size=3, max_size=3))
 def test_predicted_targets_equal_the_gateways(vector: list[float]) -> None:
-    """A model of a numeric target returns values in its units, none of them outside its range."""
+    """A model with a numeric target returns values in the target's unit and within its range."""
     parameters, target = np.array([[0.5, -1.0, 2.0, 0.25]]), TargetColumn(low=20.0, high=140.0)
     about = {"objective": "huber_regression", "classes": [], "target": {"min": 20.0, "max": 140.0}, "schema": None}
     expected = target.values(scores(parameters, encode_vectors([vector]))[:, 0]).tolist()
@@ -127,7 +128,7 @@ def test_predicted_targets_equal_the_gateways(vector: list[float]) -> None:
 
 @given(st.lists(st.floats(-50, 50), min_size=3, max_size=3))
 def test_predicted_rates_equal_the_gateways(vector: list[float]) -> None:
-    """A model of counts returns rates above 0 and at most their bound."""
+    """A model of counts returns positive rates that are at most their bound."""
     parameters, bound = np.array([[1.5, -3.0, 2.0, 0.25]]), {"min": 0.0, "max": 40.0}
     about = {"objective": "poisson_regression", "classes": [], "target": bound, "schema": None, "loss_width": 1.0}
     found = linear(parameters, **about).predict([vector])[0]["value"]
@@ -137,14 +138,14 @@ def test_predicted_rates_equal_the_gateways(vector: list[float]) -> None:
 
 
 def test_a_hinge_has_labels_without_probabilities() -> None:
-    """A model with hinge loss returns no probabilities, as its score is not a logit."""
+    """A model with hinge loss returns labels without probabilities, because its score is not a logit."""
     about = {"objective": "smoothed_hinge", "classes": ["no", "yes"], "target": None, "schema": None}
     found = linear(np.array([[1.0, 0.0]]), **about).predict([[2.0], [-2.0]])
     assert found == [{"label": "yes", "probabilities": None}, {"label": "no", "probabilities": None}]
 
 
 def test_predicted_labels_equal_the_gateways() -> None:
-    """With several labels each has its own probability, and those above 1/2 are returned."""
+    """For a multi-label model, each label has its own probability, and the labels above 1/2 are returned."""
     about = {"objective": "multilabel_logistic_regression", "classes": ["a", "b", "c"], "target": None, "schema": None}
     vectors = [[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]]
     chances = label_probabilities(PARAMETERS[:, :4], encode_vectors(vectors))
@@ -156,7 +157,7 @@ def test_predicted_labels_equal_the_gateways() -> None:
 
 
 def test_a_refusal_names_the_place_and_quotes_nothing() -> None:
-    """The error names the place of a fault but does not quote the record, which may be about a person."""
+    """The error names the place of a fault but does not quote the record, which can contain personal data."""
     good = {"age": 5, "work": "a"}
     model = linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA)
     for records, place in (

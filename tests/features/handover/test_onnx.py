@@ -77,7 +77,7 @@ def encoder() -> Any:
     )
 )
 def test_a_record_is_encoded_as_the_gateway_encodes_it(encoder: Any, record: dict[str, Any]) -> None:
-    """A record that the gateway would refuse becomes NaN, and any other is encoded to the same row."""
+    """Records that the gateway refuses become NaN, and all others are encoded to the same row as at the gateway."""
     record = {name: None if value != value else value for name, value in record.items()}
     try:
         expected = encode_records(SCHEMA, [record])
@@ -87,8 +87,8 @@ def test_a_record_is_encoded_as_the_gateway_encodes_it(encoder: Any, record: dic
 
 
 def test_unsupported_columns_are_named() -> None:
-    """Columns that ONNX cannot encode, columns with the name of an output, and random features are refused with a
-    specific error."""
+    """Columns that ONNX cannot encode, columns named like an output, and random features are refused with a specific
+    error."""
     columns = {
         "born": {"kind": "datetime", "min": "1900-01-01", "max": "2020-01-01"},
         "note": {"kind": "text", "features": 64},
@@ -132,8 +132,8 @@ def table(names: list[str]) -> str:
 
 
 def test_tables_are_predicted_as_the_gateway_predicts_them(client: Client, work: Work, tmp_path: Path) -> None:
-    """A file takes columns and returns the gateway's probabilities, values or labels; the metadata name its version,
-    and the gateway records the export."""
+    """The exported file takes columns as input and returns the same probabilities, values or labels as the gateway. Its
+    metadata names the version, and the gateway records the export."""
     models = {}
     for kind, (objective, learned) in LEARNED.items():
         (tmp_path / "t.csv").write_text(table(["0", "2", "10"] if "counts" in learned else learned.get("values", [])))
@@ -167,9 +167,9 @@ def test_tables_are_predicted_as_the_gateway_predicts_them(client: Client, work:
 
 
 def test_a_network_and_its_head_are_one_file(client: Client, work: Work, tmp_path: Path) -> None:
-    """An exported file of a frozen network contains its input and opset, identifies it by digest and licence, and
-    returns NaN for input that is not finite. A model without a version, or of a network's tangent, cannot be exported,
-    and no file is written."""
+    """The exported file of a model on a frozen network takes the network's input, states its opset, digest and licence,
+    and returns NaN for input that is not finite. A model without a version and a tangent model cannot be exported, and
+    no file is written."""
     (tmp_path / "small.onnx").write_bytes(nets.linear())
     (tmp_path / "people.npz").write_bytes(npz(features=nets.WIDTH, classes=nets.OUT))
     network = client.networks.upload(tmp_path / "small.onnx", licence="CC0-1.0", provenance="Drawn numbers.")

@@ -45,7 +45,7 @@ def _from(start: str, neighbours: dict[str, set[str]]) -> frozenset[str]:
 
 @given(LINKS)
 def test_components_match_a_graph_walk(links: list[Link]) -> None:
-    """Each component has the identifiers that a walk finds, and each link is in one."""
+    """A walk through the graph finds the same components, and each link belongs to exactly one of them."""
     components = service.components(links, {})
     assert {frozenset(component.kinds) for component in components} == walked(links)
     assert sorted(index for component in components for index in component.links) == list(range(len(links)))
@@ -53,7 +53,7 @@ def test_components_match_a_graph_walk(links: list[Link]) -> None:
 
 @given(LINKS, LINKS)
 def test_a_map_joins_people_like_its_links(before: list[Link], links: list[Link]) -> None:
-    """A map of earlier links joins people like the links of both loads together."""
+    """Adding links to an existing map joins the same people as loading the earlier and the new links together."""
     people = {ref: f"per_{n}" for n, component in enumerate(walked(before)) for ref in component}
     members: dict[str, set[str]] = defaultdict(set)
     for ref, person in people.items():
@@ -82,7 +82,7 @@ def load(installation: Installation, by: Actor, links: Sequence[Link], *, confir
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_order_and_the_division_of_loads_do_not_matter(installation: Installation, by: Actor, seed: int) -> None:
-    """Links loaded one at a time, in any order and twice, make the same map as all links together."""
+    """Loading links one at a time, in any order and twice, creates the same map as loading all of them together."""
     chance = random.Random(seed)
     links = [[(f"sub_{chance.randrange(40)}", "device") for _ in range(2)] for _ in range(30)]
     expected = walked(links)
@@ -102,7 +102,7 @@ def _load_and_die(installation: Installation, by: Actor, links: Sequence[Link]) 
 
 
 def test_a_load_that_is_killed_leaves_nothing(installation: Installation, by: Actor) -> None:
-    """A load is one transaction: an interruption before the commit leaves the map unchanged, and the load can be
+    """A load is one transaction: if it is interrupted before the commit, the map is unchanged and the load can be
     repeated."""
     load(installation, by, [[("sub_1", "customer_id"), ("sub_2", "email")]])
     before = stored(installation)
@@ -128,8 +128,8 @@ def test_a_load_that_is_killed_leaves_nothing(installation: Installation, by: Ac
 def test_an_unconfirmed_join_is_refused_in_any_order(
     installation: Installation, by: Actor, loads: list[list[tuple[str, str]]], is_refused: bool
 ) -> None:
-    """Two customer numbers, and two people of the map, stay separate until their join is confirmed, in whatever order
-    their links come."""
+    """Two customer numbers and two people of the map stay separate until their join is confirmed, in whatever order the
+    links arrive."""
     kinds = {"c": "customer_id", "e": "email", "p": "phone"}
     batches = [[[(f"sub_{name}", kinds[name[0]]) for name in link] for link in links] for links in loads]
     for batch in batches[:-1]:
@@ -151,7 +151,7 @@ def other(installation: Installation, by: Actor) -> Actor:
 
 
 def test_maps_of_tenants_are_separate(installation: Installation, by: Actor, other: Actor) -> None:
-    """A tenant's load sees no person of another tenant."""
+    """Loading a tenant's links never matches a person of another tenant."""
     load(installation, by, [[("sub_1", "customer_id"), ("sub_2", "email")]])
     load(installation, other, [[("sub_3", "customer_id"), ("sub_4", "email")]])
     for actor in (by, other):

@@ -55,8 +55,8 @@ OF_P1 = link(("customer_id", "p1"), ("email", MAIL), ("phone", PHONE))
 def test_a_request_by_email_erases_the_rows_of_the_customer_number(
     gateway: TestClient, live: dict[str, Any], load: Load, forget: Make, get: Get, work: Work
 ) -> None:
-    """The certificate of a request by e-mail covers the rows of the customer number and verifies, and the answer names
-    the kinds that led to them."""
+    """The certificate of a request by e-mail address covers the rows of the customer number and verifies. The response
+    names the kinds of identifiers that led to the rows."""
     assert load(OF_P1).json() == {
         "num_links": 1,
         "num_new": 3,
@@ -88,7 +88,8 @@ def test_a_request_by_email_erases_the_rows_of_the_customer_number(
 
 
 def test_every_spelling_of_an_identifier_leads_to_the_person(load: Load, forget: Make, get: Get) -> None:
-    """Identifiers are compared in the normal form of their kind."""
+    """Any spelling of an identifier leads to the person, because identifiers are compared in the normal form of their
+    kind."""
     load(OF_P1)
     for named, spelling in (
         ("phone", "+49 (0)30 901820"),
@@ -103,7 +104,7 @@ def test_every_spelling_of_an_identifier_leads_to_the_person(load: Load, forget:
 def test_a_hash_of_an_email_leads_to_the_person(
     gateway: TestClient, held: str, load: Load, get: Get, work: Work
 ) -> None:
-    """A request or a link may give the SHA-256 of an identifier's normal form instead of the identifier."""
+    """Requests and links can contain the SHA-256 of an identifier's normal form instead of the identifier."""
     hashed = hashlib.sha256(b"Ada@example.org").hexdigest()
     loaded = load({"identifiers": [{"id": "p1"}, {"kind": "email", "sha256": hashed}]})
     assert loaded.json()["num_new"] == 2
@@ -115,7 +116,7 @@ def test_a_hash_of_an_email_leads_to_the_person(
 def test_identifiers_of_different_kinds_are_different_people(
     gateway: TestClient, held: str, forget: Make, load: Load, work: Work
 ) -> None:
-    """A device with the same text as a customer number is a different person."""
+    """A device id with the same text as a customer number identifies a different person."""
     load(link(("device", "p2"), ("customer_id", "p3")))
     forget("p2", kind="device")
     work()
@@ -123,11 +124,11 @@ def test_identifiers_of_different_kinds_are_different_people(
     assert [gateway.get(f"{subjects}/{name}").status_code for name in ("p2", "p3")] == [200, 404]
 
 
-def test_an_identifier_that_leads_nowhere_is_unknown(
+def test_an_unresolved_identifier_is_unknown(
     installation: Installation, held: str, load: Load, forget: Make, get: Get, work: Work
 ) -> None:
-    """A request whose identifier leads nowhere is in review with its clock running, survives every job, and continues
-    when a map resolves it."""
+    """A request whose identifier is not in the map is in review with its clock running. Periodic jobs leave it
+    unchanged, and it continues once a map resolves the identifier."""
     request = forget(MAIL, kind="email")
     assert (request["status"], request["identity_unknown"], request["outcome"]) == ("in_review", True, None)
     assert request["clock"]["state"] == "on_time"
@@ -145,7 +146,7 @@ def test_an_identifier_that_leads_nowhere_is_unknown(
 def test_review_for_another_reason_outlasts_the_unknown_identity(
     installation: Installation, held: str, load: Load, forget: Make, get: Get
 ) -> None:
-    """A request of unverified identity stays in review when a map leads from its identifier."""
+    """A request that also awaits identity verification stays in review when a map resolves its identifier."""
     request = forget(MAIL, kind="email", identity_verified=False)
     load(OF_P1)
     jobs.identify(installation)
@@ -154,7 +155,8 @@ def test_review_for_another_reason_outlasts_the_unknown_identity(
 
 
 def test_an_officer_settles_an_unknown_identity(gateway: TestClient, held: str, forget: Make, get: Get) -> None:
-    """Approval covers only the named identifier, and the audit log records who settled it."""
+    """Approving a request of unknown identity covers only the named identifier. The audit log records that the identity
+    was settled."""
     request = forget(MAIL, kind="email")
     approved = gateway.post(f"/v1/deletion-requests/{request['id']}/approve").json()
     assert (approved["status"], approved["outcome"], approved["identity_unknown"]) == (
@@ -169,7 +171,8 @@ def test_an_officer_settles_an_unknown_identity(gateway: TestClient, held: str, 
 def test_a_dataset_keyed_by_email_is_reached_by_email_and_through_the_map(
     gateway: TestClient, upload: Callable[..., httpx.Response], npz_of: Callable[..., bytes], load: Load, forget: Make
 ) -> None:
-    """Rows keyed by e-mail are found by it, and by customer number through a map, but not by plain text."""
+    """Rows keyed by e-mail address are found by that address, and by customer number through a map, but not by an
+    identifier without a kind."""
     content = npz_of(subject=[f"p{row}@Example.org" for row in range(20)])
     answer = upload(content, subject_kind="email")
     assert answer.status_code == 201, answer.text
@@ -195,7 +198,7 @@ def test_a_forgotten_person_is_suppressed_under_every_identifier(
     refused: Refused,
     work: Work,
 ) -> None:
-    """A forgotten person is suppressed under every identifier of the map, in datasets keyed by any kind."""
+    """A forgotten person is suppressed under every identifier in the map, for datasets keyed by any kind."""
     load(OF_P1)
     forget("p1")
     work()
@@ -206,8 +209,8 @@ def test_a_forgotten_person_is_suppressed_under_every_identifier(
 def test_the_map_forgets_a_person_last(
     installation: Installation, held: str, load: Load, forget: Make, get: Get, work: Work
 ) -> None:
-    """The links of a person stay until all of their requests have ended and are then deleted, and no later load
-    restores them: its new identifiers are suppressed too."""
+    """A person's links stay until all of the person's requests have ended, and are then deleted. A later load does not
+    restore them, and suppresses its new identifiers too."""
     load(OF_P1, link(("customer_id", "p2"), ("email", "b@example.org")))
     request = forget(MAIL, kind="email")
     jobs.drop_forgotten(installation)
@@ -227,8 +230,8 @@ def test_the_map_forgets_a_person_last(
 def test_an_identifier_linked_after_the_request_is_suppressed(
     installation: Installation, held: str, load: Load, forget: Make, get: Get, work: Work
 ) -> None:
-    """A link that is loaded while a request is open does not extend the request, but before the person leaves the map,
-    every identifier is suppressed."""
+    """A link that is loaded while a request is open does not extend the request. Before the person is deleted from the
+    map, all identifiers are suppressed."""
     load(OF_P1)
     request = forget("p1")
     load(link(("email", MAIL), ("device", "new")))
@@ -247,8 +250,8 @@ def test_a_join_of_two_people_needs_an_admin(
     key_with: Callable[..., dict[str, str]],
     refused: Refused,
 ) -> None:
-    """Two customer numbers at one address count as two people: no part of the call is loaded, links are named only to
-    callers who may know, and confirmation needs an admin."""
+    """Two customer numbers with one e-mail address count as two people, and no part of the call that links them is
+    loaded. The links are named only to callers with the scope, and confirming the join needs an admin."""
     family = [link(("customer_id", f"p{row}"), ("email", "family@example.org")) for row in (1, 2)]
     problem = load(OF_P1, *family).json()
     assert problem["code"] == "people_joined"
@@ -265,7 +268,7 @@ def test_a_join_of_two_people_needs_an_admin(
 
 
 def test_a_wrong_link_is_deleted_by_an_admin(gateway: TestClient, held: str, load: Load, get: Get) -> None:
-    """An admin can delete all identifiers of a person, which erases no row."""
+    """An admin can delete all identifiers of a person from the map, which erases no row."""
     load(OF_P1)
     answer = gateway.post("/v1/identities:forget", json={"subject_id": PHONE, "kind": "phone"})
     assert answer.json() == {"num_identifiers": 3}
@@ -274,8 +277,8 @@ def test_a_wrong_link_is_deleted_by_an_admin(gateway: TestClient, held: str, loa
 
 
 def test_malformed_identifiers_are_refused_and_not_quoted(load: Load, get: Get, refused: Refused) -> None:
-    """Malformed phone numbers and e-mail addresses, invisible identifiers and unknown kinds return 422 without being
-    quoted, and nothing is loaded."""
+    """Malformed phone numbers and e-mail addresses, identifiers without visible characters and unknown kinds return 422
+    without being quoted, and no link is loaded."""
     for named, text in (
         ("phone", "030 901820"),
         ("phone", "+49 30 901820 ext. 12"),
@@ -292,8 +295,8 @@ def test_malformed_identifiers_are_refused_and_not_quoted(load: Load, get: Get, 
 
 
 def test_a_tenant_defines_kinds_and_a_region(gateway: TestClient, load: Load, get: Get, refused: Refused) -> None:
-    """A kind defined by the tenant is compared as text; with a region, phone numbers are read as they are dialled
-    there."""
+    """Identifiers of a kind that the tenant defines are compared as text. If the tenant has a region, phone numbers can
+    be written as they are dialled in that region."""
     define = "/v1/identities:define-kind"
     assert gateway.post(define, json={"name": "loyalty"}).json()["name"] == "loyalty"
     assert gateway.post(define, json={"name": "phone", "region": "DE"}).json()["region"] == "DE"
@@ -306,7 +309,7 @@ def test_a_tenant_defines_kinds_and_a_region(gateway: TestClient, load: Load, ge
 
 
 def test_the_result_of_a_load_is_hidden_without_the_scope(load: Load, key_with: Callable[..., dict[str, str]]) -> None:
-    """A caller without accounting:read gets the same answer whether or not a load was new."""
+    """A caller without accounting:read gets the same response whether or not the loaded links were new."""
     loader = key_with(Scope.MODELS_WRITE)
     first, second = (load(OF_P1, headers=loader) for _ in range(2))
     assert first.json() == second.json()
@@ -331,8 +334,8 @@ def test_an_app_cannot_tell_a_known_identifier_from_an_unknown_one(
     work: Work,
     get: Get,
 ) -> None:
-    """Answers, events, lists by status and by customer number, and suppressions are the same for an e-mail in the map
-    and one that is not, before and after the report time; officers see the difference."""
+    """Responses, events, lists by status and customer number, and suppressions are the same for an e-mail address that
+    is in the map and one that is not, before and after the report time. Officers see the difference."""
     policy(report_seconds=86_400)
     load(OF_P1)
     app = key_with(Scope.REQUESTS_WRITE, Scope.REQUESTS_READ)
@@ -390,7 +393,8 @@ def test_an_app_request_continues_when_a_map_resolves_it(
     work: Work,
     get: Get,
 ) -> None:
-    """When a map resolves an app's request of unknown identity the rows are erased, and the app sees no event of it."""
+    """When a map resolves an application's request of unknown identity, the rows are erased, and the application sees
+    no event of it."""
     policy(report_seconds=86_400)
     app = key_with(Scope.REQUESTS_WRITE, Scope.REQUESTS_READ)
     made = gateway.post("/v1/deletion-requests", json={"subject_id": MAIL, "kind": "email"}, headers=app).json()
@@ -415,7 +419,7 @@ def test_discreet_readers_do_not_see_which_identifiers_were_linked(
     key_with: Callable[..., dict[str, str]],
     get: Get,
 ) -> None:
-    """A key that reads all requests of the tenant finds neither a request nor a suppression by a linked identifier."""
+    """A key that may read all requests of the tenant finds neither requests nor suppressions by a linked identifier."""
     load(OF_P1)
     forget(MAIL, kind="email")
     reader = key_with(Scope.REQUESTS_READ)
@@ -433,7 +437,7 @@ def test_no_identifier_is_stored_in_clear(
     get: Get,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """No identifier of the map is in the files or logs of the installation, in any spelling."""
+    """No identifier of the map appears in the files or logs of the installation in any spelling."""
     clear = ["zebulon.quixley@example.org", "+4930901877", "customer-zq-8842", "f47ac10b-58cc-4372-a567-0e02b2c3d479"]
     load(link(*zip(("email", "phone", "customer_id", "device"), clear, strict=True)))
     load(link(("email", clear[0]), ("customer_id", "another-zq-1")))
@@ -453,8 +457,8 @@ def test_no_identifier_is_stored_in_clear(
 def test_requests_are_found_by_an_identifier_of_a_kind(
     gateway: TestClient, held: str, load: Load, forget: Make, refused: Refused
 ) -> None:
-    """Lists, counts and the export find a request by the kind and any spelling of its identifier, by its hash, and by
-    identifiers that the map added; another kind with the same text finds nothing."""
+    """Lists, counts and exports find a request by the kind and any spelling of its identifier, by the identifier's
+    hash, and by identifiers that the map added. The same text as an identifier of another kind finds no request."""
     load(OF_P1)
     request, other = forget(MAIL, kind="email"), forget("p2")
 
@@ -478,7 +482,7 @@ def test_requests_are_found_by_an_identifier_of_a_kind(
 def test_suppressions_are_found_by_an_identifier_of_a_kind(
     gateway: TestClient, held: str, load: Load, forget: Make, work: Work
 ) -> None:
-    """A person's suppressions are listed by e-mail as well as by customer number."""
+    """A person's suppressions are found by e-mail address as well as by customer number."""
     load(OF_P1)
     request = forget(MAIL, kind="email")
     work()

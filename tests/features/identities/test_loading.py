@@ -27,7 +27,7 @@ def database(tmp_path: Path) -> str:
 
 
 def test_loading_a_csv_file_is_idempotent(client: Client, tmp_path: Path) -> None:
-    """Rows with one identifier are counted and skipped; a second load adds nothing."""
+    """Rows with only one identifier are counted and skipped. Loading the same file again adds nothing."""
     path = tmp_path / "map.csv"
     path.write_text(CSV)
     first = client.identities.load_rows(csv_rows(path), first=2, place="line")
@@ -47,7 +47,7 @@ def test_loading_a_csv_file_is_idempotent(client: Client, tmp_path: Path) -> Non
 def test_faults_name_lines_of_the_file(
     client: Client, tmp_path: Path, content: str, error: type[Exception], place: str
 ) -> None:
-    """A fault names the line but no identifier, and nothing is loaded."""
+    """The error for a faulty file names the line but no identifier, and no link is loaded."""
     path = tmp_path / "map.csv"
     path.write_text(content)
     with pytest.raises(error) as raised:
@@ -57,8 +57,9 @@ def test_faults_name_lines_of_the_file(
     assert client.identities.get().num_people == 0
 
 
-def test_a_statement_cannot_write(database: str) -> None:
-    """Columns name kinds; a statement that writes fails without being quoted, and leaves the database unchanged."""
+def test_a_sql_statement_cannot_write(database: str) -> None:
+    """The columns of a SQL statement name the kinds. A statement that writes fails without being quoted and leaves the
+    database unchanged."""
     rows = list(sql_rows(database, "SELECT id AS customer_id, mail AS email FROM customers ORDER BY id"))
     assert rows[1] == {"customer_id": "c1", "email": "p1@example.org"}
     for statement in ("DELETE FROM customers", "SELECT nothing FROM nowhere"):
@@ -72,7 +73,7 @@ def test_a_statement_cannot_write(database: str) -> None:
 
 
 def test_columns_may_hold_hashes() -> None:
-    """A column whose name ends in _sha256 contains hashes of its kind; empty cells are skipped."""
+    """A column whose name ends in _sha256 contains hashes of identifiers of its kind. Empty cells are skipped."""
     assert identifiers_of({"email_sha256": "a" * 64, "customer_id": 7, "phone": None, "device": " "}) == [
         {"kind": "email", "sha256": "a" * 64},
         {"kind": "customer_id", "id": "7"},

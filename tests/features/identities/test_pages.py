@@ -15,7 +15,7 @@ LINKS = [{"identifiers": [{"id": "p1"}, {"kind": "email", "id": "ada@example.org
 def test_the_page_counts_identifiers_by_kind(
     gateway: TestClient, officer: Browser, forget: Make, live: dict[str, Any]
 ) -> None:
-    """The page counts identifiers by kind and requests of unknown identity, and names no person."""
+    """The page counts identifiers by kind and requests of unknown identity, and shows no identifier."""
     assert gateway.post("/v1/identities", json={"links": LINKS}).status_code == 200
     forget("stranger@example.org", kind="email")
     page = officer.get("/admin/identities").text
@@ -27,8 +27,8 @@ def test_the_page_counts_identifiers_by_kind(
 def test_a_case_shows_which_kinds_it_covers(
     gateway: TestClient, officer: Browser, forget: Make, live: dict[str, Any]
 ) -> None:
-    """The case of a request by e-mail shows the customer id; that of an unknown identity shows advice, and offers
-    approval."""
+    """The case of a request by e-mail address shows the kind customer id. The case of an unknown identity shows advice
+    and offers approval."""
     gateway.post("/v1/identities", json={"links": LINKS})
     known = officer.get(f"/admin/requests/{forget('ada@example.org', kind='email')['id']}").text
     assert "Kinds of identifiers that the request covers" in known

@@ -17,8 +17,8 @@ Refused = Callable[..., dict[str, Any]]
 def test_an_account_shows_version_releases_and_influence(
     live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """The account shows the version, releases and residual influence; forgetting takes the steps that were announced
-    for one record, and adds a release and an influence that was 0 before."""
+    """The account shows version, releases and residual influence. Forgetting one record takes the number of steps that
+    the account announced, adds one release and raises the influence above 0."""
     before = get(f"/accounting/models/{live['id']}")
     assert (before["version"], before["releases"], before["influence"]) == (1, 1, 0)
     assert before["noise_variance"] > 0
@@ -39,7 +39,7 @@ def test_an_account_shows_version_releases_and_influence(
 def test_there_is_no_account_before_the_first_version(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, refused: Refused
 ) -> None:
-    """A model that is still learning has an empty ledger and no account; an unknown one returns 404."""
+    """A model that is still learning has an empty ledger and no account. An unknown model returns 404."""
     model = new_model(new_dataset()["id"])
     refused(gateway.get(f"/v1/accounting/models/{model['id']}"), 409, "model_not_live")
     refused(gateway.post("/v1/accounting/preview", json={"model_id": model["id"]}), 409, "model_not_live")
@@ -52,8 +52,8 @@ def test_there_is_no_account_before_the_first_version(
 def test_the_remaining_releases_are_counted(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make
 ) -> None:
-    """The account counts the versions that still fit an adaptive budget: more for a larger budget, one fewer after each
-    publication."""
+    """The account counts the versions that still fit an adaptive budget. A larger budget fits more, and each
+    publication reduces the count by one."""
     path = f"/accounting/models/{live['id']}"
 
     def left(epsilon: float | None = None) -> dict[str, Any]:
@@ -64,7 +64,8 @@ def test_the_remaining_releases_are_counted(
     unasked = left()
     assert (unasked["epsilon"], unasked["delta"]) == (live["target"]["epsilon"], live["target"]["delta"])
     assert (unasked["records"], unasked["steps_per_release"]) == (1, get(path)["next_request"]["steps"])
-    assert unasked["count"] is None  # by default one person's influence is twice the target at every version
+    # By default, one person's influence is twice the target at every version.
+    assert unasked["count"] is None
 
     asked = left(100.0)
     assert (asked["epsilon"], asked["delta"]) == (100.0, 0.001)
@@ -78,19 +79,20 @@ def test_the_remaining_releases_are_counted(
     assert after["count"] < asked["count"]
     new_model(live["dataset_id"])
     work()
-    assert left(100.0)["count"] < after["count"]  # it learned from the same people
+    # The other model learned from the same people.
+    assert left(100.0)["count"] < after["count"]
 
 
 @each("query", ["adaptive_epsilon=0", "adaptive_epsilon=inf", "adaptive_delta=1", "adaptive_delta=x"])
 def test_a_malformed_budget_is_refused(gateway: TestClient, query: str, refused: Refused) -> None:
-    """A budget outside the mathematical domain returns 422."""
+    """A budget outside its mathematical domain returns 422."""
     refused(gateway.get(f"/v1/accounting/models/mdl_0?{query}"), 422, "input_invalid")
 
 
 @each("epsilon", [5e-324, 1.0, 1e300])
 @each("delta", [5e-324, 0.5, 1 - 2**-53])
 def test_extreme_budgets_are_answered(gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float) -> None:
-    """The most extreme valid budgets are answered, with a number or with null."""
+    """The most extreme valid budgets return a number or null."""
     query = {"adaptive_epsilon": epsilon, "adaptive_delta": delta}
     answer = gateway.get(f"/v1/accounting/models/{live['id']}", params=query)
     assert answer.status_code == 200, answer.text
@@ -101,8 +103,8 @@ def test_extreme_budgets_are_answered(gateway: TestClient, live: dict[str, Any],
 def test_the_spent_budget_of_a_dataset_counts_every_version(
     live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make, gateway: TestClient
 ) -> None:
-    """The budget of a dataset's record counts every version of every model: the squares of their shares add up and only
-    grow."""
+    """The spent budget of a record counts every version of every model of its dataset: the squares of the models'
+    shares add up, and the total never decreases."""
     path = f"/accounting/datasets/{live['dataset_id']}"
     first = get(path)
     [model] = first["models"]
@@ -129,8 +131,8 @@ def test_the_spent_budget_of_a_dataset_counts_every_version(
 def test_requests_that_force_relearning_are_named(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """A dataset's account names the open requests that force relearning and the records that can be unlearned; the run
-    then follows it."""
+    """A dataset's account names the open requests that force relearning and the number of records that can be unlearned
+    instead. The next run agrees with it."""
     dataset = new_dataset(rows=300, rows_each=100)
     model = new_model(dataset["id"], noise_scale=0.01, learn_steps=8)
     work()
@@ -155,7 +157,7 @@ def test_requests_that_force_relearning_are_named(
 
 
 def test_an_unknown_dataset_is_a_404(gateway: TestClient, refused: Refused, new_dataset: Make, get: Get) -> None:
-    """An unknown dataset returns 404, and a dataset without models has spent nothing."""
+    """The account of an unknown dataset returns 404. The spent budget of a dataset without models is 0."""
     refused(gateway.get("/v1/accounting/datasets/ds_0"), 404, "dataset_unknown")
     dataset = new_dataset()
     assert get(f"/accounting/datasets/{dataset['id']}") == {"dataset_id": dataset["id"], "used": None, "models": []}

@@ -7,9 +7,9 @@ from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 
 
-def test_a_smaller_target_costs_no_less() -> None:
-    """Along a curve noise never rises with epsilon, and every entry is the accountant's own answer, or relearning if
-    that costs no more."""
+def test_a_smaller_target_never_costs_less() -> None:
+    """Along the cost curve, the noise never increases with epsilon. Every entry agrees with the accountant, or is
+    relearning if that costs no more."""
     delta, found = 1e-4, []
     for epsilon in costs.EPSILONS:
         made = calibration.mechanism_for(
@@ -27,7 +27,7 @@ def test_a_smaller_target_costs_no_less() -> None:
 
 
 def test_an_unreachable_target_has_no_price() -> None:
-    """Passes are None if the noise is too small for any steps to reach the target or the grid's rounding matters."""
+    """The number of passes is None if no number of steps can reach the target."""
     made = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-6, noise_scale=1e-3),
         num_slots=1000,

@@ -45,8 +45,8 @@ def lived(gateway: Any, new_dataset: Make, new_model: Make, forget: Make, work: 
 def test_run_ends_match_ledger_and_certificates(
     installation: Installation, lived: dict[str, Any], get: Callable[[str], Any]
 ) -> None:
-    """Every run's last point has the epsilons and the chain of its ledger entry, and its first continues the previous
-    run; `deletion` and `adaptive` of each batch equal those of its certificates to the last digit."""
+    """The last point of each run has the epsilons and the chain of its ledger entry, and the first point continues the
+    previous run. For each batch, `deletion` and `adaptive` equal the values of its certificates to the last digit."""
     with installation.database.reading() as session:
         segments, earlier = life(session, lived["id"])
         bodies = [json.loads(entry.body) for entry in repository.entries(session, model_id=lived["id"])]
@@ -80,8 +80,8 @@ def test_run_ends_match_ledger_and_certificates(
 
 
 def test_pages_cover_the_whole_life(installation: Installation, lived: dict[str, Any]) -> None:
-    """The pages, newest first, cover the whole life, and each run has the same points on whichever page it appears.
-    `adaptive` of one record that is still there never falls in them, even through relearning."""
+    """The pages, newest first, cover the model's whole life, and the points of a run do not depend on the page size.
+    `adaptive` of a record that is still in the dataset never decreases, even through relearning."""
     with installation.database.reading() as session:
         whole, _ = life(session, lived["id"])
         paged, before = [], None
@@ -98,7 +98,7 @@ def test_pages_cover_the_whole_life(installation: Installation, lived: dict[str,
 def test_exports_are_counted(
     installation: Installation, gateway: Any, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """Each version has the number of its exports."""
+    """The curve contains the number of exports of each version."""
     model = new_model(new_dataset()["id"])
     work()
     for _ in range(2):
@@ -109,7 +109,7 @@ def test_exports_are_counted(
 
 
 def test_a_model_without_versions_has_no_curve(installation: Installation, new_dataset: Make, new_model: Make) -> None:
-    """A model that is still learning has no curve yet."""
+    """A model that is still learning has no curve."""
     model = new_model(new_dataset()["id"])
     with installation.database.reading() as session:
         assert life(session, model["id"]) == ([], None)

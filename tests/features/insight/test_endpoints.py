@@ -17,8 +17,8 @@ Refused = Callable[..., dict[str, Any]]
 def test_a_curve_shows_learning_deletion_and_recuperation(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A curve shows erosion while learning, a jump at the deletion and recuperation after it, down to the present
-    state. It names no request and no person, and its pages go from the newest run to the first."""
+    """The curve shows erosion while the model learns, a jump at the deletion, and recuperation up to the present state.
+    It names no request and no person, and its pages start with the newest run."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     work()
     request = forget("p3")
@@ -49,14 +49,14 @@ def test_a_curve_shows_learning_deletion_and_recuperation(
 
 @each("query", ["points=1", "points=501", "limit=0", "cursor=x", "cursor=-1"])
 def test_a_malformed_curve_is_refused(gateway: TestClient, live: dict[str, Any], query: str, refused: Refused) -> None:
-    """A curve of one point is refused, and so is a cursor that no page returned."""
+    """A curve of one point and a cursor that no page returned are refused."""
     refused(gateway.get(f"/v1/accounting/models/{live['id']}/trajectory?{query}"), 422, "input_invalid")
 
 
 def test_a_learning_model_has_an_empty_curve(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, refused: Refused
 ) -> None:
-    """A model that is still learning has an empty curve; an unknown one returns 404."""
+    """A model that is still learning has an empty curve. An unknown model returns 404."""
     model = new_model(new_dataset()["id"])
     assert get(f"/accounting/models/{model['id']}/trajectory")["items"] == []
     refused(gateway.get("/v1/accounting/models/mdl_0/trajectory"), 404, "model_unknown")
@@ -68,8 +68,8 @@ Work = Callable[[], int]
 def test_a_plan_matches_the_model(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """A plan's numbers for a setting match the model that is made with it; without evaluation data the plan contains no
-    accuracy and reads no rows."""
+    """A plan states the same numbers as a model that is created with its settings. Without evaluation data the plan
+    contains no accuracy and reads no rows."""
     dataset = new_dataset(rows=400)["id"]
     plan = get(f"/accounting/datasets/{dataset}/plan?l2=0.05")
     assert [cost["epsilon"] for cost in plan["costs"]] == [0.25, 0.5, 1, 2, 4, 8]
@@ -87,8 +87,8 @@ def test_a_plan_matches_the_model(
 def test_a_plan_includes_measured_versions(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, forget: Make
 ) -> None:
-    """Every measured version is in the plan, with its model's target and the passes of its run, by the given metric if
-    there is one."""
+    """A plan lists every measured version with its model's target and the passes of its run, filtered by the metric if
+    one is given."""
     dataset = new_dataset(rows=200)["id"]
     other = npz(rows=60, first=500, seed=3)
     answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("p.npz", other)})
@@ -114,13 +114,13 @@ def test_a_plan_includes_measured_versions(
 def test_a_plan_of_an_unfit_objective_is_refused(
     new_dataset: Make, gateway: TestClient, refused: Any, asked: str
 ) -> None:
-    """An objective that does not fit the dataset is refused like on creation of a model."""
+    """A plan with an objective that does not fit the dataset is refused in the same way as creating the model."""
     dataset = new_dataset()["id"]
     refused(gateway.get(f"/v1/accounting/datasets/{dataset}/plan?{asked}"), 422, "precondition_failed")
 
 
 def test_a_preview_changes_nothing(gateway: TestClient, live: dict[str, Any], get: Get, work: Work) -> None:
-    """A preview states the cost of forgetting so many records and changes nothing; more records or a smaller target
+    """A preview states the cost of forgetting a number of records and changes nothing. More records or a smaller target
     never cost less."""
     before = get(f"/accounting/models/{live['id']}")
 
@@ -144,7 +144,7 @@ def test_a_preview_changes_nothing(gateway: TestClient, live: dict[str, Any], ge
 def test_extreme_previews_are_answered(
     gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float, num_records: int
 ) -> None:
-    """A preview of the most extreme valid targets is answered, with numbers or with a refusal by name."""
+    """A preview of the most extreme valid targets returns numbers or a specific error."""
     asked = {"model_id": live["id"], "epsilon": epsilon, "delta": delta, "num_records": num_records}
     answer = gateway.post("/v1/accounting/preview", json=asked)
     assert answer.status_code == 200 or answer.json()["code"] == "precondition_failed", answer.text
@@ -158,12 +158,12 @@ def test_extreme_previews_are_answered(
     ],
 )
 def test_a_malformed_preview_is_refused(gateway: TestClient, wrong: dict[str, Any], refused: Refused) -> None:
-    """A preview with parameters outside the mathematical domain returns 422."""
+    """A preview with parameters outside their mathematical domain returns 422."""
     refused(gateway.post("/v1/accounting/preview", json={"model_id": "mdl_0"} | wrong), 422, "input_invalid")
 
 
 def test_a_preview_compares_the_options(gateway: TestClient, live: dict[str, Any]) -> None:
-    """A preview lists the other options, including the plan, the cheapest per request first."""
+    """A preview lists all options, including the planned one, with the cheapest per request first."""
     answer = gateway.post("/v1/accounting/preview", json={"model_id": live["id"], "expected_requests": 3}).json()
     options = {option["kind"]: option for option in answer["options"]}
     assert options.keys() == {"unlearn", "batch", "relearn"}
@@ -198,8 +198,8 @@ def epsilon_of(previewed: dict[str, Any]) -> float:
 
 
 def test_previews_by_steps_and_by_target_match(ask: Make, live: dict[str, Any]) -> None:
-    """A preview by steps matches the one by target: the planned number of steps reaches the target, one fewer does not,
-    and epsilon falls with every further step."""
+    """A preview by steps agrees with the preview by target: the planned number of steps reaches the target, one step
+    fewer does not, and epsilon falls with every further step."""
     planned = ask(num_records=2)
     assert planned["kind"] == "unlearn"
     target = live["target"]["epsilon"]
@@ -214,8 +214,8 @@ def test_previews_by_steps_and_by_target_match(ask: Make, live: dict[str, Any]) 
 def test_a_preview_of_batches_matches_the_runs(
     gateway: TestClient, ask: Make, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A schedule's steps equal those of the actual runs, batch by batch, and one run for all is one of the options. A
-    schedule has at most a hundred runs."""
+    """A previewed schedule has the same steps as the actual runs, batch by batch. A single run for all requests is one
+    of the options, and a schedule has at most a hundred runs."""
     asked = {"model_id": live["id"], "num_records": 101, "batch": 1}
     problem = refused(gateway.post("/v1/accounting/preview", json=asked), 422, "input_invalid")
     assert problem["errors"][0]["path"] == "batch"
@@ -237,7 +237,7 @@ def test_a_preview_of_batches_matches_the_runs(
 
 
 def test_a_preview_estimates_seconds(ask: Make) -> None:
-    """Seconds are estimated from the number of steps and the pace of the model's own runs."""
+    """The duration is estimated from the number of steps and the measured pace of the model's own runs."""
     previewed = ask(num_records=2, batch=1)
     pace = previewed["pace"]
     assert pace["runs"] == 1
@@ -250,8 +250,8 @@ def test_a_preview_estimates_seconds(ask: Make) -> None:
 def test_a_preview_of_a_request_in_review_states_its_effect(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """The preview of a request in review has its rows, the version to be replaced, the planner's steps, passes,
-    measured seconds, and that it awaits a decision; a request about an unknown person erases nothing."""
+    """The preview of a request in review states its rows, the version to be replaced, the planned steps, passes and
+    seconds, and that the request awaits a decision. A request about an unknown person erases nothing."""
     dataset = new_dataset()["id"]
     model = new_model(dataset)
     work()
@@ -279,8 +279,8 @@ def test_a_preview_of_a_request_in_review_states_its_effect(
 def test_a_preview_explains_why_a_request_waits(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """The preview of a request that waits for a batch shows how many wait, the size of the batch, and the latest start;
-    it is empty once a run took the request."""
+    """The preview of a request that waits for a batch states the number of waiting requests, the batch size and the
+    latest start. The preview is empty once a run has claimed the request."""
     new_model(new_dataset()["id"], batching={"max_requests": 2, "max_wait_seconds": 3600})
     work()
     first = forget("p1")

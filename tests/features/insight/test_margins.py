@@ -22,8 +22,8 @@ from tests.lethe.proof.mnist_mechanism import MNIST, TARGET, converged
     before=st.integers(0, 20),
 )
 def test_the_largest_batch_fits_and_one_more_does_not(steps, epsilon, log_noise, before):
-    """The largest batch reaches the target in the given steps, one record more does not, and an unreachable target has
-    no answer."""
+    """The largest batch reaches the target in the given number of steps, and one record more does not. An unreachable
+    target has no largest batch."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     chain = accountant.advance(chain, Run(steps=1, records=before))
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
@@ -46,7 +46,7 @@ def test_the_largest_batch_fits_and_one_more_does_not(steps, epsilon, log_noise,
 
 @pytest.mark.parametrize("steps", [1, 10, 40, 61])
 def test_the_largest_batch_matches_brute_force(steps):
-    """Counting up from zero finds the same batch."""
+    """The largest batch equals the one found by counting up from zero."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     fits = [
         calibration.least_steps(chain, records=records, **TARGET, at_most=1000) <= steps for records in range(0, 250)
@@ -55,7 +55,7 @@ def test_the_largest_batch_matches_brute_force(steps):
 
 
 def test_all_slots_may_be_the_largest_batch():
-    """If the noise is large enough, a single step forgets all records, and the count stops at their number."""
+    """If the noise is large enough for one step to forget all records, the largest batch is the number of records."""
     assert margins.most_records(converged(l2=0.0119, noise_scale=1000.0), steps=1, **TARGET) == MNIST
 
 
@@ -69,8 +69,8 @@ def test_all_slots_may_be_the_largest_batch():
     published=st.lists(st.tuples(st.integers(1, 5000), st.integers(1, 10)), max_size=4, unique_by=lambda pair: pair[0]),
 )
 def test_the_releases_left_fit_and_one_more_does_not(records, steps, epsilon, published):
-    """The releases left stay within the budget, one more exceeds it, and the closed form agrees; a spent budget raises
-    InfeasibleError."""
+    """The remaining releases stay within the budget, one more exceeds it, and the closed form agrees. A spent budget
+    raises InfeasibleError."""
     mechanism = converged(l2=0.0119, noise_scale=0.3).mechanism
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     exposures = [Exposure(mechanism=mechanism, records=records, releases=tuple(sorted(published)))]
@@ -94,7 +94,8 @@ def test_the_releases_left_fit_and_one_more_does_not(records, steps, epsilon, pu
 
 
 def test_the_remaining_releases_match_brute_force():
-    """Publishing versions until the budget is exceeded gives the same count."""
+    """The number of remaining releases equals the number of versions that can be published before the budget is
+    exceeded."""
     mechanism = converged(l2=0.0119, noise_scale=0.3).mechanism
     target = conversion.gdp_mu(epsilon=0.02, delta=1e-5)
     published = [5000]
@@ -118,7 +119,8 @@ def test_epsilon_after_steps_matches_the_closed_form(records, steps, log_delta):
     """Epsilon equals the closed form, falls with every step and rises with every record."""
     chain, delta = converged(l2=0.0119, noise_scale=0.03), math.exp(log_delta)
     c = chain.mechanism.contraction
-    variance = chain.mechanism.step_variance / (1 - c**2)  # stationary: 5000 steps have run
+    # After 5000 steps the variance is stationary.
+    variance = chain.mechanism.step_variance / (1 - c**2)
     mu = records * chain.presence * c**steps / math.sqrt(variance)
     epsilon = margins.least_epsilon(chain, records=records, steps=steps, delta=delta)
     assert epsilon == pytest.approx(conversion.gdp_epsilon(mu=mu, delta=delta), rel=1e-6, abs=1e-9)
@@ -127,7 +129,7 @@ def test_epsilon_after_steps_matches_the_closed_form(records, steps, log_delta):
 
 
 def test_epsilon_of_no_records_is_zero():
-    """The epsilon of deleting no records is 0, with or without steps."""
+    """The epsilon of deleting no records is 0, both with and without steps."""
     chain = converged(l2=0.0119, noise_scale=0.03)
     assert [margins.least_epsilon(chain, records=0, steps=steps, delta=1e-5) for steps in (0, 1)] == [0, 0]
     for wrong in ({"records": -1, "steps": 1}, {"records": 1, "steps": -1}):

@@ -11,7 +11,7 @@ from tests.app.unlearning.test_planner import DELTA, learned
 
 
 def test_the_options_are_compared() -> None:
-    """Unlearning now, waiting for the batch and relearning are listed with their steps and reasons, the cheapest per
+    """Unlearning now, waiting for a batch and relearning are listed with their steps and reasons, with the cheapest per
     request first."""
     chain = learned()
     found = costs.options(chain, records=1, epsilon=1.0, delta=DELTA, expected_requests=4)
@@ -32,7 +32,8 @@ def test_the_options_are_compared() -> None:
 
 
 def test_unlearning_is_not_offered_if_relearning_is_cheaper() -> None:
-    """If the noise is far too small, the only options relearn: once for all requests, or each time."""
+    """If the noise is far too small, the only options are relearning once for all requests and relearning for each
+    request."""
     chain = learned(noise_scale=1e-9)
     found = costs.options(chain, records=1, epsilon=0.01, delta=1e-9, expected_requests=9)
     requests = 10
@@ -45,7 +46,7 @@ def test_unlearning_is_not_offered_if_relearning_is_cheaper() -> None:
 
 
 def test_large_noise_makes_one_step_enough() -> None:
-    """If the noise is large, a single step forgets any person, and batching only saves runs."""
+    """If the noise is large, a single step forgets any person, so batching saves only the overhead of runs."""
     found = {
         option.kind: option
         for option in costs.options(learned(noise_scale=1.0), records=1, epsilon=1.0, delta=DELTA, expected_requests=9)
@@ -61,7 +62,7 @@ def test_large_noise_makes_one_step_enough() -> None:
     expected=st.integers(1, 12),
 )
 def test_every_option_reaches_the_target(records: int, epsilon: float, noise_scale: float, expected: int) -> None:
-    """There is always an option, the plan is among them, all reach the target, and waiting never costs more."""
+    """The options include the plan, every option reaches the target, and waiting never costs more."""
     chain = learned(noise_scale)
     found = costs.options(chain, records=records, epsilon=epsilon, delta=DELTA, expected_requests=expected)
     by_kind = {option.kind: option for option in found}
@@ -75,7 +76,8 @@ def test_every_option_reaches_the_target(records: int, epsilon: float, noise_sca
 
 @given(records=st.integers(1, 60), batch=st.integers(1, 60), noise_scale=st.floats(1e-3, 0.1))
 def test_a_schedule_chains_its_plans(records: int, batch: int, noise_scale: float) -> None:
-    """A schedule plans batch after batch, each from where the last one ended; the last batch takes the rest."""
+    """A schedule plans the batches one after another, each from the state after the previous batch. The last batch
+    contains the remaining records."""
     chain = learned(noise_scale=noise_scale)
     found = costs.in_batches(chain, records=records, batch=batch, epsilon=1.0, delta=DELTA)
     plans = []

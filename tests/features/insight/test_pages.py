@@ -34,8 +34,8 @@ def plots(page: str) -> list[dict[str, Any]]:
 
 
 def test_the_curve_is_drawn(officer: Browser, forgotten: dict[str, Any], get: Get) -> None:
-    """All runs have the same width; marks show deletions and versions; the level is the target; the numbers are the
-    API's, and values that a logarithmic scale cannot show are gaps."""
+    """All runs are drawn with the same width, and marks show deletions and versions. The horizontal line is the target.
+    The numbers equal the API's, and values that a logarithmic scale cannot show are gaps."""
     page = officer.get(f"/admin/models/{forgotten['id']}/curve").text
     epsilons, influences = plots(page)
     assert epsilons["level"]["y"] == forgotten["target"]["epsilon"]
@@ -57,8 +57,8 @@ def test_the_curve_is_drawn(officer: Browser, forgotten: dict[str, Any], get: Ge
 
 
 def test_the_other_axis_counts_steps(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """The other axis counts the steps of the model's whole life, and an unknown one is refused. A page that shows the
-    live version already gets no update; one that does not gets it."""
+    """The alternative axis counts the steps of the model's whole life, and an unknown axis is refused. Only a page that
+    does not show the live version yet gets an update."""
     path = f"/admin/models/{forgotten['id']}/curve"
     assert [officer.get(f"{path}?{query}").status_code for query in ("known=2", "known=1")] == [204, 200]
     assert [officer.get(f"{path}?{query}").status_code for query in ("axis=x", "cursor=x")] == [422, 422]
@@ -72,8 +72,8 @@ def test_the_other_axis_counts_steps(officer: Browser, forgotten: dict[str, Any]
 def test_a_plan_is_drawn(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """The page of a model draws the passes of the API's plan by epsilon and the metric of its versions (that of its
-    quality gate, if it has one); that of a new model draws the passes, at the typed l2."""
+    """The page of a model plots the passes of the API's plan by epsilon and the metric of its versions, which is the
+    metric of its quality gate if it has one. The page of a new model plots the passes for the typed l2."""
     dataset = new_dataset(rows=200)["id"]
     [costs] = plots(officer.post("/admin/models/new/preview", dataset_id=dataset, l2="0.05").text)
     plan = get(f"/accounting/datasets/{dataset}/plan?l2=0.05")
@@ -102,7 +102,7 @@ def path(new_dataset: Make, new_model: Make, work: Work) -> str:
 
 
 def test_the_page_matches_the_api(officer: Browser, gateway: TestClient, path: str) -> None:
-    """The answer has the steps and epsilon of the API's preview in its batches."""
+    """The page shows the same steps, runs and epsilon for batches as the API's preview."""
     model_id = path.rpartition("/")[2]
     asked = {"model_id": model_id, "num_records": 12, "epsilon": 0.5, "batch": 5}
     preview = gateway.post("/v1/accounting/preview", json=asked).json()
@@ -114,7 +114,7 @@ def test_the_page_matches_the_api(officer: Browser, gateway: TestClient, path: s
 
 
 def test_sliders_get_a_fragment(officer: Browser, path: str) -> None:
-    """Sliders get only the answer; a form sent without scripts gets a page with the form."""
+    """A slider gets only the changed part of the page. A form sent without scripts gets a whole page with the form."""
     alone = officer.get(f"{path}/what-if?records=3&epsilon=1&batch=", **{"HX-Request": "true"}).text
     assert "<html" not in alone
     assert "<form" not in alone
@@ -135,7 +135,7 @@ def test_sliders_get_a_fragment(officer: Browser, path: str) -> None:
     ],
 )
 def test_an_invalid_forecast_is_refused(officer: Browser, path: str, query: str, why: str) -> None:
-    """Numbers out of range, and schedules that would take too long, are refused with the reason on the page."""
+    """For numbers out of range, and for schedules that would take too long to compute, the page gives the reason."""
     page = officer.get(f"{path}/what-if?{query}")
     assert page.status_code == 422
     assert why in page.text

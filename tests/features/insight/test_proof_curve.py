@@ -29,7 +29,8 @@ def unlearned(run, *, largest=1, exposures=(), at_most=500, before=CHAIN):
 
 @given(steps=st.integers(1, 10**6), at_most=st.integers(2, 500))
 def test_thinning_keeps_the_ends(steps, at_most):
-    """A thinned run begins at 0, ends at its last step, rises, and has at most the given number of points."""
+    """A thinned run starts at step 0, ends at its last step, has increasing steps, and has at most the given number of
+    points."""
     found = thinned(steps, at_most=at_most)
     assert (found[0], found[-1]) == (0, steps)
     assert all(before < after for before, after in pairwise(found))
@@ -45,7 +46,7 @@ def test_a_curve_needs_two_points():
 
 @given(steps=st.integers(1, 3000), records=st.integers(1, 50), at_most=st.integers(2, 40))
 def test_the_end_matches_the_certificate(steps, records, at_most):
-    """The last point equals the numbers of the ledger and of a certificate to the last digit."""
+    """The last point of a run equals the ledger entry and the certificate to the last digit."""
     run = Run(steps=steps, records=records)
     last = unlearned(run, largest=records, at_most=at_most)[-1]
     chain = accountant.advance(CHAIN, run)
@@ -66,19 +67,21 @@ def test_the_end_matches_the_certificate(steps, records, at_most):
 
 
 @given(records=st.integers(1, 50), at_most=st.integers(2, 300))
-def test_recuperation_only_falls(records, at_most):
-    """After a deletion its residual influence falls with every step, and what people still there have spent rises."""
+def test_residual_influence_only_falls(records, at_most):
+    """After a deletion, the residual influence falls with every step, and the budget spent by the remaining records
+    rises."""
     found = unlearned(Run(steps=600, records=records), largest=records, at_most=at_most)
     left = [point.epsilon.deletion for point in found]
     assert left == sorted(left, reverse=True)
     together = [point.epsilon.unlearning for point in found]
-    assert together == left  # nobody else was ever deleted
+    # No other record was ever deleted.
+    assert together == left
     for spent in ([p.epsilon.release for p in found], [p.epsilon.adaptive for p in found]):
         assert spent == sorted(spent)
 
 
-def test_erosion_only_rises():
-    """While a model learns, the influence of deleting one record grows from nothing to its closed form."""
+def test_influence_only_rises_while_learning():
+    """While a model learns, the influence of deleting one record grows from 0 to its closed form."""
     found = points(accountant.started(MECHANISM), LEARNED, largest=None, exposures=(), delta=DELTA, at_most=100)
     first, last = found[0], found[-1]
     assert (first.epsilon_of_one, first.epsilon.release, first.epsilon.adaptive, first.influence) == (0, 0, 0, 0)
@@ -93,7 +96,8 @@ def test_erosion_only_rises():
 
 
 def test_each_point_matches_a_run_of_its_own():
-    """The point after step k is the end of the same run planned with k steps, including its last step's rounding."""
+    """The point after step k equals the end of a run that was planned with k steps, including the rounding of the last
+    step."""
     found = unlearned(Run(steps=30, records=2), largest=2)
     for point in found[1:]:
         alone = unlearned(Run(steps=point.step, records=2), largest=2)[-1]
@@ -101,7 +105,7 @@ def test_each_point_matches_a_run_of_its_own():
 
 
 def test_a_deletion_starts_with_full_influence():
-    """At step 0 a deleted record has all its influence, which unlearning must reduce."""
+    """At step 0 a deleted record still has its full influence."""
     first = unlearned(Run(steps=30, records=3), largest=3)[0]
     assert first.influence == 3 * CHAIN.presence
     without = margins.least_epsilon(CHAIN, records=3, steps=0, delta=DELTA)
@@ -110,7 +114,7 @@ def test_a_deletion_starts_with_full_influence():
 
 
 def test_adaptive_composes_earlier_releases():
-    """`adaptive` composes the earlier releases with the run so far."""
+    """`adaptive` composes the earlier releases with the current run up to the point."""
     before = Exposure(mechanism=MECHANISM, records=1, releases=((LEARNED.steps, 1),))
     found = unlearned(Run(steps=40, records=1), exposures=(before,))
     assert found[0].epsilon.adaptive == conversion.gdp_epsilon(mu=methods.adaptive_mu([before]), delta=DELTA)
@@ -119,7 +123,7 @@ def test_adaptive_composes_earlier_releases():
 
 
 def test_a_person_erased_before_learning_has_no_influence():
-    """A person erased before a model learned has no influence at any of its steps."""
+    """A person who was erased before the model learned has no influence at any step."""
     found = points(
         accountant.started(MECHANISM), replace(LEARNED, records=4), largest=2, exposures=(), delta=DELTA, at_most=20
     )

@@ -81,8 +81,8 @@ def stored(installation: Installation) -> Installation:
 
 @pytest.mark.parametrize("discreet", [False, True])
 def test_numbers_match_the_requests(stored: Installation, discreet: bool) -> None:
-    """Days, weeks and clocks are counted as the requests are shown, on the calendar of each zone, and for one tenant
-    only; each open request is counted once."""
+    """Due days, weeks and clocks are counted as the lists show the requests, in each time zone and for one tenant only.
+    Each open request is counted once."""
     view = View(discreet=discreet, at=AT)
     for zone in ZONES:
         with stored.database.reading(by=OFFICER) as session:
@@ -133,7 +133,7 @@ def _days(start: datetime.datetime, end: datetime.datetime) -> int:
 
 @pytest.mark.parametrize("discreet", [False, True])
 def test_every_number_matches_a_list(stored: Installation, discreet: bool) -> None:
-    """The filters that belong to a number find as many requests."""
+    """The filters that belong to each number of the summary match exactly that number of requests."""
     view, zone = View(discreet=discreet, at=AT), "Europe/Berlin"
     with stored.database.reading(by=OFFICER) as session:
         found = summary.of_requests(session, view=view, zone=zone)
@@ -153,7 +153,8 @@ def test_every_number_matches_a_list(stored: Installation, discreet: bool) -> No
 
 
 def test_a_discreet_summary_does_not_change_with_completions(stored: Installation) -> None:
-    """The summary for a caller who may not learn what is held does not change when requests complete unreported."""
+    """The summary for a caller who may not learn whether data is held does not change when requests complete before
+    their report time."""
     view = View(discreet=True, at=AT)
     done = sa.update(DeletionRequest).where(DeletionRequest.status.in_(("accepted", "running")))
     with stored.database.reading(by=OFFICER) as session:
@@ -167,7 +168,7 @@ def test_a_discreet_summary_does_not_change_with_completions(stored: Installatio
 
 
 def test_a_limited_key_counts_only_its_own_requests(stored: Installation) -> None:
-    """A caller who sees only its own requests counts only those."""
+    """The summary for a key that sees only its own requests counts only those."""
     app = Actor(tenant_id=DEFAULT_TENANT, name="app", maker="line_1")
     with stored.database.writing() as session:
         some = sa.update(DeletionRequest).where(DeletionRequest.id.in_([f"dr_{DEFAULT_TENANT}_{n}" for n in range(60)]))

@@ -120,7 +120,7 @@ def run(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_the_sandbox_refuses_every_escape(tmp_path: Path) -> None:
-    """Code in the sandbox can neither reach a world-writable file nor another process, nor leave anything behind: the
+    """Code in the sandbox can neither access a world-writable file nor another process, nor leave a file behind. The
     kernel refuses each attempt, and files and processes are unchanged."""
     tmp_path.chmod(0o777)
     names = ("database", "tombstones", "key")
@@ -140,7 +140,8 @@ def test_the_sandbox_refuses_every_escape(tmp_path: Path) -> None:
 
 
 def test_landlock_forbids_files_by_itself(tmp_path: Path) -> None:
-    """Landlock alone, before the call filter is installed, keeps a process from opening, creating or removing files."""
+    """Even before the system-call filter is installed, Landlock prevents a process from opening, creating or removing
+    files."""
     (tmp_path / "key").write_text("key")
     program = """
 import ctypes, os, sys
@@ -165,7 +166,7 @@ for attempt in (lambda: open(key), lambda: os.unlink(key), lambda: os.mkdir(key 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
 def test_root_becomes_nobody() -> None:
-    """A process of root becomes the user and the group nobody in the sandbox, with no other group and no
+    """In the sandbox, a process of root runs as the user and group `nobody`, with no other groups and no
     capabilities."""
     program = """
 import os
@@ -195,8 +196,8 @@ print(os.getresuid(), os.getresgid(), os.getgroups(), *capabilities)
     ],
 )
 def test_an_impossible_sandbox_raises(before: str, why: str) -> None:
-    """`enter` raises if a thread would stay outside the sandbox, the processor has no list of calls, or root would stay
-    root."""
+    """`enter` raises an error if another thread would stay outside the sandbox, the processor architecture is not
+    supported, or root could not be dropped."""
     program = f"""
 {before}
 from lethe.features.isolation import sandbox
@@ -211,7 +212,7 @@ print("went on")
 
 @pytest.mark.slow
 def test_processor_time_is_limited(tmp_path: Path) -> None:
-    """A process that computes for longer than permitted is ended by the kernel."""
+    """The kernel kills a process that exceeds its CPU time limit."""
     program = (
         "from lethe.features.isolation import sandbox; sandbox.enter(memory_bytes=2**33, cpu_seconds=1)\nwhile 1: 0"
     )

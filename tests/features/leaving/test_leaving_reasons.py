@@ -35,8 +35,8 @@ def everything(installation: Installation) -> dict[str, list[Any]]:
 
 
 def test_answers_are_counted_and_estimated(gateway: TestClient, get: Get) -> None:
-    """Answers are returned as counts, shares, standard errors and intervals, separately for each odds that clients
-    used."""
+    """The response contains counts, shares, standard errors and intervals of the answers, separately for each odds that
+    clients used."""
     assert get("/leaving-reasons")["surveys"] == []
     for answer, times in zip(REASONS, (4, 2, 9, 1, 2), strict=True):
         for _ in range(times):
@@ -61,7 +61,7 @@ def test_answers_are_counted_and_estimated(gateway: TestClient, get: Get) -> Non
 
 
 def test_an_answer_changes_only_a_counter(gateway: TestClient, installation: Installation) -> None:
-    """An answer changes one counter and no other row of any table, with or without an Idempotency-Key."""
+    """An answer changes one counter and no other row of any table, with or without an idempotency key."""
     assert sent(gateway).status_code == 200
     before = everything(installation)
     assert sent(gateway, headers={"Idempotency-Key": "somebody"}).status_code == 200
@@ -72,7 +72,7 @@ def test_an_answer_changes_only_a_counter(gateway: TestClient, installation: Ins
 
 
 def test_estimates_are_selected_by_week(gateway: TestClient, get: Get) -> None:
-    """The response has the Monday of its week, and `since` and `until` select estimates by it."""
+    """The response to an answer names the Monday of its week, and `since` and `until` select estimates by that date."""
     week = sent(gateway).json()["week"]
     assert get(f"/leaving-reasons?since={week}")["surveys"][0]["num_answers"] == 1
     assert get(f"/leaving-reasons?until={week}")["surveys"] == []
@@ -94,7 +94,8 @@ def test_estimates_are_selected_by_week(gateway: TestClient, get: Get) -> None:
     ],
 )
 def test_invalid_answers_are_refused(gateway: TestClient, get: Get, refused: Refused, body: dict[str, Any]) -> None:
-    """Free text, odds that hide all or nothing, and fields that would identify a person are refused and not counted."""
+    """Free text, odds that hide everything or nothing, and fields that would identify a person are refused and not
+    counted."""
     problem = refused(gateway.post(PLACE, json=body), 422, "input_invalid")
     assert "because" not in str(problem)
     assert get("/leaving-reasons")["surveys"] == []
@@ -102,5 +103,5 @@ def test_invalid_answers_are_refused(gateway: TestClient, get: Get, refused: Ref
 
 @each("query", ["since=0", "since=yesterday", "until=2026-13-01", "until=2026-11-16T10:00:00Z"])
 def test_invalid_dates_are_refused(gateway: TestClient, refused: Refused, query: str) -> None:
-    """A range of weeks must be given by valid dates."""
+    """A range of weeks with invalid dates is refused."""
     refused(gateway.get(f"{PLACE}?{query}"), 422, "input_invalid")

@@ -22,7 +22,8 @@ shares = st.floats(0, 1)
 
 @given(responses)
 def test_epsilon_is_exact(response: RandomisedResponse) -> None:
-    """The maximum ratio of an answer's probabilities for two different true reasons is exactly odds = e^epsilon."""
+    """The maximum ratio between an answer's probabilities for two different true reasons is exactly odds =
+    e^epsilon."""
     k = response.num_answers
     assert response.truth + (k - 1) * response.other == 1
     sent_if = [[response.truth if sent == true else response.other for true in range(k)] for sent in range(k)]
@@ -32,8 +33,8 @@ def test_epsilon_is_exact(response: RandomisedResponse) -> None:
 
 @given(responses, st.integers(1, 40), shares)
 def test_the_estimate_is_unbiased_with_its_variance(response: RandomisedResponse, n: int, share: float) -> None:
-    """Over all answers that n people may send, the estimate has the share as its mean and `variance` as its
-    variance."""
+    """Over all answers that n people can send, the mean of the estimate is the true share and its variance is
+    `variance`."""
     rate = response.rate(share)
     rest = [0] * (response.num_answers - 2)
     sent = [response.estimates([hits, n - hits, *rest], confidence=0.9)[0].share for hits in range(n + 1)]
@@ -46,7 +47,8 @@ def test_the_estimate_is_unbiased_with_its_variance(response: RandomisedResponse
 
 @given(responses, st.integers(1, 60), st.data())
 def test_an_interval_holds_for_fixed_people(response: RandomisedResponse, n: int, data: st.DataObject) -> None:
-    """An interval misses with at most its part of the permitted probability, for any fixed true answers of n people."""
+    """For any fixed true answers of n people, an interval misses the true share with at most its share of the error
+    probability."""
     true = data.draw(st.integers(0, n))
     honest = stats.binom.pmf(range(true + 1), true, float(response.truth))
     others = stats.binom.pmf(range(n - true + 1), n - true, float(response.other))
@@ -62,7 +64,8 @@ def test_an_interval_holds_for_fixed_people(response: RandomisedResponse, n: int
 
 @given(responses, st.integers(1, 60), shares)
 def test_an_interval_holds_for_people_drawn(response: RandomisedResponse, n: int, share: float) -> None:
-    """An interval also misses with at most its part of the permitted probability for people drawn from a population."""
+    """For people drawn at random from a population, an interval also misses the true share with at most its share of
+    the error probability."""
     chance = stats.binom.pmf(range(n + 1), n, response.rate(share))
     rest = [0] * (response.num_answers - 2)
     found = [response.estimates([hits, n - hits, *rest], confidence=0.9)[0] for hits in range(n + 1)]
@@ -72,7 +75,7 @@ def test_an_interval_holds_for_people_drawn(response: RandomisedResponse, n: int
 
 @given(st.lists(st.integers(0, 10**6), min_size=2, max_size=6).filter(any), st.integers(2, 100))
 def test_estimates_and_intervals_are_consistent(sent: list[int], odds: int) -> None:
-    """Shares sum to one; intervals lie in [0, 1], contain the share if it does too, and widen with the confidence."""
+    """Shares sum to one. Intervals lie in [0, 1], contain every share in [0, 1], and widen with the confidence."""
     response = RandomisedResponse(odds=odds, num_answers=len(sent))
     narrow, wide = (response.estimates(sent, confidence=confidence) for confidence in (0.5, 0.99))
     assert sum(one.share for one in narrow) == pytest.approx(1)
@@ -82,7 +85,8 @@ def test_estimates_and_intervals_are_consistent(sent: list[int], odds: int) -> N
 
 
 def test_estimates_match_a_survey_by_hand() -> None:
-    """If 100 of 700 answers with odds 3 among five give a reason, as chance alone would, its estimated share is 0."""
+    """If 100 of 700 answers name a reason, which with odds 3 and five reasons is what chance alone produces, its
+    estimated share is 0."""
     response = RandomisedResponse(odds=3, num_answers=5)
     found = response.estimates([300, 100, 100, 100, 100], confidence=0.95)
     assert [round(one.share, 12) for one in found] == [1, 0, 0, 0, 0]
@@ -97,15 +101,16 @@ def test_estimates_match_a_survey_by_hand() -> None:
     [(1, [1, 1], 0.9), (3.0, [1, 1], 0.9), (3, [0, 0], 0.9), (3, [1, -1], 0.9), (3, [1, 1, 1], 0.9), (3, [1, 1], 1.0)],
 )
 def test_a_malformed_survey_is_refused(odds: int, sent: list[int], confidence: float) -> None:
-    """Odds that hide everything, no answers, a wrong number of answers and a confidence of 1 are refused."""
+    """Odds that hide everything, a survey without answers, a wrong number of answers and a confidence of 1 are
+    refused."""
     with pytest.raises(DomainError):
         RandomisedResponse(odds=odds, num_answers=2).estimates(sent, confidence=confidence)
 
 
 @given(st.integers(1, 10**6), st.integers(2, 1000), shares)
 def test_one_bit_matches_the_estimator_of_duchi(n: int, odds: int, mean: float) -> None:
-    """The one-bit error is that of an estimator on [-1, 1] whose bit stands for +-(e^eps + 1)/(e^eps - 1): its square
-    minus the square of the mean."""
+    """The error of the one-bit estimator equals the variance of a bit that is worth +-(e^eps + 1)/(e^eps - 1): its
+    square minus the square of its mean."""
     sent, centred = (odds + 1) / (odds - 1), 2 * mean - 1
     assert one_bit_error(n=n, odds=odds, mean=mean) == pytest.approx((sent**2 - centred**2) / (4 * n))
     with pytest.raises(DomainError):
@@ -114,15 +119,16 @@ def test_one_bit_matches_the_estimator_of_duchi(n: int, odds: int, mean: float) 
 
 @given(st.floats(0.01, 20), st.floats(1e-9, 0.1))
 def test_gaussian_noise_is_minimal(epsilon: float, delta: float) -> None:
-    """The noise makes each value exactly (epsilon, delta)-private, and a thousandth less noise would not suffice."""
+    """The noise makes each value exactly (epsilon, delta)-private, and reducing it by a thousandth breaks the
+    guarantee."""
     mu = gaussian_error(n=1, epsilon=epsilon, delta=delta, variance=0.0) ** -0.5
     assert conversion.gdp_delta(epsilon=epsilon, mu=mu) <= delta * (1 + 1e-9)
     assert conversion.gdp_delta(epsilon=epsilon, mu=1.001 * mu) > delta
 
 
 def test_errors_fall_at_the_known_rates() -> None:
-    """Errors fall with n at the known rates; one bit beats Laplace noise at small epsilon, and the central model is
-    best."""
+    """Errors fall with n at the known rates. At small epsilon one bit is more accurate than Laplace noise, and the
+    central model is the most accurate."""
     asked = {"n": 10_000, "eps": math.log(2)}
     central, laplace = (evaluate(f"{model}_mean_mse", asked)["mse"] for model in ("central", "local"))
     bit = one_bit_error(n=10_000, odds=2, mean=0.5)

@@ -27,7 +27,7 @@ def rows(page: str) -> list[list[str]]:
 
 
 def test_estimates_are_shown_by_odds(officer: Browser, answered: None) -> None:
-    """All odds that clients used have a table of all reasons with share, interval and count."""
+    """For each odds that clients used, a table lists all reasons with share, interval and count."""
     page = officer.get("/admin/leaving-reasons").text
     head, *first = rows(page)[:6]
     assert head == ["Reason", "0 % to 100 %", "Share", "Between", "Sent"]
@@ -42,7 +42,7 @@ def test_estimates_are_shown_by_odds(officer: Browser, answered: None) -> None:
 
 
 def test_an_empty_survey_is_explained(officer: Browser) -> None:
-    """The page shows an empty state, and suggests a longer period if the reader chose a short one; an unknown one is
+    """The page shows an empty state and suggests a longer period if the reader chose a short one. An unknown period is
     refused."""
     assert "No answers yet" in officer.get("/admin/leaving-reasons").text
     assert "Choose a longer period" in officer.get("/admin/leaving-reasons?weeks=13").text
@@ -50,7 +50,7 @@ def test_an_empty_survey_is_explained(officer: Browser) -> None:
 
 
 def test_the_page_needs_the_scope(somebody_with: Callable[..., Browser]) -> None:
-    """The page is in the menu of users who may read requests, and refused to others."""
+    """Users who may read requests see the page in their menu. All other users are refused."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get("/admin/leaving-reasons").status_code == 200
     assert "/admin/leaving-reasons" in reader.get("/admin/suppressions").text

@@ -36,7 +36,7 @@ def sent(found: leaving.Survey) -> dict[str, int]:
 
 
 def test_only_a_counter_is_stored(installation: Installation, by: Actor, count: Count) -> None:
-    """Equal answers of one week are one row: a tenant, a Monday, odds, an answer, and a count."""
+    """Equal answers of one week are stored as one row with tenant, Monday, odds, answer and count."""
     weeks = {count() for _ in range(3)}
     with installation.database.reading() as session:
         [row] = session.execute(sa.select(LeavingCount.__table__)).mappings()
@@ -46,7 +46,8 @@ def test_only_a_counter_is_stored(installation: Installation, by: Actor, count: 
 
 
 def test_surveys_are_separated_by_odds(installation: Installation, by: Actor, count: Count) -> None:
-    """Answers of different odds are estimated separately, each with all reasons; without answers there is no survey."""
+    """Answers with different odds are estimated separately, each with all reasons. Without answers there is no
+    survey."""
     with installation.database.reading(by=by) as session:
         assert leaving.surveys(session) == []
     for answer, odds in (
@@ -81,7 +82,7 @@ def test_weeks_are_chosen_by_their_monday(installation: Installation, by: Actor,
 
 
 def test_tenants_are_counted_separately(installation: Installation, by: Actor, count: Count) -> None:
-    """A tenant's answers appear in its own counters and never in another tenant's estimate."""
+    """Answers to a tenant change only that tenant's counters and estimates."""
     with installation.database.writing(by=by) as session:
         made = tenants.create(session, name="shop", policy=Policy(), admin_key=access.new_key())
     other = Actor(tenant_id=made.id, name="test")
@@ -95,7 +96,7 @@ def test_tenants_are_counted_separately(installation: Installation, by: Actor, c
 
 
 def test_concurrent_answers_are_all_counted(installation: Installation, by: Actor, count: Count) -> None:
-    """Concurrent answers are all counted."""
+    """Answers that arrive concurrently are all counted."""
     callers = [threading.Thread(target=lambda: [count() for _ in range(5)]) for _ in range(4)]
     for caller in callers:
         caller.start()
@@ -116,6 +117,6 @@ def test_concurrent_answers_are_all_counted(installation: Installation, by: Acto
     ],
 )
 def test_a_week_begins_on_monday(at_: str, week: str) -> None:
-    """Weeks begin on Monday in UTC, whatever the zone of a time, and do not depend on the year."""
+    """Weeks begin on Monday in UTC, whatever the time zone of the given time and also across the turn of the year."""
     found = leaving.week_of(datetime.datetime.fromisoformat(at_))
     assert found == datetime.datetime.fromisoformat(f"{week}T00:00:00+00:00")

@@ -45,8 +45,8 @@ def of_gaussian(mu: float, delta: float) -> float:
 
 @pytest.mark.parametrize(("noise", "steps", "rows"), [(1.0, 1, 1), (4.0, 9, 1), (4.0, 9, 3), (20.0, 100, 7)])
 def test_steps_without_sampling_match_the_closed_form(noise: float, steps: int, rows: int) -> None:
-    """Steps on all rows are one Gaussian mechanism, of g times the sensitivity for g rows; the stated number is never
-    less."""
+    """For g rows, steps on all rows equal one Gaussian mechanism with g times the sensitivity. The stated epsilon is
+    never smaller than its closed form."""
     exact = of_gaussian(rows * math.sqrt(steps) / noise, 1e-6)
     found = epsilon(opacus((noise, 1.0, steps)), rows=rows, delta=1e-6)
     assert found is not None
@@ -54,15 +54,16 @@ def test_steps_without_sampling_match_the_closed_form(noise: float, steps: int, 
 
 
 def test_a_pure_mechanism_has_its_epsilon() -> None:
-    """g rows of a Laplace mechanism of scale b have an epsilon of at most g / b, and near it at a small delta."""
+    """For g rows, a Laplace mechanism of scale b has an epsilon of at most g / b, which it approaches at a small
+    delta."""
     found = epsilon(read(tree(event("LaplaceDpEvent", noise_multiplier=2.0))), rows=3, delta=1e-9)
     assert found == pytest.approx(1.5, abs=2 * ROUNDING)
 
 
 @pytest.mark.parametrize(("noise", "rate", "rows"), [(1.0, 0.1, 1), (0.8, 0.05, 3), (1.5, 0.3, 6), (2.0, 0.9, 2)])
 def test_one_sampled_step_matches_its_divergence(noise: float, rate: float, rows: int) -> None:
-    """The divergences of the mixture of Gaussians at the stated epsilon, in both directions and with 40 digits, are at
-    most delta, and exceed it at an epsilon that is a little smaller."""
+    """At the stated epsilon the divergences of the mixture of Gaussians, computed with 40 digits in both directions,
+    are at most delta. At a slightly smaller epsilon they exceed delta."""
     delta = 1e-5
     found = epsilon(opacus((noise, rate, 1)), rows=rows, delta=delta)
     assert found is not None
@@ -98,7 +99,7 @@ def test_one_sampled_step_matches_its_divergence(noise: float, rate: float, rows
 @pytest.mark.parametrize("adjacency", [AdjacencyType.ADD, AdjacencyType.REMOVE])
 @pytest.mark.parametrize(("noise", "rate", "rows"), [(1.0, 0.01, 4), (0.5, 0.2, 9), (6.0, 0.001, 30)])
 def test_the_fast_inverse_matches_dp_accounting(adjacency: AdjacencyType, noise: float, rate: float, rows: int) -> None:
-    """The divergences of the mixture are those of dp-accounting's own search, which takes longer."""
+    """The divergences of the mixture equal those found by dp-accounting's own search, which takes longer."""
     held = np.arange(rows + 1)
     weights = stats.binom.pmf(held, rows, rate)
     ours = accountant._mixture(noise, held, weights, adjacency)
@@ -109,7 +110,7 @@ def test_the_fast_inverse_matches_dp_accounting(adjacency: AdjacencyType, noise:
 
 
 def test_epsilon_matches_dp_accounting() -> None:
-    """The stated epsilon equals that of dp-accounting, rounded up, for one row and for events of all kinds."""
+    """For one row and events of all kinds, the stated epsilon equals dp-accounting's, rounded up."""
     parts = [
         dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.02, dp_event.GaussianDpEvent(1.3)), 400),
         dp_event.ComposedDpEvent([dp_event.GaussianDpEvent(8.0), dp_event.NoOpDpEvent(), dp_event.LaplaceDpEvent(9.0)]),
@@ -128,7 +129,7 @@ def test_epsilon_matches_dp_accounting() -> None:
 
 
 def test_epsilon_is_between_published_numbers() -> None:
-    """Epsilon for sigma 1.1, 256 of 60,000 rows and 60 epochs at delta 1e-5 is below the 3.0 of the moments accountant
+    """For sigma 1.1, 256 of 60,000 rows and 60 epochs at delta 1e-5, epsilon is below the 3.0 of the moments accountant
     (MNIST tutorial of TensorFlow Privacy) and above the Gaussian limit of 2.2."""
     steps = opacus((1.1, 256 / 60000, 60 * 60000 // 256))
     found = epsilon(steps, rows=1, delta=1e-5)
@@ -138,8 +139,8 @@ def test_epsilon_is_between_published_numbers() -> None:
 
 @pytest.mark.slow
 def test_parts_of_a_history_compose() -> None:
-    """A history in two entries of the same step equals one entry; the order does not matter; more steps, more rows, a
-    higher rate or less noise never give less."""
+    """Two ledger entries of the same step equal one entry, and the order of entries does not matter. More steps, more
+    rows, a higher sampling rate or less noise never give a smaller epsilon."""
     whole = epsilon(opacus((1.2, 0.02, 300)), rows=2, delta=1e-5)
     assert epsilon(opacus((1.2, 0.02, 100), (1.2, 0.02, 200)), rows=2, delta=1e-5) == whole
     first, second = (1.2, 0.02, 100), (2.0, 0.05, 50)
@@ -154,8 +155,9 @@ def test_parts_of_a_history_compose() -> None:
 
 @pytest.mark.slow
 def test_the_curve_finds_the_rows_of_a_budget() -> None:
-    """The largest number of rows within a budget is within it, and one more is not; each point is the epsilon of its
-    rows; a budget that is never exceeded ends at the maximum number of computed rows."""
+    """The largest number of rows found for a budget stays within it, and one row more exceeds it. Each point of the
+    curve is the epsilon of its number of rows. If the budget is never exceeded, the number of rows is the computed
+    maximum."""
     steps = opacus((1.1, 0.01, 1000))
     points = accountant.curve(steps, delta=1e-5, budget=8.0)
     rows = accountant.rows_within(points, 8.0)
@@ -171,12 +173,12 @@ def test_the_curve_finds_the_rows_of_a_budget() -> None:
     [((0.001, 0.5, 1), 1), ((1.0, 0.01, 10_000_000), 1), ((0.01, 1.0, 1), 1), ((1.0, 0.5, 10), 1000)],
 )
 def test_a_useless_bound_is_not_computed(history: tuple[float, float, int], rows: int) -> None:
-    """A ledger without a useful bound has no epsilon, and takes neither memory nor time."""
+    """A ledger without a useful bound has no epsilon, and computing this takes neither memory nor time."""
     assert epsilon(opacus(history), rows=rows, delta=1e-5) is None
 
 
 def test_a_stated_number_is_recomputed() -> None:
-    """A stated epsilon below the bound is refused, and so is one far above it."""
+    """A stated epsilon is refused if it is below the recomputed bound or far above it."""
     steps = opacus((1.2, 0.02, 300))
     stated = epsilon(steps, rows=2, delta=1e-5)
     assert stated is not None
@@ -202,8 +204,8 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("unknown", UNKNOWN, ids=lambda one: one["class_name"])
-def test_an_event_without_a_bound_is_refused_by_its_name(unknown: dict[str, Any]) -> None:
-    """An event without a known bound is refused with a specific error, even inside other events."""
+def test_an_event_without_a_bound_is_named(unknown: dict[str, Any]) -> None:
+    """An event without a known bound is refused with an error that names it, even if it is nested in other events."""
     with pytest.raises(PreconditionError) as refused:
         read(tree(event("ComposedDpEvent", events=[GAUSSIAN, event("SelfComposedDpEvent", event=unknown, count=3)])))
     assert refused.value.name == "event_known"
@@ -243,15 +245,15 @@ def _deep(levels: int) -> dict[str, Any]:
     ],
 )
 def test_a_malformed_ledger_is_refused(document: Any) -> None:
-    """A ledger with a number out of range, an additional field, a name that a database refuses, or too much to account
-    for is refused."""
+    """A ledger is refused if it has a number out of range, an additional field, a name that a database cannot store, or
+    too many events to account for."""
     with pytest.raises(PreconditionError) as refused:
         read(document)
     assert refused.value.name == "ledger_whole"
 
 
 def test_an_opacus_accountant_is_read() -> None:
-    """The state of an Opacus accountant becomes a ledger that can be sent as JSON."""
+    """The state of an Opacus accountant is converted into a ledger that can be sent as JSON."""
     state = {"history": [(1.1, 0.01, 5), (0.9, 0.02, 7)], "mechanism": "prv"}
     ledger = accountant.from_opacus(state)
     assert ledger == {"format": "opacus", "history": [[1.1, 0.01, 5], [0.9, 0.02, 7]]}

@@ -14,9 +14,9 @@ TERMS = ("--delta", "1e-5", "--max-rows-per-person", "2", "--budget-epsilon", "0
 def test_a_model_is_registered_spent_renewed_and_retired(
     settings: Settings, admin_key: str, lethe: Lethe, tmp_path: Path
 ) -> None:
-    """A ledger is read from a file; the list shows that the budget is spent, a renewal lets the waiting request
-    proceed, its bundle verifies offline, and a retired model is listed as such. A bad ledger is refused with exit code
-    1."""
+    """The command reads a ledger from a file, and the list shows that its budget is spent. After a renewal the waiting
+    request proceeds and its bundle verifies offline. A retired model is listed as retired, and a malformed ledger is
+    refused with exit code 1."""
     file = tmp_path / "ledger.json"
     file.write_text(json.dumps(LEDGER))
     with processes.gateway(settings) as (_, address), processes.worker(settings):

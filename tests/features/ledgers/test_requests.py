@@ -24,8 +24,9 @@ Settled = Callable[[], None]
 def test_requests_are_bounded_until_the_budget_is_spent(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """Requests are bounded while the budget covers the rows of all of them together; the next one waits until a ledger
-    is registered whose training started after the request was accepted, and not for an older one."""
+    """A request gets a privacy bound while the budget covers the rows of all such requests together. The next request
+    waits for a ledger whose training started after the request was accepted, and an older ledger does not end its
+    wait."""
     model = new_dp_model()
     assert (model["epsilon"], model["budget_rows"], model["retraining_due"]) == (0.576, 4, False)
     assert {point["rows"]: point["epsilon"] for point in model["curve"]} == {
@@ -52,7 +53,7 @@ def test_requests_are_bounded_until_the_budget_is_spent(
         assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "trained_from"), refused.text
     same = ledger(trained_from=spent["trained_from"])
     assert gateway.post(path, json=same).json()["version"] == 1
-    # A training from before the requests, with a budget for one of them: two of them would be bounded by nothing.
+    # The training is older than the requests, and its budget covers only one of them.
     refused = gateway.post(path, json=ledger(budget_epsilon=0.6))
     assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "trained_from"), refused.text
     settled()
@@ -74,8 +75,8 @@ def test_requests_are_bounded_until_the_budget_is_spent(
 def test_a_larger_budget_covers_waiting_requests(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """A ledger of the same training with a larger budget bounds requests oldest first, and the others continue to
-    wait."""
+    """Registering a larger budget for the same training gives waiting requests their privacy bound, oldest first, as
+    far as the budget suffices. The remaining requests continue to wait."""
     model = new_dp_model(budget_epsilon=0.6)
     ids = [forget(f"{name}@example.com")["id"] for name in "abc"]
     settled()
@@ -89,7 +90,8 @@ def test_a_larger_budget_covers_waiting_requests(
 def test_a_cancelled_request_frees_budget(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get, policy: Callable[..., None]
 ) -> None:
-    """A request that is cancelled in its grace period no longer counts, and the oldest waiting one is bounded."""
+    """A request that is cancelled in its grace period no longer counts against the budget, and the oldest waiting
+    request gets its privacy bound instead."""
     policy(grace_seconds=3600)
     new_dp_model(budget_epsilon=0.6)
     first, second = (forget(f"{name}@example.com")["id"] for name in "ab")
@@ -103,8 +105,8 @@ def test_a_cancelled_request_frees_budget(
 def test_retiring_a_model_ends_waiting_requests(
     gateway: TestClient, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """Retiring a model ends the requests that wait for it, with the headline that it was not reached; later requests do
-    not include it."""
+    """Retiring a model ends the requests that wait for it, and their headline states that the model was not reached.
+    Later requests do not include the model."""
     model = new_dp_model(budget_epsilon=0.6)
     ids = [forget(f"{name}@example.com")["id"] for name in "ab"]
     for _ in range(2):
@@ -119,7 +121,8 @@ def test_retiring_a_model_ends_waiting_requests(
 def test_only_requests_about_its_datasets_concern_a_model(
     gateway: TestClient, new_dataset: New, new_dp_model: New, forget: New, get: Get
 ) -> None:
-    """A request that names other datasets does not count for a model; the model is in the list of systems."""
+    """A request that names only other datasets does not count towards a model's forgotten rows. The model appears in
+    the list of systems."""
     mine, other = new_dataset(), new_dataset(name="other")
     model = new_dp_model(dataset_ids=[mine["id"]])
     forget("p0", dataset_ids=[other["id"]])
@@ -146,10 +149,10 @@ def test_only_requests_about_its_datasets_concern_a_model(
         ({"trained_from": moment(days=-1)}, "trained_from", "no time in the future"),
     ],
 )
-def test_a_bad_ledger_is_refused_by_name(
+def test_an_unaccountable_ledger_is_refused(
     gateway: TestClient, get: Get, given: dict[str, Any], path: str, expected: str
 ) -> None:
-    """A ledger that cannot be accounted for is not stored, and the answer names the event or the field."""
+    """A ledger whose privacy loss cannot be computed is not stored, and the response names the event or the field."""
     answer = gateway.post("/v1/dp-models", json={"name": "Ranker"} | ledger(**given))
     [fault] = answer.json()["errors"]
     assert (answer.status_code, fault["path"]) == (422, path), answer.text
@@ -160,9 +163,9 @@ def test_a_bad_ledger_is_refused_by_name(
 def test_a_bundle_recomputes_epsilon(
     gateway: TestClient, installation: Installation, new_dp_model: New, forget: New, settled: Settled, get: Get
 ) -> None:
-    """A bundle contains the ledger and verifies with only the public keys; a smaller epsilon, another ledger, more
-    rows, or a later claimed training is refused with the name of the failed check, even if the installation signed
-    it."""
+    """A bundle contains the ledger and verifies with only the public keys. Verification fails and names the failed
+    check for a smaller epsilon, another ledger, more rows or a later claimed training, even if the installation signed
+    the bundle."""
     new_dp_model()
     for name in "ab":
         request = forget(f"{name}@example.com")["id"]
@@ -200,7 +203,7 @@ def test_a_bundle_recomputes_epsilon(
 
 
 def test_verification_names_its_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verification without dp-accounting raises an error that names the extra to install."""
+    """If dp-accounting is not installed, verification raises an error that names the extra to install."""
     monkeypatch.setitem(__import__("sys").modules, "dp_accounting.pld", None)
     with pytest.raises(Exception, match=r"accountant_installed: Install lethe-sdk\[ledgers\]"):
         accountant.epsilon(accountant.read(LEDGER), rows=1, delta=1e-5)

@@ -79,9 +79,9 @@ def test_an_outstanding_copy_is_the_headline_until_it_is_destroyed(
     bundle_of: Callable[[str], dict[str, Any]],
     get: Callable[[str], Any],
 ) -> None:
-    """Each copy of a version that carried the person is listed with its recipient and its state, and the sentences for
-    the person and the officer count them: still out, replaced by a version that forgot, and destroyed. Copies of later
-    versions are not listed."""
+    """Each copy of a version that was trained on the person is listed with its recipient and its state. The sentences
+    for the person and the officer count the copies that are still out, replaced by a version that forgot the person, or
+    destroyed. Copies of later versions are not listed."""
     first, second = handed_out(1, holder), handed_out(1, holder)
     request_id = forget("p0")["id"]
     work()
@@ -136,8 +136,8 @@ def test_a_replaced_copy_counts_only_for_people_it_forgot(
     work: Callable[[], int],
     bundle_of: Callable[[str], dict[str, Any]],
 ) -> None:
-    """A copy that was replaced by version 2 counts as replaced for a person that version 2 forgot, and as still out for
-    one that only version 3 forgot."""
+    """A copy that was replaced by version 2 counts as replaced for a person whom version 2 forgot, and as still out for
+    a person whom only version 3 forgot."""
     export = handed_out(1, holder)
     early = forget("p0")["id"]
     work()
@@ -148,7 +148,7 @@ def test_a_replaced_copy_counts_only_for_people_it_forgot(
     assert states == ["reached", "out"]
 
 
-def test_the_recipient_states_what_became_of_a_copy(
+def test_the_recipient_reports_the_fate_of_a_copy(
     gateway: TestClient,
     place: str,
     holder: Header,
@@ -157,8 +157,8 @@ def test_the_recipient_states_what_became_of_a_copy(
     get: Callable[[str], Any],
     refused: Callable[..., None],
 ) -> None:
-    """Only the recipient's key or an admin may state what became of a copy; unknown versions and exports are refused;
-    repeating a statement is a no-op, and each is in the audit log."""
+    """Only the recipient's key or an admin can report that a copy was replaced or destroyed. Unknown versions and
+    exports are refused. Repeating a report is a no-op, and each report is in the audit log."""
     path = f"{place}/exports/{handed_out(1, holder)}"
     body = {"destroyed": "stated"}
     refused(gateway.patch(path, json=body, headers=key_with(Scope.MODELS_READ)), 403, "scope_missing")
@@ -184,8 +184,9 @@ def test_altered_copies_are_refused(
     work: Callable[[], int],
     bundle_of: Callable[[str], dict[str, Any]],
 ) -> None:
-    """Offline verification names any inconsistency, even if the installation's own key signed it: another state, number
-    or headline, a missing copy, a statement without an author, a copy of a later version, an additional field."""
+    """Offline verification names every inconsistency, even in a bundle signed by the installation: a changed state,
+    number or headline, a missing copy, a report without an author, a copy of a later version, or an additional
+    field."""
     gone = handed_out(1, holder)
     handed_out(1, holder)
     gateway.patch(f"{place}/exports/{gone}", json={"destroyed": "listed"}, headers=holder)
@@ -232,7 +233,7 @@ def test_the_worst_copies_are_listed_first(
     work: Callable[[], int],
     bundle_of: Callable[[str], dict[str, Any]],
 ) -> None:
-    """If a bundle cannot list all copies, copies that are still out are listed before newer ones that were
+    """If a bundle cannot list all copies, older copies that are still out take precedence over newer copies that were
     destroyed."""
     out = [handed_out(1, holder) for _ in range(2)]
     for _ in range(2):

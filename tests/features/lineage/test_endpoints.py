@@ -30,8 +30,9 @@ def trace(gateway: TestClient, **subject: str) -> Any:
 def test_a_person_is_followed_from_rows_to_certificate(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The lineage shows a person's rows and every version before the request; no version without them while one is
-    owed; and then the certificate, with the earlier versions destroyed. Later versions are not part of it."""
+    """The lineage shows a person's rows and every version before the request. While the request is open it shows no
+    version without the person, and afterwards the certificate, with the earlier versions destroyed. Later versions are
+    not part of it."""
     dataset = new_dataset(rows_each=2)
     model = new_model(dataset["id"])
     work()
@@ -70,8 +71,8 @@ def test_a_person_is_followed_from_rows_to_certificate(
 def test_models_made_without_the_person_are_not_named(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """A model that was made after the rows were erased is not named; one that was waiting to learn, and then learned
-    without them, has a certificate and carried them in no version."""
+    """A model that was created after the rows were erased is not in the lineage. A model that was waiting to learn, and
+    then learned without the person, has a certificate and no version that contained the person."""
     dataset = new_dataset()
     waiting = new_model(dataset["id"])
     request = forget("p1")
@@ -87,7 +88,8 @@ def test_models_made_without_the_person_are_not_named(
 def test_the_lineage_of_a_request_covers_its_datasets(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The lineage of a request covers its datasets; that of a person covers all, erased or not."""
+    """The lineage of a request covers only the request's datasets. The lineage of a person covers all datasets, erased
+    or not."""
     first, second = new_dataset("one"), new_dataset("two")
     models = {new_model(dataset["id"])["id"]: dataset["id"] for dataset in (first, second)}
     work()
@@ -106,8 +108,8 @@ def test_the_lineage_of_a_request_covers_its_datasets(
 def test_a_second_request_has_the_same_lineage(
     gateway: TestClient, installation: Installation, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """A second request that joins the first has the same lineage, with its own certificate; one made after completion
-    has none, and the person's own lineage still has everything."""
+    """A second request that joins the first has the same lineage with its own certificate. A request made after
+    completion has an empty lineage, and the person's own lineage is still complete."""
     first, second = forget("p1"), forget("p1")
     work()
     late = forget("p1")
@@ -120,7 +122,8 @@ def test_a_second_request_has_the_same_lineage(
 
 
 def test_a_person_is_traced_by_id_or_hash(gateway: TestClient, live: dict[str, Any]) -> None:
-    """The hash of the id traces the same person; an unknown person has an empty lineage without an error."""
+    """A person can be traced by id or by the hash of the id. An unknown person has an empty lineage and causes no
+    error."""
     named = trace(gateway, subject_id="p1")
     assert named["datasets"]
     assert named == trace(gateway, subject_sha256=hashlib.sha256(b"p1").hexdigest())
@@ -131,8 +134,8 @@ def test_a_person_is_traced_by_id_or_hash(gateway: TestClient, live: dict[str, A
 def test_exported_copies_stay_in_the_lineage(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, key_with: Callable[..., Any]
 ) -> None:
-    """Each download of weights that carried the person is listed, even after they were forgotten; later downloads are
-    not."""
+    """Each download of weights that were trained on the person stays listed, even after the person was forgotten. Later
+    downloads are not listed."""
     place = f"/models/{live['id']}"
     header = key_with(Scope.MODELS_READ)
     assert gateway.get(f"/v1{place}/versions/1/weights", headers=header).status_code == 200
@@ -153,7 +156,8 @@ def test_exported_copies_stay_in_the_lineage(
 def test_a_refused_download_is_not_an_export(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """A refused download creates no export; a successful one is in the audit log too, under the caller's key."""
+    """A refused download creates no export. A successful download is also recorded in the audit log under the caller's
+    key."""
     forget("p1")
     work()
     place = f"/v1/models/{live['id']}/versions"
@@ -170,7 +174,7 @@ def test_a_refused_download_is_not_an_export(
 def test_the_lineage_of_another_tenant_is_unknown(
     gateway: TestClient, installation: Installation, live: dict[str, Any], forget: Make, work: Work, refused: Refused
 ) -> None:
-    """Another tenant's admin gets 404 for requests and models, and an empty lineage for a person."""
+    """An admin of another tenant gets 404 for requests and models, and an empty lineage for a person."""
     request = forget("p1")
     work()
     gateway.get(f"/v1/models/{live['id']}/versions/2/weights")
@@ -183,7 +187,7 @@ def test_the_lineage_of_another_tenant_is_unknown(
 
 
 def test_a_lineage_needs_one_subject(gateway: TestClient, refused: Refused) -> None:
-    """A lineage of no subject, two subjects or a malformed subject is refused."""
+    """Tracing without a subject, with two subjects or with a malformed subject is refused."""
     for body in ({}, {"subject_id": "a", "subject_sha256": "0" * 64}, {"subject_id": ""}, {"subject_sha256": "x"}):
         refused(gateway.post("/v1/lineage", json=body), 422, "input_invalid")
 
@@ -191,7 +195,8 @@ def test_a_lineage_needs_one_subject(gateway: TestClient, refused: Refused) -> N
 def test_weights_superseded_while_being_read_are_refused(
     installation: Installation, by: Actor, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """Weights of a version that is no longer in service are not handed out, and no export is recorded."""
+    """If a version is superseded while its weights are being read, the download is refused and no export is
+    recorded."""
     model = new_model(new_dataset()["id"])
     work()
     forget("p1")

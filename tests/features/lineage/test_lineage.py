@@ -129,9 +129,9 @@ def fed(found: list[ModelLineage]) -> Fed | None:
     )
 
 
-def test_versions_before_an_erasure_carried_the_person(installation: Installation, by: Actor) -> None:
-    """The versions made before an erasure carried the person, and the first version made at or after it is the first
-    without; while the rows are still there, all versions carry the person."""
+def test_versions_before_an_erasure_contained_the_person(installation: Installation, by: Actor) -> None:
+    """Versions made before an erasure contained the person, and the first version made at or after it is the first
+    without the person. While the rows are still stored, all versions contain the person."""
     with installation.database.writing(by=by) as session:
         hold(session, ["sub_there"])
         versions(session, by, REVISIONS)
@@ -152,7 +152,8 @@ def test_versions_before_an_erasure_carried_the_person(installation: Installatio
 
 
 def test_a_request_without_rows_changes_nothing(installation: Installation, by: Actor) -> None:
-    """A later request, which claims no rows because they are already erased, does not change the erasure's revision."""
+    """A later request, which finds no rows because they were already erased, does not change the revision of the
+    erasure."""
     with installation.database.writing(by=by) as session:
         hold(session, [])
         versions(session, by, REVISIONS)
@@ -165,7 +166,8 @@ def test_a_request_without_rows_changes_nothing(installation: Installation, by: 
 
 
 def test_long_lists_are_truncated_and_counted(installation: Installation, by: Actor) -> None:
-    """The newest 500 versions and copies are listed and all are counted, except copies of later versions."""
+    """The newest 500 versions and copies are listed, and all of them are counted. Copies of later versions are neither
+    listed nor counted."""
     with installation.database.writing(by=by) as session:
         hold(session, [])
         versions(session, by, [0] * 503 + [1])
@@ -193,7 +195,7 @@ def test_long_lists_are_truncated_and_counted(installation: Installation, by: Ac
 
 
 def test_another_tenants_rows_are_not_found(installation: Installation, by: Actor) -> None:
-    """Another tenant's lineage has no datasets or models, whatever identifier it uses."""
+    """The lineage of another tenant contains no datasets and no models, whatever identifier is used."""
     with installation.database.writing(by=by) as session:
         hold(session, ["sub_there"])
         versions(session, by, REVISIONS)

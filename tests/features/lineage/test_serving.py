@@ -43,8 +43,8 @@ def minutes_left(found: Serving) -> float:
 
 
 def test_nothing_is_served_before_the_first_version(ask: Ask, work: Work) -> None:
-    """A model without a version may not be served, and should be polled again soon; its first version may be served for
-    an hour."""
+    """A model without a version may not be served, and the response asks to poll again soon. The first version may be
+    served for an hour."""
     found = ask()
     assert (found.version, found.reason, found.certified, found.valid_until) == (
         None,
@@ -64,8 +64,8 @@ def test_nothing_is_served_before_the_first_version(ask: Ask, work: Work) -> Non
 def test_a_version_is_served_until_the_first_deadline(
     installation: Installation, ask: Ask, forget: Make, work: Work
 ) -> None:
-    """While a request is owed the version is not certified; it may be served until the request is due, and not after;
-    the version without the person may be served at once."""
+    """While a request is open, the live version is not certified and may be served only until the earliest deadline.
+    The version without the person may be served at once."""
     work()
     forget("p1")
     request = forget("p2")
@@ -85,8 +85,8 @@ def test_a_version_is_served_until_the_first_deadline(
 def test_a_lagging_model_is_not_served_past_the_deadline(
     installation: Installation, ask: Ask, forget: Make, new_model: Make, model: dict[str, Any], work: Work
 ) -> None:
-    """A model that lags behind another of its dataset may not be served past the deadline, even if the rows are null;
-    the other may."""
+    """If one of two models on a dataset lags behind, it may not be served past the deadline, even if the rows are null.
+    The other model may be served."""
     from worker import runner
 
     other = new_model(model["dataset_id"], name="other")
@@ -106,7 +106,8 @@ def test_a_lagging_model_is_not_served_past_the_deadline(
 def test_only_accepted_requests_stop_a_model(
     installation: Installation, ask: Ask, forget: Make, gateway: Any, work: Work
 ) -> None:
-    """A request in review, paused or not, and a cancelled one do not stop a model; an approved one does."""
+    """Only accepted requests stop a model: a request in review, whether paused or not, and a cancelled request do
+    not."""
     work()
     reviewed = forget("p1", identity_verified=False, submitted_at=LONG_AGO)
     assert reviewed["status"] == "in_review"
@@ -122,7 +123,7 @@ def test_only_accepted_requests_stop_a_model(
 def test_a_version_that_was_superseded_is_not_served(
     ask: Ask, forget: Make, work: Work, installation: Installation
 ) -> None:
-    """A named version that is not the live one is refused permanently, by number or by digest."""
+    """A superseded version that is named by number or by digest is refused permanently."""
     work()
     first = ask()
     assert {ask(**named).reason for named in ({"number": 1}, {"weights_sha256": first.weights_sha256})} == {None}
@@ -137,7 +138,7 @@ def test_a_version_that_was_superseded_is_not_served(
 
 
 def test_a_version_that_never_existed_is_unknown(ask: Ask, work: Work) -> None:
-    """A number or a digest that this model never had, or that do not belong together, is unknown."""
+    """A version is unknown if the model never had its number or its digest, or if the two do not belong together."""
     work()
     for named in ({"number": 2}, {"weights_sha256": "0" * 64}, {"number": 1, "weights_sha256": "0" * 64}):
         with pytest.raises(VersionUnknown):
@@ -156,7 +157,8 @@ Refused = Callable[..., dict[str, Any]]
 def test_the_answer_names_the_permitted_digest(
     gateway: TestClient, live: dict[str, Any], forget: Make, work: Work
 ) -> None:
-    """The answer has version and digest, is valid for an hour, and explains why a named version is refused."""
+    """The response contains the permitted version with its digest, is valid for an hour, and explains why a named
+    version is refused."""
     place = f"/v1/models/{live['id']}/serving"
     digest = gateway.get(f"/v1/models/{live['id']}/versions/1").json()["weights_sha256"]
     answer = gateway.get(place)
@@ -181,8 +183,8 @@ def test_the_answer_names_the_permitted_digest(
 
 
 def test_a_poll_with_a_valid_tag_has_no_body(gateway: TestClient, live: dict[str, Any], forget: Make) -> None:
-    """A poll with a tag that is still valid gets no body and a new hour of validity; an outdated tag gets the new
-    answer."""
+    """A poll with a current ETag gets an empty response that is valid for another hour. An outdated ETag gets the new
+    response."""
     place = f"/v1/models/{live['id']}/serving"
     tag = gateway.get(place).headers["etag"]
     for named in (tag, f'"other", {tag}', tag.removeprefix("W/"), "*"):
@@ -196,7 +198,8 @@ def test_a_poll_with_a_valid_tag_has_no_body(gateway: TestClient, live: dict[str
 
 
 def test_malformed_versions_are_refused(gateway: TestClient, live: dict[str, Any], refused: Refused) -> None:
-    """Unknown versions and models return 404; a name that is neither a number nor a digest is malformed."""
+    """Unknown versions and models return 404. A version name that is neither a number nor a digest is refused as
+    malformed."""
     place = f"/v1/models/{live['id']}/serving"
     refused(gateway.get(f"{place}?version=2"), 404, "version_unknown")
     refused(gateway.get("/v1/models/mdl_0/serving"), 404, "model_unknown")

@@ -23,7 +23,8 @@ from tests.tables import each
 
 @given(count=st.integers(0, 50), size=st.integers(1, 60))
 def test_batches_partition_the_iterable(count: int, size: int) -> None:
-    """The batches together are the original iterable; none is empty or too long, and each has its start."""
+    """The concatenated batches equal the original iterable. No batch is empty or too long, and each has its start
+    index."""
     requests: list[NewRequest] = [{"subject_id": str(number)} for number in range(count)]
     found = list(cut(iter(requests), size=size))
     assert [one for _, batch in found for one in batch] == requests
@@ -39,7 +40,8 @@ def test_an_invalid_batch_size_is_refused(scripted_client: Client, size: int) ->
 
 
 def test_many_requests_have_a_result_each(client: Client) -> None:
-    """Each request has a result, in order, whatever batch it was in; a faulty request does not affect others."""
+    """Each request gets a result, in order, whatever batch it was in. A faulty request does not affect other
+    requests."""
     at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     asked: list[NewRequest] = [
         {"subject_id": f"p{n}", "external_id": f"ticket {n}", "submitted_at": at} for n in range(25)
@@ -68,8 +70,8 @@ def test_many_requests_have_a_result_each(client: Client) -> None:
 
 
 def test_repeating_many_requests_creates_nothing(client: Client) -> None:
-    """Repeated calls with the same key create nothing twice, even after an interruption; another batch size is
-    refused."""
+    """Repeating calls with the same idempotency key creates no request twice, even after an interruption. Another batch
+    size is refused."""
     asked: list[NewRequest] = [{"subject_id": f"p{n}"} for n in range(25)]
     requests = client.deletion_requests
 
@@ -89,7 +91,7 @@ def test_repeating_many_requests_creates_nothing(client: Client) -> None:
 
 
 def test_requests_round_trip_through_csv(client: Client, tmp_path: Path) -> None:
-    """Requests are imported from CSV and exported to CSV: all, or filtered ones, to a file or a stream."""
+    """Requests are imported from CSV and exported to CSV, either all or filtered, to a file or a stream."""
     requests = client.deletion_requests
     made = requests.create_from_csv(
         b"subject_id,regulation\r\np1,ccpa\r\np2,gdpr\r\n,gdpr\r\n", source="list 7", idempotency_key="once"
@@ -118,7 +120,7 @@ def test_requests_round_trip_through_csv(client: Client, tmp_path: Path) -> None
 def test_an_interrupted_export_leaves_the_file_unchanged(
     script: Script, scripted_client: Client, tmp_path: Path
 ) -> None:
-    """A file is complete or unchanged, and an answer that breaks off is not requested again."""
+    """If the response of an export breaks off, the file is unchanged and the export is not retried."""
     file = tmp_path / "requests.csv"
     file.write_text("before")
     script.says(Reply(status=503, body={}), Reply(body=b"id\r\n" * 50_000, cut=True))
@@ -130,7 +132,7 @@ def test_an_interrupted_export_leaves_the_file_unchanged(
 
 
 def test_an_export_takes_constant_memory(script: Script, scripted_client: Client, tmp_path: Path) -> None:
-    """An export of 32 MB takes only a few MB of memory."""
+    """Exporting 32 MB takes only a few MB of memory."""
     body = b"id,status,outcome\r\n" * (32 * 2**20 // 19)
     script.says(Reply(body=body))
     tracemalloc.start()
@@ -157,7 +159,7 @@ ANNA = "anna@example.org"
 def test_wrong_arguments_are_named(
     script: Script, scripted_client: Client, made: Callable[[Client], Any], fields: list[str]
 ) -> None:
-    """A wrong argument is named and not quoted, and nothing is sent."""
+    """A wrong argument is named without quoting its value, and nothing is sent."""
     with pytest.raises(InputInvalid) as refused:
         made(scripted_client)
     assert [fault.path for fault in refused.value.errors] == fields
@@ -167,7 +169,7 @@ def test_wrong_arguments_are_named(
 
 
 def test_unknown_arguments_raise(script: Script, scripted_client: Client) -> None:
-    """Unknown arguments raise `TypeError`, as of any function."""
+    """An unknown argument raises `TypeError`, and nothing is sent."""
     with pytest.raises(TypeError):
         scripted_client.deletion_requests.export("/none", colour="red")  # type: ignore[call-arg]
     assert script.calls == []

@@ -17,8 +17,8 @@ def now() -> str:
 
 
 def test_requests_are_approved_batch_by_batch(gateway: TestClient, forget: Make, get: Get) -> None:
-    """Each call decides as many as it may and returns where to continue; later and non-matching requests stay, and a
-    repeated decision decides nothing."""
+    """Each call decides up to its limit and returns a cursor for the next call. Later and non-matching requests stay
+    undecided, and repeating the decision has no effect."""
     for n in range(5):
         forget(f"q{n}", identity_verified=False)
     other = forget("other", identity_verified=False, regulation="ccpa")["id"]
@@ -43,8 +43,10 @@ def test_requests_are_approved_batch_by_batch(gateway: TestClient, forget: Make,
 def test_an_unrejectable_request_does_not_stop_others(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """A request that cannot be rejected by the rules stays unchanged, and is counted; the others are rejected."""
-    app = key_with(Scope.REQUESTS_WRITE)  # may not learn what is held: without a grace time nothing is taken back
+    """A request that the rules do not permit to reject is left unchanged and counted. All other requests are
+    rejected."""
+    # For a key that may not learn whether data is held, no request can be withdrawn without a grace period.
+    app = key_with(Scope.REQUESTS_WRITE)
     kept = gateway.post("/v1/deletion-requests", json={"subject_id": "p1"}, headers=app).json()["id"]
     rejected = forget("p2")["id"]
     said = {"ground": "legal_claims", "explanation": "A case is before court."}
@@ -57,8 +59,7 @@ def test_an_unrejectable_request_does_not_stop_others(
 
 
 def test_malformed_decisions_are_refused(gateway: TestClient, refused: Callable[..., dict[str, Any]]) -> None:
-    """A rejection without a ground, a ground without a rejection, and the approval of an accepted request are
-    refused."""
+    """A rejection without a ground, an approval with a ground, and the approval of an accepted request are refused."""
     said = {"ground": "legal_claims", "explanation": "A case is before court."}
     for asked, path in (
         ({"decision": "reject", "status": "accepted"}, "rejection"),

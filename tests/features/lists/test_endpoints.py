@@ -55,7 +55,7 @@ def stored(installation: Installation) -> list[DeletionRequest]:
 def test_each_request_has_its_own_answer(
     ask: Ask, new_dataset: Callable[..., dict[str, Any]], installation: Installation
 ) -> None:
-    """Valid requests of a batch are stored and each invalid one gets its own error, in the order of submission."""
+    """Valid requests of a batch are stored, and each invalid request gets its own error, in the order of submission."""
     new_dataset()
     answer = ask(
         {"subject_id": "p1", "external_id": "a"},
@@ -84,7 +84,7 @@ def test_each_request_has_its_own_answer(
 
 
 def test_the_status_of_a_batch_depends_on_acceptance(ask: Ask, installation: Installation) -> None:
-    """A batch is a 202 if every request was accepted, and a 422 with an error per request if none was."""
+    """A batch returns 202 if every request was accepted, and 422 with an error per request if none was."""
     refused = ask({"subject_id": ""}, {"subject_id": "p1", "dataset_ids": ["ds_none"]})
     assert refused.status_code == 422
     assert refused.headers["Content-Type"] == "application/problem+json"
@@ -97,12 +97,12 @@ def test_the_status_of_a_batch_depends_on_acceptance(ask: Ask, installation: Ins
 
 @each("count", [0, MAX_BATCH_REQUESTS + 1])
 def test_the_size_of_a_batch_is_limited(ask: Ask, count: int) -> None:
-    """A batch holds between one and ten thousand requests."""
+    """A batch contains between one and ten thousand requests."""
     assert ask(*[{"subject_id": "p1"}] * count).status_code == 422
 
 
 def test_a_repeated_batch_is_stored_once(ask: Ask, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch larger than a group, repeated with its Idempotency-Key, is stored once and answered identically."""
+    """Repeating a large batch with its idempotency key stores it once and returns the identical response."""
     monkeypatch.setattr(endpoints, "_GROUP", 10)
     once = {"Idempotency-Key": "nightly"}
     requests = [{"subject_id": f"p{i}", "external_id": str(i)} for i in range(15)]
@@ -116,7 +116,7 @@ def test_a_repeated_batch_is_stored_once(ask: Ask, installation: Installation, m
 
 
 def test_requests_are_read_from_csv(ask_csv: Ask, gateway: TestClient) -> None:
-    """A CSV file may have a byte order mark, empty cells and metadata columns; invalid lines are reported."""
+    """A CSV file can have a byte order mark, empty cells and metadata columns. Invalid lines are reported."""
     answer = ask_csv(
         "\ufeffsubject_id,regulation,external_id,submitted_at,metadata.shop,identity_verified\r\n"
         'p1,ccpa,"a ""b"", c",2026-01-02T03:04:05Z,berlin,\r\n'
@@ -145,7 +145,8 @@ def test_requests_are_read_from_csv(ask_csv: Ask, gateway: TestClient) -> None:
     ],
 )
 def test_a_malformed_csv_is_refused(ask_csv: Ask, installation: Installation, content: bytes, path: str) -> None:
-    """A file that cannot be read, or that does not name its columns, is refused as a whole and never quoted."""
+    """A CSV file that cannot be parsed, or whose header has no subject, a duplicate or an unknown column, is refused as
+    a whole and never quoted."""
     answer = ask_csv(content)
     assert answer.status_code == 422
     assert [fault["path"] for fault in answer.json()["errors"]] == [path]
@@ -154,7 +155,7 @@ def test_a_malformed_csv_is_refused(ask_csv: Ask, installation: Installation, co
 
 
 def test_a_hash_finds_the_same_person(ask_csv: Ask, new_dataset: Callable[..., dict[str, Any]]) -> None:
-    """A request by the SHA-256 of a subject id finds the same person as the id."""
+    """A request by the SHA-256 of a subject id finds the same person as a request by the id."""
     new_dataset()
     sha256_of_p1 = hashlib.sha256(b"p1").hexdigest()
     items = ask_csv(f"subject_sha256,regulation\n{sha256_of_p1},ccpa\n{'0' * 64},ccpa\n").json()["items"]
@@ -162,7 +163,7 @@ def test_a_hash_finds_the_same_person(ask_csv: Ask, new_dataset: Callable[..., d
 
 
 def test_the_export_has_every_request_once(ask: Ask, gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The CSV has every request of all pages once, newest first; filters apply as in the list."""
+    """The CSV export contains the requests of all pages exactly once, newest first. Filters apply as in the list."""
     monkeypatch.setattr(endpoints, "_PAGE", 20)
     count = 50
     ask(*[{"subject_id": f"p{i}", "regulation": "ccpa" if i % 2 else "gdpr"} for i in range(count)])
@@ -176,7 +177,7 @@ def test_the_export_has_every_request_once(ask: Ask, gateway: TestClient, monkey
 
 @pytest.mark.usefixtures("live")
 def test_the_export_filters_like_the_list(ask: Ask, gateway: TestClient, work: Callable[[], int]) -> None:
-    """Each filter, alone or combined, selects the same requests in the CSV as in the list."""
+    """Each filter, alone or combined with others, selects the same requests in the CSV export as in the list."""
     first = ask({"subject_id": "p1", "external_id": "a", "regulation": "ccpa"}, source="one").json()["items"][0]["id"]
     work()
     ask({"subject_id": "p1", "refers_to": first}, {"subject_id": "p2", "external_id": "a"}, source="two")
@@ -204,7 +205,7 @@ def test_the_export_filters_like_the_list(ask: Ask, gateway: TestClient, work: C
 def test_the_export_of_an_app_reveals_nothing(
     ask: Ask, gateway: TestClient, new_dataset: Callable[..., dict[str, Any]], key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """No column of an app's export reveals whether anything is held."""
+    """No column of an application's export reveals whether data is held."""
     new_dataset()
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     made = ask({"subject_id": "p1"}, {"subject_id": "nobody"}, headers=app).json()
@@ -217,7 +218,7 @@ def test_the_export_of_an_app_reveals_nothing(
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30))
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_round_trips_through_csv(ask_csv: Ask, gateway: TestClient, external_id: str) -> None:
-    """Any external id, with quotes, commas or line ends, survives a round trip through CSV."""
+    """An external id with quotes, commas or line breaks survives a round trip through CSV."""
     text = io.StringIO()
     csv.writer(text).writerows([["subject_id", "external_id"], ["p1", external_id]])
     answer = ask_csv(text.getvalue().encode())
@@ -228,7 +229,7 @@ def test_any_text_round_trips_through_csv(ask_csv: Ask, gateway: TestClient, ext
 
 
 def test_a_repeated_batch_gets_its_first_answer(ask: Ask, gateway: TestClient, installation: Installation) -> None:
-    """A repeated batch gets its first answer, even for requests that would be accepted now."""
+    """Repeating a batch returns its first response, even for requests that would be accepted now."""
     state = gateway.app.state  # type: ignore[attr-defined]
     wanted = [
         {"subject_id": "p1", "external_id": "a", "callback_url": "http://10.1.0.1/hook"},
@@ -249,7 +250,7 @@ def test_a_repeated_batch_gets_its_first_answer(ask: Ask, gateway: TestClient, i
 
 
 def test_metadata_is_limited(ask: Ask) -> None:
-    """A request has at most 50 entries of metadata, of at most 2000 characters each."""
+    """The metadata of a request has at most 50 entries of at most 2000 characters each."""
     answer = ask(
         {"subject_id": "p1", "metadata": {"a": "x" * 2000}}, {"subject_id": "p1", "metadata": {"a": "x" * 2001}}
     )
@@ -257,7 +258,7 @@ def test_metadata_is_limited(ask: Ask) -> None:
 
 
 def test_an_idempotency_key_belongs_to_one_endpoint(gateway: TestClient) -> None:
-    """The Idempotency-Key of a batch cannot be used for a single request, nor the other way round."""
+    """The idempotency key of a batch cannot be used for a single request, or vice versa."""
     single, batch = ("/v1/deletion-requests", {"subject_id": "p1"}), ("/v1/deletion-requests:batch", None)
     many = {"requests": [{"subject_id": f"p{number}"} for number in range(3)]}
     for key, calls in (("a", [single, batch]), ("b", [batch, single])):

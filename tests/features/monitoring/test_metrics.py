@@ -31,11 +31,11 @@ Sample = Callable[..., float]
 
 
 def test_scrapes_are_cached(gateway: TestClient, installation: Installation) -> None:
-    """A second scrape within moments does not query the database."""
+    """A second scrape within a few seconds does not query the database."""
     counted = []
 
     def count(connection: sa.Connection, *_: object) -> None:
-        # Chores, and gateways of other tests, ask when they like.
+        # Periodic jobs and gateways of other tests can query at any time.
         is_ours = connection.engine.url == installation.database.engine.url
         if is_ours and threading.current_thread().name.startswith("AnyIO"):
             counted.append(1)
@@ -54,13 +54,15 @@ def test_scrapes_are_cached(gateway: TestClient, installation: Installation) -> 
 def test_metrics_survive_an_unreachable_database(
     gateway: TestClient, sample: Sample, installation: Installation
 ) -> None:
-    """Metrics are still served and report that the database is away; unknown values are omitted."""
+    """If the database cannot be reached, metrics are still served and report this. Values that depend on the database
+    are omitted."""
     assert sample("lethe_database_up") == 1
     assert 'lethe_requests_overdue{regulation="gdpr"}' in gateway.get("/metrics").text
     with installation.database.reading() as session:
         own = session.scalars(sa.select(InstallationIdentity)).one()
     migrate.downgrade(installation.database.engine)
-    time.sleep(1.1)  # the key is not believed any more without being asked about
+    # After a second the gateway looks the key up in the database again.
+    time.sleep(1.1)
     assert sample("lethe_database_up") == 0
     text = gateway.get("/metrics").text
     assert "lethe_requests_overdue{" not in text
@@ -68,7 +70,8 @@ def test_metrics_survive_an_unreachable_database(
     assert sample("lethe_log_events_total", level="error", event="operations.database_unavailable") > 0
     made = sa.insert(InstallationIdentity).values(id=own.id, check_values=own.check_values, created_at=own.created_at)
     migrate.upgrade(installation.database.engine, then=lambda connection: connection.execute(made))
-    installations.set_up(installation.settings)  # with its first key
+    # This creates the installation's first key.
+    installations.set_up(installation.settings)
     assert sample("lethe_database_up") == 1
 
 
@@ -76,7 +79,7 @@ def test_metrics_survive_an_unreachable_database(
 def test_a_scrape_reads_only_open_requests(
     gateway: TestClient, sample: Sample, installation: Installation, by: Actor
 ) -> None:
-    """A scrape of an archive of a million requests, ten thousand of them open, reads only the open ones: reading a
+    """With a million archived requests and ten thousand open ones, a scrape reads only the open ones. Reading the
     million would take the database more than ten million instructions."""
     numbers = "WITH RECURSIVE n(i) AS (SELECT CAST(:first AS integer) UNION ALL SELECT i + 1 FROM n WHERE i < :last)"
     status = "CASE WHEN i % 100 = 0 THEN 'accepted' ELSE 'completed' END"
@@ -87,11 +90,13 @@ def test_a_scrape_reads_only_open_requests(
         f"{numbers} INSERT INTO deletion_requests ({columns}) "
         f"SELECT 'dr_' || i, 'ref' || i, 'gdpr', 'UTC', {status}, 'request', false, '{by.tenant_id}', {moments} FROM n"
     )
-    for last in range(100_000, 1_000_001, 100_000):  # no statement lasts longer than it may on a slow machine
+    # Insert in parts, so that no statement exceeds its time limit on a slow machine.
+    for last in range(100_000, 1_000_001, 100_000):
         with installation.database.writing() as session:
             session.execute(insert, {"first": last - 99_999, "last": last})
     with installation.database.writing() as session:
-        session.execute(sa.text("ANALYZE"))  # as autovacuum does
+        # In production, autovacuum analyses the table.
+        session.execute(sa.text("ANALYZE"))
     assert sample("lethe_requests_open", status="accepted", regulation="gdpr") == 10_000
     with sqlite.instructions() as taken:
         assert gateway.get("/metrics").status_code == 200
@@ -100,7 +105,7 @@ def test_a_scrape_reads_only_open_requests(
 
 
 def test_metrics_count_calls_by_route(gateway: TestClient) -> None:
-    """Calls are counted by the route's template, so no path, which may name a person, appears in a metric."""
+    """Calls are counted by the template of their route, so no path, which could name a person, appears in a metric."""
     gateway.get("/v1/datasets/ds_0/subjects/jane.doe@example.org")
     gateway.get("/nowhere/jane.doe@example.org")
     gateway.request("JANE", "/nowhere")
@@ -112,7 +117,7 @@ def test_metrics_count_calls_by_route(gateway: TestClient) -> None:
 
 
 def test_labels_are_bounded(gateway: TestClient, new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
-    """No metric names a request, a model, a run or a path: the values of labels are fixed by the code."""
+    """No metric names a request, a model, a run or a path, because the code fixes the values of all labels."""
     new_dataset()
     made = forget("p1")
     work()
@@ -122,7 +127,7 @@ def test_labels_are_bounded(gateway: TestClient, new_dataset: Make, forget: Make
 
 
 def test_alerts_use_existing_metrics(gateway: TestClient, new_dataset: Make, work: Callable[[], int]) -> None:
-    """Each metric that an alert rule names is exposed, and each rule has its section in the runbook."""
+    """Each metric in an alert rule is exposed, and each rule has a section in the runbook."""
     root = Path(__file__).parents[3]
     rules_file = root / "deploy" / "prometheus" / "lethe.rules.yml"
     rules = rules_file.read_text()
@@ -143,15 +148,15 @@ def test_alerts_use_existing_metrics(gateway: TestClient, new_dataset: Make, wor
 def test_only_operators_grant_the_monitoring_scope(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., Any]
 ) -> None:
-    """The scope of the metrics, which reveal whether there is work to do, is granted by an operator, and not by a
-    tenant's admin."""
+    """Only an operator can grant the metrics scope, because metrics reveal whether there is work to do. A tenant's
+    admin cannot."""
     asked = {"name": "monitoring", "scopes": ["metrics:read"]}
     refused(gateway.post("/v1/api-keys", json=asked, headers=key_with(Scope.ADMIN)), 403, "scope_missing")
     assert gateway.post("/v1/api-keys", json=asked).status_code == 201
 
 
 def test_metrics_can_have_their_own_port(settings: Settings) -> None:
-    """Metrics are served on a second port, without a key and with no other endpoint, if the settings name one."""
+    """If the settings name a metrics port, metrics are served on it without a key, and no other endpoint is."""
     port = free_port()
     with TestClient(create_app(settings.model_copy(update={"metrics_port": port}))) as client:
         assert client.get("/metrics").status_code == 401
@@ -169,7 +174,7 @@ def test_completions_reported_early_are_counted(
     sample: Sample,
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """Requests that apps see as completed and that still wait are counted until they are done."""
+    """Requests that applications already see as completed but that are still open are counted until they complete."""
     new_dataset()
     app = key_with(Scope.REQUESTS_WRITE)
     for who in ("p1", "nobody"):
@@ -181,7 +186,7 @@ def test_completions_reported_early_are_counted(
 
 
 def test_a_restored_database_is_reported(installation: Installation, gateway: TestClient, forget: Make) -> None:
-    """A database older than its tombstones is not served, and the metrics give the reason."""
+    """If the database is older than its tombstones, it is not served, and the metrics report the reason."""
     assert "lethe_database_put_back 0.0" in gateway.get("/metrics").text
     forget("stranger")
     tombstones.record(installation)

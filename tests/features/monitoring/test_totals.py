@@ -24,7 +24,8 @@ Sample = Callable[..., float]
 def test_labels_of_regulations_and_tenants_are_limited(
     sample: Sample, installation: Installation, new_dataset: Make, forget: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A regulation defined by a tenant is a label while it has requests; those beyond a limit share one label."""
+    """A regulation that a tenant defines is a label value while it has requests. Regulations and tenants beyond a limit
+    share one label value."""
     new_dataset()
     made = [forget(f"p{number}")["id"] for number in range(6)]
 
@@ -57,7 +58,8 @@ def test_runs_are_counted_once(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Totals are those of the database, however often and by however many gateways they are read."""
+    """The totals are read from the database, so every gateway reports the same values and repeated scrapes do not
+    change them."""
     model = new_model(new_dataset()["id"])
     add_runs(installation, "published", "abandoned", ago=DAY)
     for runs in (1, 2, 2):
@@ -89,8 +91,8 @@ def test_canary_tests_are_counted_once(
     new_model: Make,
     work: Callable[[], int],
 ) -> None:
-    """Runs that passed their audit and runs that it refuted are counted separately, equally by every gateway; runs
-    without lanes count as neither, nor do runs that failed for other reasons."""
+    """Passed canary tests and refuted runs are counted separately, with the same result at every gateway. Runs without
+    lanes and runs that failed for other reasons count as neither."""
     dataset = new_dataset()
     assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [0, 0]
     for lanes in (256, 0):
@@ -102,7 +104,8 @@ def test_canary_tests_are_counted_once(
         refuted.error_code = AuditFailed.code
     for _ in range(2):
         assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [1, 1]
-    with installation.database.writing() as session:  # another gateway finds them in the past
+    # Move the runs into the past for another gateway.
+    with installation.database.writing() as session:
         session.execute(sa.update(Run).values(started_at=now() - DAY, finished_at=now() - DAY))
     with TestClient(create_app(settings), headers={"Authorization": f"Bearer {admin_key}"}) as another:
         text = another.get("/metrics").text

@@ -87,7 +87,7 @@ def gateway(settings: Settings, admin_key: str, collector: Collector) -> Iterato
 
 
 def test_calls_are_traced(gateway: TestClient, collector: Collector, capsys: pytest.CaptureFixture[str]) -> None:
-    """A call is a span with its route and status, and continues the caller's trace; log lines name the trace."""
+    """Each call is a span with its route and status that continues the caller's trace. Log lines name the trace."""
     trace_id, span_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     parent = {"traceparent": f"00-{trace_id}-{span_id}-01", "tracestate": f"vendor={NOTE}", "baggage": f"who={NOTE}"}
     assert gateway.get(f"/v1/datasets/ds_0/subjects/{SUBJECT}?note={NOTE}", headers=parent).status_code == 422
@@ -114,7 +114,7 @@ def test_runs_are_traced(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """A run is a span with its id, and each of its phases is a span within it."""
+    """Each run is a span with its id, and each phase of the run is a child span."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     request = forget("p3")
@@ -141,7 +141,7 @@ def test_runs_are_traced(
 
 
 def test_failed_spans_have_the_class_of_the_error(gateway: TestClient, collector: Collector) -> None:
-    """A span that ends with an exception has its class, and not its text."""
+    """A span that ends with an exception contains the exception's class but not its text."""
     with contextlib.suppress(ValueError), tracing.span("phase", number=1, nothing=None):
         raise ValueError(SUBJECT)
     tracing.close()
@@ -152,15 +152,16 @@ def test_failed_spans_have_the_class_of_the_error(gateway: TestClient, collector
 
 
 def test_an_unreachable_collector_does_not_slow_calls(settings: Settings, collector: Collector) -> None:
-    """Calls are answered equally quickly whether or not a collector receives the traces."""
+    """Calls take no longer if no collector receives the traces."""
     collector.close()
     with TestClient(create_app(settings.model_copy(update={"otlp_endpoint": collector.endpoint}))) as client:
         took = sorted(client.get("/healthz").elapsed.total_seconds() for _ in range(20))
-    assert took[10] < 5  # the machine itself may be late now and then
+    # Some calls may be slow because the machine is busy.
+    assert took[10] < 5
 
 
 def test_tracing_names_its_missing_package() -> None:
-    """A service without the extra runs, and names the package to install."""
+    """If the tracing extra is not installed, the service runs and names the package to install."""
     program = (
         "import sys\nsys.modules['opentelemetry'] = None\nfrom app import telemetry\n"
         "telemetry.configure('info')\ntelemetry.trace_to('http://127.0.0.1:1', service='s')\n"

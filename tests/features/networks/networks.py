@@ -10,7 +10,8 @@ def exported(network: torch.nn.Module, num_features: int) -> bytes:
     """Return the ONNX file that torch writes of a network of rows (batch, num_features)."""
     file = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # there is a newer exporter, which writes the same operators for these
+        # torch warns of a newer exporter, which writes the same operators for these networks.
+        warnings.simplefilter("ignore")
         torch.onnx.export(
             network.eval(),
             (torch.zeros(2, num_features),),

@@ -22,8 +22,8 @@ from tests.lethe.scripted import Reply, Script
 
 
 @pytest.mark.soak
-def test_an_upload_through_a_network_has_a_bar(settings: Settings, admin_key: str, tmp_path: Path) -> None:
-    """An upload at a terminal shows how many of the rows the network has encoded; the answer is printed on standard
+def test_an_upload_through_a_network_shows_a_progress_bar(settings: Settings, admin_key: str, tmp_path: Path) -> None:
+    """An upload at a terminal shows how many rows the network has encoded. The response is printed to standard
     output."""
     rows, network = tmp_path / "people.npz", tmp_path / "net.onnx"
     rows.write_bytes(npz(rows=6000, features=nets.WIDTH))
@@ -40,7 +40,8 @@ def test_an_upload_through_a_network_has_a_bar(settings: Settings, admin_key: st
         )
         os.close(theirs)
         seen = b""
-        with contextlib.suppress(OSError):  # Linux says so that nobody writes to a terminal any more
+        # Linux raises this error once no process writes to the terminal.
+        with contextlib.suppress(OSError):
             while piece := os.read(ours, 4096):
                 seen += piece
         out, _ = sending.communicate(timeout=240)
@@ -54,8 +55,8 @@ def test_an_upload_through_a_network_has_a_bar(settings: Settings, admin_key: st
 def test_an_upload_is_found_by_name_and_size(
     script: Script, scripted_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An upload's progress is that of the upload with its name and size, and resumes after the gateway failed to report
-    it once."""
+    """The command shows the progress of the upload with the given name and size, and continues after the gateway has
+    once failed to report progress."""
     monkeypatch.setattr(cli, "_POLL_SECONDS", 0.01)
 
     def encoding(name: str, num_bytes: int, done: int) -> dict[str, Any]:

@@ -44,8 +44,8 @@ def send(gateway: TestClient, content: bytes, name: str = "people.npz", **form: 
 def test_a_model_on_features_learns_forgets_and_predicts(
     gateway: TestClient, get: Get, new_model: Make, forget: Make, work: Any
 ) -> None:
-    """Rows are the network's features; predictions use the same features; mechanism and certificate name the
-    network."""
+    """The rows of the dataset are the network's features, and predictions use the same features. The mechanism and the
+    certificate name the network."""
     net = network(gateway, nets.linear())
     dataset = send(gateway, npz(X), network_id=net["id"]).json()
     assert (dataset["network_id"], dataset["num_features"]) == (net["id"], nets.OUT)
@@ -74,7 +74,8 @@ def test_a_model_on_features_learns_forgets_and_predicts(
 
 
 def test_a_schema_defines_the_input_of_the_network(gateway: TestClient, get: Get) -> None:
-    """The network receives the numbers that the schema makes of a csv file's columns, in the order of their names."""
+    """The network's input is the numbers that the schema derives from the columns of a CSV file, in the order of the
+    column names."""
     net = network(gateway, nets.linear())
     columns: dict[str, Any] = {f"c{place}": {"kind": "standard", "center": 0, "scale": 1} for place in range(6)}
     columns |= {"y": {"role": "label", "values": ["0", "1"]}, "who": {"role": "subject"}}
@@ -94,8 +95,8 @@ def test_a_schema_defines_the_input_of_the_network(gateway: TestClient, get: Get
 
 
 def test_rows_without_finite_features_are_refused(gateway: TestClient, get: Get) -> None:
-    """A row for which the network returns NaN refuses the upload, by its place and without its numbers; so does a wrong
-    width, and an unknown network. Nothing is stored."""
+    """If the network returns NaN for a row, the upload is refused with the position of the row and without its numbers.
+    A wrong width and an unknown network are refused too, and nothing is stored."""
     net = network(gateway, nets.logarithm())
     far = X[:40].copy()
     far[36] = -1000.0 * np.sign(nets.WEIGHTS[:, 0])

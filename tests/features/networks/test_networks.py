@@ -27,8 +27,8 @@ def send(gateway: TestClient, content: bytes, name: str = "net.onnx", **form: st
 
 
 def test_a_network_is_uploaded_listed_and_deleted(gateway: TestClient, get: Callable[[str], Any]) -> None:
-    """An uploaded network is described in the answer and in lists, its file is returned unchanged, the same file is
-    refused a second time, and deleting it removes it."""
+    """An uploaded network is described in the response and in lists, and its file is returned unchanged. Uploading the
+    same file again is refused. A deleted network is no longer listed."""
     content = nets.linear()
     answer = send(gateway, content, dp_ledger="https://example.org/ledger")
     made = answer.json()
@@ -101,8 +101,8 @@ REFUSED = {
 
 @each("case", REFUSED)
 def test_an_unsuitable_file_is_refused(gateway: TestClient, case: str) -> None:
-    """A file with code, of unknown operators, with randomness, or truncated is refused in words, and nothing is
-    stored."""
+    """A file that contains code, unknown operators or random operators, or is truncated, is refused with an
+    explanation, and nothing is stored."""
     content, why = REFUSED[case]
     answer = send(gateway, content)
     assert (answer.status_code, answer.json()["code"]) == (422, "network_invalid"), answer.text
@@ -119,8 +119,8 @@ def limited(gateway: TestClient, installation: Installation, **limits: Any) -> T
 def test_a_network_over_its_limits_is_refused(
     gateway: TestClient, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A network that needs more memory or time than permitted is refused with a specific error over HTTP, and so is an
-    upload of rows that it would encode; neither is stored."""
+    """A network that needs more memory or time than permitted is refused over HTTP with a specific error, and so is an
+    upload of rows for it. Neither is stored."""
     with limited(gateway, installation, network_memory_bytes=2**30, network_seconds=600.0) as poor:
         answer = send(poor, nets.slow(60_000, hidden=True))
     assert (answer.status_code, answer.json()["code"]) == (422, "network_failed"), answer.text
@@ -141,13 +141,13 @@ def test_a_network_over_its_limits_is_refused(
 
 
 def test_unusable_licences_are_refused(gateway: TestClient) -> None:
-    """A licence of two lines, or of white space, is refused before anything is stored."""
+    """A licence that has two lines or is blank is refused before anything is stored."""
     for licence in ("MIT\nand more", " "):
         assert send(gateway, nets.linear(), licence=licence).json()["code"] == "network_invalid"
 
 
 def test_a_damaged_file_is_not_used(gateway: TestClient, installation: Installation) -> None:
-    """A file that was changed in the database is not returned."""
+    """The file of a network is not returned if it was changed in the database."""
     made = send(gateway, nets.linear()).json()
     with installation.database.writing() as session:
         session.execute(sa.update(NetworkPiece).values(content=nets.linear(2.0)))

@@ -109,7 +109,7 @@ def outputs(content: bytes, rows: np.ndarray = ROWS) -> np.ndarray:
 
 @pytest.mark.parametrize(("operator", "attributes", "others"), CASES)
 def test_operators_match_onnxruntime(operator, attributes, others):
-    """An operator returns onnxruntime's result, up to single precision."""
+    """Each operator returns the same result as onnxruntime, up to single precision."""
     rows = POSITIVE if operator in ("Sqrt", "Reciprocal", "Pow") else ROWS
     content = network(operator, attributes, others)
     ours = outputs(content, rows)
@@ -119,7 +119,7 @@ def test_operators_match_onnxruntime(operator, attributes, others):
 
 
 def test_every_operator_is_compared():
-    """Every operator in the table is compared with onnxruntime by a test, and is supported."""
+    """Every operator in the table is supported, and a test compares it with onnxruntime."""
     assert set(OPERATORS) | {"Constant"} == supported.OPERATORS
     assert set(OPERATORS) - {operator for operator, _, _ in CASES} == {"Gemm", "Mod", "Shape", "Squeeze"}
 
@@ -135,13 +135,13 @@ def test_every_operator_is_compared():
     ],
 )
 def test_an_operator_that_is_not_supported_is_named(operator, attributes, others):
-    """A network with an unsupported operator or attribute is refused, by name if it is an operator."""
+    """A network with an unsupported operator or attribute is refused. The error names an unsupported operator."""
     content = network(operator, attributes, others)
     with pytest.raises(UnsupportedOperator):
         outputs(content)
 
 
 def test_another_opset_is_refused():
-    """A network of another opset than the compared one is refused."""
+    """A network is refused if its opset is not the one that was compared with onnxruntime."""
     with pytest.raises(UnsupportedOperator, match="opset"):
         Graph(network("Relu", {}, (), opset=7))

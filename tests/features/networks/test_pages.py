@@ -9,7 +9,7 @@ from tests.features.networks import nets
 
 
 def test_a_network_is_deleted(officer: Browser, gateway: TestClient) -> None:
-    """After a deletion the list confirms it and no longer has the network."""
+    """After a deletion, the list confirms it and no longer contains the network."""
     made = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}).json()
     answer = officer.post(f"/admin/networks/{made['id']}/delete")
     page = officer.get(answer.headers["location"]).text

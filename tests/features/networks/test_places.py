@@ -17,8 +17,8 @@ def upload(gateway: TestClient, content: bytes, **headers: str) -> Any:
 
 
 def test_many_uploads_of_a_tenant_do_not_delay_others(gateway: TestClient) -> None:
-    """While a tenant uploads fourteen slow networks, another is answered at once and registers its own; an upload
-    without a place is refused as busy, with the time to wait, and leaves nothing."""
+    """While one tenant uploads fourteen slow networks, another tenant gets responses without delay and can register a
+    network. Uploads beyond the limit return 503 with Retry-After and are not stored."""
     key = gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"]
     theirs = {"Authorization": f"Bearer {key}"}
     answers: list[Any] = []
@@ -47,9 +47,9 @@ def test_many_uploads_of_a_tenant_do_not_delay_others(gateway: TestClient) -> No
     assert {network["id"] for network in gateway.get("/v1/networks").json()["items"]} == set(accepted)
 
 
-def test_rows_take_places_too(gateway: TestClient) -> None:
-    """An upload of rows for a network is refused as busy while its tenant's places are taken, and nothing is stored;
-    another tenant's places do not count."""
+def test_uploads_of_rows_take_places(gateway: TestClient) -> None:
+    """An upload of rows for a network returns 503 while its tenant uses all of its places, and nothing is stored.
+    Places used by another tenant do not count."""
     network = upload(gateway, nets.linear()).json()["id"]
     rows = {"data": FORM | {"network_id": network}, "files": {"file": ("people.npz", npz(features=nets.WIDTH))}}
     with service.place(DEFAULT_TENANT), service.place(DEFAULT_TENANT), service.place(DEFAULT_TENANT):

@@ -26,10 +26,11 @@ ROWS = np.random.default_rng(5).normal(size=(70, nets.WIDTH))
 
 
 def test_a_nondeterministic_network_is_refused() -> None:
-    """The examination runs a network twice itself, whatever operators are permitted: a network that adds random
-    numbers, and a file that computes other numbers than the loaded one, are refused."""
+    """The examination runs a network twice and compares the results. It refuses a network that adds random numbers and
+    a file that computes other results than the loaded network."""
     drawn = onnx_file([node("MatMul", output="h"), node("RandomNormalLike", "h", "r"), node("Add", "h r")])
-    named = graph.parse(nets.linear())  # of the same input and output
+    # This network has the same input and output sizes.
+    named = graph.parse(nets.linear())
     for content, network in (
         (drawn, child.RunningNetwork(drawn, named)),
         (nets.linear(2.0), child.RunningNetwork(nets.linear(), named)),
@@ -40,7 +41,7 @@ def test_a_nondeterministic_network_is_refused() -> None:
 
 
 def test_features_depend_only_on_the_row() -> None:
-    """A row has the same features bit by bit at any position, and numpy's up to rounding; progress is reported per
+    """A row has bit-identical features at any position, and they equal numpy's up to rounding. Progress is reported per
     batch."""
     with process.examined(nets.linear(), LIMITS) as encoder:
         found = encoder.encode(ROWS)
@@ -55,8 +56,8 @@ def test_features_depend_only_on_the_row() -> None:
 
 
 def test_a_row_does_not_depend_on_another() -> None:
-    """A network that adds the excess over 1.5 of the largest number in its batch sees one row at a time: a large row
-    changes only its own features."""
+    """Networks see one row at a time. A network that depends on the largest number in its batch therefore computes
+    different features only for the large row itself."""
     large = np.full((1, nets.WIDTH), 100.0)
     with process.examined(nets.raised_by_the_largest(), LIMITS) as encoder:
         beside = encoder.encode(np.concatenate([ROWS, large]))
@@ -66,7 +67,7 @@ def test_a_row_does_not_depend_on_another() -> None:
 
 
 def test_a_restarted_network_computes_the_same() -> None:
-    """A process that is started later computes the same results bit by bit."""
+    """A process that is restarted computes bit-identical results."""
     with process.examined(nets.linear(), LIMITS) as encoder:
         found = encoder.encode(ROWS)
         assert encoder.facts["shut_in"] is True
@@ -77,7 +78,8 @@ def test_a_restarted_network_computes_the_same() -> None:
 
 
 def test_time_and_memory_are_limited() -> None:
-    """A network that takes too much time or memory is ended with its process and reported as such."""
+    """The process of a network that takes too much time or memory is killed, and the network is reported as too slow or
+    too large."""
     hasty, poor = (Limits(memory_bytes=most, seconds=s) for most, s in ((2**33, 0.01), (2**30, 60.0)))
     with (
         process.started(nets.slow(), **SHAPE, limits=hasty) as encoder,
@@ -105,8 +107,8 @@ def test_time_and_memory_are_limited() -> None:
     ],
 )
 def test_a_stalled_process_fails_in_time(answer: str, said: str) -> None:
-    """A process that begins to answer and stalls, even if another process holds its end of the pipe, or that returns
-    other numbers than requested, counts as a failed network."""
+    """A network fails if its process stalls in the middle of a response, even if another process keeps the pipe open,
+    or if it returns the wrong number of values."""
     ours, theirs = socket.socketpair()
     program = f"""
 import json, os, time
@@ -129,8 +131,8 @@ line.recv_bytes()
 
 
 def test_the_process_of_a_network_is_sandboxed() -> None:
-    """The process of a network is in the sandbox: it has user nobody if the gateway is root, one thread, no files but
-    the pipe, a call filter, and limits that allow no further descriptor, process or file."""
+    """A network's process runs in the sandbox: as user nobody if the gateway is root, with one thread, no open file
+    except the pipe, a system-call filter, and limits that permit no further descriptor, process or file."""
     with process.started(nets.linear(), **SHAPE, limits=LIMITS) as encoder:
         assert encoder.encode(ROWS).shape == (70, nets.OUT)
         folder = Path("/proc") / str(encoder._line._child.pid)
@@ -148,8 +150,8 @@ def test_the_process_of_a_network_is_sandboxed() -> None:
 
 
 def test_a_network_is_not_run_without_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the sandbox cannot be set up, for example because the process already has a second thread, the network is
-    not run and the error names the reason."""
+    """If the sandbox cannot be set up, for example because the process already has a second thread, the network is not
+    run and the error names the reason."""
     (tmp_path / "sitecustomize.py").write_text(
         "import threading, time; threading.Thread(target=time.sleep, args=[60], daemon=True).start()"
     )
@@ -167,7 +169,7 @@ def test_a_network_is_not_run_without_a_sandbox(tmp_path: Path, monkeypatch: pyt
     ],
 )
 def test_declared_sizes_are_checked_before_running(content: bytes, said: str) -> None:
-    """A file of some hundred bytes that declares gigabytes is refused by its declared sizes."""
+    """A file of a few hundred bytes that declares gigabytes is refused because of its declared sizes."""
     assert len(content) < 1000
     with pytest.raises(NetworkInvalid, match=said):
         process.examine(content, LIMITS)
@@ -175,8 +177,8 @@ def test_declared_sizes_are_checked_before_running(content: bytes, said: str) ->
 
 @pytest.mark.slow
 def test_a_small_file_gets_little_memory_and_time() -> None:
-    """A network whose sizes depend on its rows gets memory by the size of its file, not by the maximum, and its
-    examination gets the time of one batch."""
+    """If the sizes inside a network depend on its rows, its memory limit follows the size of its file, not the maximum,
+    and its examination has the time limit of one batch."""
     with pytest.raises(NetworkFailed, match=r"more memory than 10737\d{5} bytes"):
         process.examine(nets.slow(60_000, hidden=True), Limits(memory_bytes=2**36))
     began = time.monotonic()
@@ -187,8 +189,8 @@ def test_a_small_file_gets_little_memory_and_time() -> None:
 
 @pytest.mark.parametrize("begins", ["child", "new_session"])
 def test_the_runtime_sends_no_telemetry(begins: str, tmp_path: Path) -> None:
-    """In the process of a network and in that of a served model, onnxruntime neither keeps its default database of
-    events in the home folder nor starts a thread to send them."""
+    """In the processes of networks and of served models, onnxruntime neither creates its event database in the home
+    folder nor starts a thread that sends events."""
     program = """
 import os, sys
 from tests.features.networks import nets
@@ -209,5 +211,5 @@ print(len(os.listdir("/proc/self/task")))
 
 
 def test_default_limits_match_a_gateway() -> None:
-    """The limits of a dry run equal a gateway's default limits."""
+    """A dry run has the same default limits as a gateway."""
     assert service.limits_of(Settings()) == Limits()

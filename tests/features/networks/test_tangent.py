@@ -71,8 +71,8 @@ def rows_of(mechanism: Mechanism, content: bytes, features: Any, labels: Any) ->
 
 @pytest.mark.parametrize("objective", [Objective.LOGISTIC_REGRESSION, Objective.MULTILABEL_LOGISTIC_REGRESSION])
 def test_the_gradient_matches_each_record(objective: Objective) -> None:
-    """The gradient of a batch is the sum over its records of the scaled Jacobian times the slope of the textbook loss,
-    and the run's comparison agrees."""
+    """The gradient of a batch equals the sum over its records of the scaled Jacobian times the derivative of the
+    textbook loss. The check during a run accepts it and rejects other gradients."""
     content, mechanism = of_three(objective=objective)
     features, labels = records(40, 3 if objective is Objective.LOGISTIC_REGRESSION else 8)
     parameters = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
@@ -100,8 +100,8 @@ def test_the_gradient_matches_each_record(objective: Objective) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", [1, 700])
 def test_few_jacobians_are_held_at_once(monkeypatch: pytest.MonkeyPatch, numbers: int) -> None:
-    """The comparison holds at most the stated number of Jacobians, at least one, for any number of parameters, and
-    returns the same result."""
+    """The check of gradients computes as many Jacobians at once as its memory limit permits, but at least one. Its
+    verdict does not depend on the limit."""
     content, mechanism = of_three()
     features, labels = records(16)
     parameters = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
@@ -140,8 +140,8 @@ def at_a_kink(layer: torch.nn.Linear) -> Any:
 
 @pytest.mark.slow
 def test_a_row_at_a_kink_is_tolerated() -> None:
-    """A row at which a ReLU differs between single and double precision is tolerated; a larger difference than that row
-    explains is found, and so is a missing row without a kink."""
+    """The check tolerates a row at which a ReLU differs between single and double precision. It rejects a difference
+    larger than the row explains, and a missing row without a kink."""
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Linear(NUM_FEATURES, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     with torch.no_grad():
@@ -160,8 +160,8 @@ def test_a_row_at_a_kink_is_tolerated() -> None:
 
 
 def test_gradients_are_scaled_by_row_weights() -> None:
-    """The gradient of a record is that of its loss times its weight; a record of weight 0 is a null row, and if all
-    weights are 1 no bit changes. The comparison notices omitted weights."""
+    """The gradient of a record is scaled by the record's weight. A record of weight 0 counts as a null row, and weights
+    of 1 change no bit. The check notices omitted weights."""
     content, mechanism = of_three()
     features, labels = records(40)
     parameters = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
@@ -185,7 +185,7 @@ def test_gradients_are_scaled_by_row_weights() -> None:
 
 
 def test_gradients_are_scaled_by_class_weights() -> None:
-    """The gradient of a record is that of its loss times the weight of its class."""
+    """The gradient of a record is scaled by the weight of its class."""
     content, mechanism = of_three(class_weights=(1.0, 0.5, 0.25))
     features, labels = records(40)
     at = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
@@ -202,7 +202,8 @@ def test_gradients_are_scaled_by_class_weights() -> None:
 
 
 def test_a_null_row_has_no_gradient() -> None:
-    """An erased slot contributes no gradient, though the network returns nonzero output for any input, even zeros."""
+    """An erased slot contributes no gradient, even though the network returns a nonzero output for an input of
+    zeros."""
     content, mechanism = of_three()
     features, labels = records(40)
     without = features.copy()
@@ -217,8 +218,8 @@ def test_a_null_row_has_no_gradient() -> None:
 
 @pytest.mark.slow
 def test_chains_on_equal_data_contract(replayable_noise: Any) -> None:
-    """Two runs with the same noise from different starts approach each other by the contraction at every step, in all
-    of the network's weights."""
+    """Two runs with the same noise and different initial weights approach each other at every step by the contraction
+    factor, in all weights of the network."""
     content, mechanism = of_three()
     features, labels = records(40)
     far = np.random.default_rng(2).standard_normal((1, mechanism.num_parameters))
@@ -234,8 +235,8 @@ def test_chains_on_equal_data_contract(replayable_noise: Any) -> None:
 
 
 def test_one_record_moves_a_step_by_at_most_the_sensitivity(replayable_noise: Any) -> None:
-    """A record in place of a null one moves a noiseless step by at most eta M / n, whatever the network computes for
-    it."""
+    """Replacing a null record with a real one changes a noiseless step by at most eta M / n, whatever the network
+    computes for the record."""
     content, mechanism = of_three()
     features, labels = records(40)
     features[0] = encode_vectors(np.full((1, NUM_FEATURES), 1e6))
@@ -251,7 +252,7 @@ def test_one_record_moves_a_step_by_at_most_the_sensitivity(replayable_noise: An
 
 @pytest.mark.slow
 def test_two_classes_have_one_score(replayable_noise: Any) -> None:
-    """A network of one output learns two classes, with the sign of the label."""
+    """A network with one output learns two classes by the sign of the label."""
     content = NETWORKS[1]
     mechanism = on_network(content, 8 * NUM_FEATURES + 8 + 8 + 1, num_classes=2, l2=0.001, noise_scale=1e-4)
     features, labels = records(40, 2)
@@ -263,8 +264,8 @@ def test_two_classes_have_one_score(replayable_noise: Any) -> None:
 
 @pytest.mark.slow
 def test_a_row_does_not_depend_on_another() -> None:
-    """The scale, scores and gradient of a row do not depend on other rows, even in a network that adds the batch's mean
-    output."""
+    """The scale, scores and gradient of a row do not depend on other rows, even if the network adds the mean output of
+    the batch."""
 
     class Raised(torch.nn.Module):
         def __init__(self) -> None:
@@ -292,7 +293,7 @@ def test_a_row_does_not_depend_on_another() -> None:
 
 
 def test_a_network_with_another_digest_is_refused(replayable_noise: Any) -> None:
-    """A network whose SHA-256 differs from the mechanism's is refused."""
+    """A network is refused if its SHA-256 differs from the digest in the mechanism."""
     _, mechanism = of_three()
     features, labels = records(40)
     with pytest.raises(ValueError, match="Expected the network"):

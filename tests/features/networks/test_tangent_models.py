@@ -64,8 +64,9 @@ def test_a_tangent_is_learned_forgotten_and_certified(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A tangent model is learned, forgotten and certified: the mechanism names the network and its layers, accuracy is
-    that of the tangent, the exported weights give its scores, and the certificate states its assumptions."""
+    """A tangent model learns, forgets and is certified. The mechanism names the network and its layers, the accuracy is
+    measured with the tangent's scores, the exported weights reproduce them, and the certificate states its
+    assumptions."""
     dataset, held_out, public = points(), points(200, seed=1), network()
     asked = {"network_id": public["id"], "layers": LAYERS, "rank": 3, "seed": 5}
     settings = {"l2": 0.02, "noise_scale": 0.003, "learn_steps": 150, "evaluation_dataset_id": held_out["id"]}
@@ -129,8 +130,8 @@ class Cosine(torch.nn.Module):
 def test_a_network_that_does_not_fit_is_refused(
     gateway: TestClient, points: Make, network: Make, made: torch.nn.Module, change: dict[str, Any], field: str
 ) -> None:
-    """Outputs other than the classes, an unknown layer, and an operator without a derivative here are refused at the
-    field before anything is learned."""
+    """A network whose outputs differ from the classes, an unknown layer, and an operator without a supported derivative
+    are refused at the field before any training."""
     body = {
         "name": "m",
         "dataset_id": points()["id"],
@@ -143,7 +144,8 @@ def test_a_network_that_does_not_fit_is_refused(
 
 
 def test_a_network_of_another_width_is_refused(gateway: TestClient, points: Make, network: Make) -> None:
-    """A network with another number of inputs than the dataset has features is refused; so is an unknown one."""
+    """A network whose number of inputs differs from the dataset's number of features is refused, and so is an unknown
+    network."""
     made = torch.nn.Sequential(torch.nn.Unflatten(1, (2, 3)), torch.nn.Flatten(), torch.nn.Linear(6, 3))
     body = {"name": "m", "dataset_id": points()["id"], "tangent": {"network_id": "net_0", "layers": ["2.weight"]}}
     assert gateway.post("/v1/models", json=body).json()["code"] == "network_unknown"
@@ -160,7 +162,7 @@ def test_a_network_of_another_width_is_refused(gateway: TestClient, points: Make
 def test_a_tangent_is_rehearsed(
     gateway: TestClient, points: Make, network: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A rehearsal evaluates a tangent model by its network's scores and agrees with the metrics of its version."""
+    """A rehearsal evaluates a tangent model by the scores of its network and agrees with the metrics of its version."""
     held_out = points(2000, seed=1)
     asked = {"network_id": network()["id"], "layers": LAYERS, "rank": 3}
     settings = {"l2": 0.02, "noise_scale": 0.003, "learn_steps": 60, "evaluation_dataset_id": held_out["id"]}

@@ -28,7 +28,7 @@ def tangent(content: bytes, num_scores: int, dtype: torch.dtype = torch.float64,
     ("made", "num_features"), [(perceptron(5, 3), 5), (convolutions(3), 64), (convolutions(4, side=12), 144)]
 )
 def test_networks_match_onnxruntime(made, num_features):
-    """A network exported by torch returns onnxruntime's result, for any number of rows."""
+    """A network exported by torch returns the same result as onnxruntime for any number of rows."""
     content, rows = exported(made, num_features), rows_of(7, num_features)
     graph = Graph(content)
     for some in (rows, rows[:1]):
@@ -37,7 +37,7 @@ def test_networks_match_onnxruntime(made, num_features):
 
 
 def test_the_tangent_of_a_linear_network_is_the_linear_model():
-    """The tangent of W x + b, in W and b, is softmax regression on rows (x, 1) of norm 1."""
+    """The tangent of the network W x + b in W and b is softmax regression on the rows (x, 1), normalised to norm 1."""
     content = exported(torch.nn.Sequential(torch.nn.Linear(4, 3)), 4)
     model = tangent(content, 3, layers=("0.weight", "0.bias"), offset=False)
     rows = rows_of(6, 4).double()
@@ -61,8 +61,8 @@ def test_the_tangent_of_a_linear_network_is_the_linear_model():
     least=st.sampled_from([1e-6, 1.0]),
 )
 def test_scaled_rows_have_norm_at_most_one(seed, num_outputs, size, rank, least):
-    """The scaled Jacobian of any row, of any size, has operator norm <= 1; so no gradient exceeds sqrt(2), or 1 for two
-    classes, and no curvature 1/2, or 1/4."""
+    """The scaled Jacobian of any row, however large, has operator norm <= 1. Hence no gradient exceeds sqrt(2), or 1
+    for two classes, and no curvature exceeds 1/2, or 1/4 for two classes."""
     content = exported(perceptron(4, num_outputs, seed=seed % 7), 4)
     num_scores = 1 if num_outputs <= 2 else num_outputs
     model = tangent(content, num_scores, torch.float32, rank=rank, least_norm=least)
@@ -113,8 +113,8 @@ def grouped() -> torch.nn.Sequential:
 )
 @pytest.mark.parametrize("rank", [0, 2])
 def test_norms_match_the_jacobians(made, num_features, num_scores, rank):
-    """The norm by which a row is divided is that of its Jacobian in every weight of the network, whichever way it was
-    computed."""
+    """The norm by which a row is divided equals the norm of its Jacobian in every weight of the network, whichever way
+    it is computed."""
     content = exported(made, num_features)
     model = tangent(content, num_scores, layers=tuple(Graph(content).weights), rank=rank)
     rows = rows_of(9, num_features).double()
@@ -126,8 +126,8 @@ def test_norms_match_the_jacobians(made, num_features, num_scores, rank):
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("offset", [False, True])
 def test_scores_are_linear_in_the_parameters(rank, offset):
-    """Scores are exactly those of the network plus the Jacobian times the parameters, and do not approximate the
-    network elsewhere."""
+    """Scores are exactly the network's own scores plus the Jacobian times the parameters, for small and for large
+    parameters."""
     model = tangent(
         exported(convolutions(3), 64), 3, rank=rank, offset=offset, layers=("1.weight", "9.weight", "10.weight")
     )
@@ -141,7 +141,7 @@ def test_scores_are_linear_in_the_parameters(rank, offset):
 
 
 def test_the_gradient_is_the_derivative_of_the_loss():
-    """The gradient over several blocks of rows equals that of the sum of their cross-entropies."""
+    """The gradient over several blocks of rows equals the derivative of the sum of their cross-entropies."""
     model = tangent(exported(perceptron(4, 3), 4), 3)
     rows, labels = rows_of(600, 4).double(), torch.arange(600) % 3
     scales = model.scales(rows).double()
@@ -160,7 +160,7 @@ def test_the_gradient_is_the_derivative_of_the_loss():
 
 
 def test_two_outputs_are_one_score():
-    """The score of a network with two outputs is the difference of the second and the first."""
+    """For a network with two outputs, the score is the second output minus the first."""
     content, rows = exported(perceptron(4, 2), 4), rows_of(3, 4).double()
     model = tangent(content, 1)
     graph = Graph(content).to(torch.device("cpu"), torch.float64)
@@ -170,7 +170,8 @@ def test_two_outputs_are_one_score():
 
 
 def test_a_rank_reduces_the_parameters():
-    """A rank leaves vectors, and matrices of fewer columns, whole; the factors depend only on the seed."""
+    """A rank reduces the parameters of wide matrices, but not of vectors or of matrices with fewer columns. The factors
+    depend only on the seed."""
     content, rows = exported(perceptron(4, 3), 4), rows_of(3, 4).double()
     whole, some, same, other = (
         tangent(content, 3, rank=rank, seed=seed) for rank, seed in ((0, 0), (2, 5), (2, 5), (2, 6))
@@ -186,6 +187,6 @@ def test_a_rank_reduces_the_parameters():
 
 @pytest.mark.parametrize(("num_scores", "layers"), [(4, ALL), (1, ALL), (3, ("0.weight", "nowhere"))])
 def test_unsuitable_outputs_and_layers_are_refused(num_scores, layers):
-    """Outputs that are not the scores, and unknown layers, are refused."""
+    """A network whose outputs are not scores and unknown layers are refused."""
     with pytest.raises(ValueError, match="Expected"):
         tangent(exported(perceptron(4, 3), 4), num_scores, layers=layers)

@@ -31,8 +31,8 @@ def listed(gateway: TestClient) -> Any:
 
 @pytest.mark.parametrize("kind", ["csv", "npz"])
 def test_an_upload_reports_its_progress(gateway: TestClient, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """While an upload goes through a network, any other call sees how many of its rows are encoded, and the total;
-    afterwards it is neither listed nor left on disk, and an upload without a network is never listed."""
+    """While an upload is being encoded by a network, other calls see the number of encoded rows and the total.
+    Afterwards the upload is neither listed nor left on disk. An upload without a network is never listed."""
     monkeypatch.setattr(under_way, "_RENEWED_SECONDS", 0.0)
     network = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.slow(150))}).json()["id"]
     columns = NUMBERS | {"y": {"role": "label", "values": ["0", "1"]}}
@@ -61,7 +61,7 @@ def test_an_upload_reports_its_progress(gateway: TestClient, monkeypatch: pytest
 
 
 def test_an_upload_continues_without_progress(gateway: TestClient, installation: Installation) -> None:
-    """An upload continues if its progress cannot be written; progress of another release is left out."""
+    """An upload continues if its progress cannot be written. Progress files of another release are ignored."""
     settings = installation.settings
     folder = settings.data_dir / "encoding"
     given: dict[str, Any] = {"tenant_id": DEFAULT_TENANT, "name": "people", "network_id": "net_1", "num_bytes": 7}
@@ -76,7 +76,8 @@ def test_an_upload_continues_without_progress(gateway: TestClient, installation:
 
 
 def test_stale_progress_is_removed(gateway: TestClient, installation: Installation) -> None:
-    """An upload is listed only for its tenant; a stale one is removed; a refused one leaves nothing."""
+    """An upload is listed only for its tenant. A stale progress file is removed, and a refused upload leaves no
+    file."""
     settings = installation.settings
     given: dict[str, Any] = {"name": "people", "network_id": "net_1", "num_bytes": 7}
     with (

@@ -117,7 +117,7 @@ ARCHIVES: dict[str, tuple[bytes, str]] = {
 
 @each("case", ARCHIVES)
 def test_a_hostile_archive_is_refused(refused: Callable[..., list[str]], case: str) -> None:
-    """An npz file is refused unless it has three plain members that match their headers."""
+    """An npz file is refused unless it has exactly three plain members that match their headers."""
     content, code = ARCHIVES[case]
     refused(code, content, "rows.npz")
 
@@ -156,14 +156,14 @@ NPYS: dict[str, tuple[dict[str, bytes], str]] = {
 
 @each("case", NPYS)
 def test_a_hostile_array_is_refused(refused: Callable[..., list[str]], case: str) -> None:
-    """Nothing is unpickled or evaluated, and an invalid array is refused by its name."""
+    """No content of an npz file is unpickled or evaluated, and the error names an invalid array."""
     members, place = NPYS[case]
     code = "row_invalid" if place.startswith("line") else "input_invalid"
     assert refused(code, archive(members), "rows.npz") == ([place] if place else [])
 
 
 def test_the_layout_of_an_array_does_not_matter(send: Callable[..., httpx.Response], client: TestClient) -> None:
-    """Column order, either byte order, and deflated members give the same rows."""
+    """Arrays in column-major order, in either byte order or in deflated members give the same rows."""
     plain = rows_sent(client, send(npz(), "rows.npz"))
     swapped = npz(x=np.asfortranarray(X.astype(">f4")), y=np.array([0, 1], ">i2"), subject=np.array(PEOPLE, ">U8"))
     assert {rows_sent(client, send(content, "rows.npz")) for content in (swapped, DEFLATED)} == {plain}

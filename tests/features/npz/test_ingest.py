@@ -19,14 +19,14 @@ from tests.app.rows.written import SCHEMA, everything, npz_file, read, refused
 
 
 def test_the_file_name_determines_the_kind() -> None:
-    """A name that ends in .npz in any case determines the kind."""
+    """A file name that ends in .npz, in upper or lower case, is read as an npz file."""
     assert ingest.kind_of("C.NPZ") == "npz"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 4), (1, 5), (5, 1), (0, 2), (9000, 3), (40, 60_000)])
 def test_arrays_may_have_either_memory_order(tmp_path: Path, shape: tuple[int, int]) -> None:
-    """The same rows are read from either memory order, in any byte order, stored or deflated."""
+    """Arrays in either memory order and any byte order, stored or deflated, give the same rows."""
     x = np.random.default_rng(shape[0]).normal(size=shape).astype("<f4")
     others = {"y": np.arange(shape[0]) % 2, "subject": np.array([f"p{row}" for row in range(shape[0])], "<U8")}
     read_from = {}
@@ -43,7 +43,7 @@ def test_arrays_may_have_either_memory_order(tmp_path: Path, shape: tuple[int, i
 
 
 def test_files_are_read_in_batches(tmp_path: Path) -> None:
-    """A file with more rows than a batch holds is read in several batches, in order."""
+    """A file with more rows than fit in a batch is read in several batches, in order."""
     count = 2 * BATCH_ROWS + 5
     names = [f"p{number}" for number in range(count)]
     npz = npz_file(tmp_path, x=np.ones((count, 1)), y=np.zeros(count, int), subject=np.array(names))
@@ -52,7 +52,7 @@ def test_files_are_read_in_batches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["4.86E+17", "4711.0"])
 def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None:
-    """A file with an id that a data frame wrote as a number is refused at its row."""
+    """A file in which a data frame has rewritten an id as a number is refused, and the error names the row."""
     wrong = "expected an id as text: a spreadsheet or data frame wrote this one as a number"
     with pytest.raises(RowInvalid, match=f"^line 2, column subject: {wrong}") as refusal:
         list(read(npz_file(tmp_path, subject=np.array(["4711", name])), "npz", None))
@@ -61,7 +61,7 @@ def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_subject_column_of_floats_is_refused(tmp_path: Path, dtype: type[np.floating[Any]]) -> None:
-    """A subject column of floats is refused with the remedy; one of integers holds ids."""
+    """A subject column of floats is refused with advice. A subject column of integers is accepted as ids."""
 
     def file_of(*person: int, dtype: type[np.number[Any]]) -> Path:
         columns: dict[str, Any] = {"person": np.array(person, dtype)}
@@ -96,14 +96,14 @@ def test_a_subject_column_of_floats_is_refused(tmp_path: Path, dtype: type[np.fl
         ({"subject": np.array([0x61, 0xD800], np.uint32).view("U1")}, "line 2, column subject"),
     ],
 )
-def test_a_bad_npz_file_is_refused_by_place(tmp_path: Path, arrays: dict[str, Any], place: str) -> None:
-    """An array of another type or shape, and a value that is not a feature, class or subject, is refused at its
-    place."""
+def test_the_error_for_an_invalid_npz_file_names_the_place(tmp_path: Path, arrays: dict[str, Any], place: str) -> None:
+    """If an array has a wrong type or shape, or a value is not a valid feature, class or subject, the file is refused
+    and the error names the place."""
     assert refused(npz_file(tmp_path, **arrays), "npz", InputInvalid, None) == [place]
 
 
 def test_an_npz_with_pickles_or_other_arrays_is_refused(tmp_path: Path) -> None:
-    """Object arrays are never unpickled; characters that do not exist and undeclared arrays are refused."""
+    """Object arrays are never unpickled. Invalid Unicode characters and undeclared arrays are refused."""
     refused(npz_file(tmp_path, subject=np.array(["ann", None], object)), "npz", InputInvalid, None)
     refused(npz_file(tmp_path, subject=np.array([1, 2**31], np.uint32).view("U1")), "npz", InputInvalid, None)
     refused(npz_file(tmp_path, more=np.ones(2)), "npz", InputInvalid, None)
@@ -111,8 +111,8 @@ def test_an_npz_with_pickles_or_other_arrays_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["weight", "sample_weight"])
 def test_weights_without_a_schema_are_refused(tmp_path: Path, name: str) -> None:
-    """An npz file with weights and without a schema is refused, with advice on how to state their bound, and never read
-    without them."""
+    """An npz file with row weights but without a schema is refused with advice on how to declare the bound of the
+    weights."""
     with pytest.raises(InputInvalid) as weighted:
         [*read(npz_file(tmp_path, **{name: np.ones(2)}), "npz", None)]
     [fault] = weighted.value.errors
@@ -120,7 +120,8 @@ def test_weights_without_a_schema_are_refused(tmp_path: Path, name: str) -> None
 
 
 def test_declared_sizes_are_checked_before_allocation(tmp_path: Path) -> None:
-    """A file that unpacks to more than permitted is refused by its declared sizes, and so is one with false sizes."""
+    """A file that unpacks to more than permitted is refused because of its declared sizes. A file with false sizes is
+    refused too."""
     bomb = npz_file(tmp_path, x=np.zeros((2, 500_000)))
     assert bomb.stat().st_size < 100_000
     with pytest.raises(UploadTooLarge):
@@ -134,14 +135,14 @@ def test_declared_sizes_are_checked_before_allocation(tmp_path: Path) -> None:
 
 
 def test_the_arrays_of_a_table_are_its_columns(tmp_path: Path) -> None:
-    """The arrays of an npz file that has a schema are its columns."""
+    """If an npz file has a schema, its arrays are the columns of the schema."""
     assert refused(npz_file(tmp_path), "npz", InputInvalid, SCHEMA)[0] in SCHEMA.declared
 
 
 @in_one_folder
 @given(st.data())
-def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.DataObject) -> None:
-    """Random bytes, truncated files and files with some bytes overwritten raise only named conditions."""
+def test_a_corrupt_file_raises_only_documented_errors(tmp_path: Path, data: st.DataObject) -> None:
+    """Random bytes, truncated files and partly overwritten files raise only the documented errors."""
     path = npz_file(tmp_path)
     path.write_bytes(data.draw(damaged(path.read_bytes())))
     with suppress(Problem):

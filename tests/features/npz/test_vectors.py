@@ -34,7 +34,8 @@ DATES = ["2000-01-02", "2000-01-03"]
     ],
 )
 def test_arrays_of_another_shape_are_refused(tmp_path: Path, arrays: Any) -> None:
-    """An array of an npz table that has another shape or type than its column is refused by its name."""
+    """In an npz table, an array whose shape or type differs from its column is refused, and the error names the
+    array."""
     rows = {
         "e": np.array(VECTORS),
         "since": np.array(DATES),

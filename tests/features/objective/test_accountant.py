@@ -30,8 +30,8 @@ def adaptive(made: ObjectivePerturbation, versions: int, delta: float = 1e-5, re
 
 @pytest.mark.parametrize(("strength", "noise_scale", "epsilon"), [(8.0, 4.0, 1.0), (0.5, 1.0, 2.0), (100.0, 10.0, 0.3)])
 def test_delta_of_two_classes_matches_the_closed_form(strength, noise_scale, epsilon):
-    """The delta of one version is delta_Gauss(1 / sigma; epsilon - log(1 + 1 / (4 Lambda))) to forty digits, apart from
-    the solver's share."""
+    """The delta of one version agrees with delta_Gauss(1 / sigma; epsilon - log(1 + 1 / (4 Lambda))), computed to forty
+    digits, apart from the solver's share."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     with mpmath.workdps(40):
         mu, inner = 1 / mpmath.mpf(noise_scale), epsilon - mpmath.log(1 + 1 / (4 * mpmath.mpf(strength)))
@@ -42,7 +42,7 @@ def test_delta_of_two_classes_matches_the_closed_form(strength, noise_scale, eps
 
 
 def test_kappa_of_softmax_is_attained_by_equal_probabilities():
-    """The determinant bound of C classes is that of a single record with probabilities 1 / C."""
+    """The determinant bound for C classes equals the value for a single record with equal probabilities 1 / C."""
     made = mechanism(num_classes=4, l2=0.7)
     with mpmath.workdps(30):
         spread = mpmath.eye(4) / 4 - mpmath.ones(4) / 16
@@ -52,7 +52,8 @@ def test_kappa_of_softmax_is_attained_by_equal_probabilities():
 
 
 def test_replaced_records_move_by_the_stated_distance():
-    """A replaced record of two classes moves by at most 2, or by 1 in two ways; of C classes, by sqrt(8) in C - 1."""
+    """Replacing a record of two classes moves the gradient by at most 2, or by 1 in two ways. For C classes it moves by
+    at most sqrt(8), in C - 1 ways."""
     two = accountant.tail(mechanism(), adjacency=Adjacency.REPLACE)
     assert [round(math.exp(count)) for count, _ in two.vertices] == [2, 1]
     assert [mu for _, mu in two.vertices] == [pytest.approx(0.5), pytest.approx(1.0)]
@@ -65,7 +66,8 @@ def test_replaced_records_move_by_the_stated_distance():
 @settings(max_examples=12, deadline=None)
 @given(strength=strengths, noise_scale=noises, factor=st.floats(1.01, 3), versions=st.integers(1, 20))
 def test_epsilon_is_monotone_in_every_parameter(strength, noise_scale, factor, versions):
-    """Epsilon falls with sigma and Lambda, and rises with versions, records, labels and by replacement."""
+    """Epsilon falls with sigma and Lambda, rises with the number of versions, records and labels, and is larger for
+    replacement than for deletion."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     base = adaptive(made, versions)
     assert adaptive(mechanism(l2=strength, noise_scale=factor * noise_scale), versions) <= base * STRICT
@@ -79,7 +81,8 @@ def test_epsilon_is_monotone_in_every_parameter(strength, noise_scale, factor, v
 @settings(max_examples=12, deadline=None)
 @given(strength=strengths, noise_scale=noises, versions=st.integers(1, 50), epsilon=st.floats(0.01, 5))
 def test_gaussian_envelope_lies_above_the_convolution(strength, noise_scale, versions, epsilon):
-    """The mu of versions bounds their curve by a Gaussian, and is never below the mu of their noise alone."""
+    """The Gaussian curve at the mu of several versions is an upper bound on their convolved curve, and that mu is never
+    below the mu of the noise alone."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     published = [Releases(mechanism=made, versions=versions)]
     mu = accountant.adaptive_mu(published)
@@ -94,7 +97,7 @@ def test_gaussian_envelope_lies_above_the_convolution(strength, noise_scale, ver
 @settings(max_examples=8, deadline=None)
 @given(strength=strengths, noise_scale=noises, delta=st.floats(1e-9, 0.1))
 def test_epsilon_inverts_delta(strength, noise_scale, delta):
-    """Delta is at most the requested one at the returned epsilon, and larger slightly below it."""
+    """At the returned epsilon, delta is at most the requested one. At a slightly smaller epsilon, delta is larger."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
     epsilon = accountant.epsilon(made, delta=delta)
     assert accountant.delta(made, epsilon=epsilon) <= delta * (1 + 1e-9)
@@ -103,21 +106,22 @@ def test_epsilon_inverts_delta(strength, noise_scale, delta):
 
 
 def test_other_mechanisms_compose_with_versions():
-    """The mu of a chain adds to versions like a Gaussian: at large Lambda, squares add."""
+    """The mu of a chain composes with versions like a Gaussian mechanism: at large Lambda, the squares add up."""
     made = mechanism(l2=1e6, noise_scale=4.0)
     both = accountant.adaptive_epsilon([Releases(mechanism=made, versions=4)], delta=1e-5, mu=0.6)
     assert gdp_epsilon(mu=math.hypot(0.5, 0.6), delta=1e-5) <= both
     assert both == pytest.approx(gdp_epsilon(mu=math.hypot(0.5, 0.6), delta=1e-5), rel=1e-3)
 
 
-def test_each_label_costs_a_version():
-    """C labels cost as much as C versions of a two-class model."""
+def test_each_label_costs_as_much_as_a_version():
+    """A model with C labels costs the same as C versions of a two-class model."""
     labels = mechanism(objective=Objective.MULTILABEL_LOGISTIC_REGRESSION, num_classes=5)
     assert accountant.epsilon(labels, delta=1e-5) == pytest.approx(adaptive(mechanism(), 5), rel=1e-4)
 
 
-def test_solver_counts_in_every_notion():
-    """A coarser tolerance increases deletion, release and adaptive, and is refused if it would matter."""
+def test_solver_tolerance_increases_every_epsilon():
+    """A coarser solver tolerance increases the epsilon of deletion, release and adaptive. A tolerance that would matter
+    too much is refused."""
     fine, coarse = (mechanism(tolerance=tolerance) for tolerance in (1e-7, 0.05))
     assert accountant.deletion_mu(coarse) == pytest.approx(0.1, rel=1e-6)
     assert accountant.deletion_mu(fine) < 1e-6
@@ -130,22 +134,22 @@ def test_solver_counts_in_every_notion():
         mechanism(tolerance=0.2)
 
 
-def test_nothing_published_costs_nothing():
-    """Epsilon is 0 before the first version."""
+def test_epsilon_is_zero_before_the_first_version():
+    """Epsilon is 0 before the first version is published."""
     assert accountant.adaptive_epsilon([], delta=1e-5) == 0
     assert adaptive(mechanism(), 0) == 0
 
 
 @pytest.mark.parametrize("objective", [one for one in Objective if not one.is_logistic])
 def test_losses_without_a_proof_are_refused(objective):
-    """Only logistic losses have the vertices argument and a curvature that cancels."""
+    """Every loss other than a logistic loss is refused, because the guarantee is not proved for it."""
     classes = 1 if objective.is_regression else 2
     with pytest.raises(PreconditionError, match=f"loss_proved.*not proved for {objective}"):
         mechanism(objective=objective, num_classes=classes)
 
 
 def test_numbers_out_of_range_are_refused():
-    """A noise, cap or number of records outside the range of the computation is refused."""
+    """A noise, cap or number of records outside the computable range is refused."""
     for changed in ({"noise_scale": 1e9}, {"l2": 1e-9}, {"max_iterations": 10**6}, {"num_classes": 1}):
         with pytest.raises(DomainError):
             mechanism(**changed)
@@ -158,7 +162,8 @@ def test_numbers_out_of_range_are_refused():
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 10])
 def test_chosen_mechanism_meets_its_target(classes):
-    """The rule's mechanism reaches `adaptive` epsilon, not far below it, and `deletion` 0 at the same delta."""
+    """The chosen mechanism has an `adaptive` epsilon of at most the target and close to it, and a `deletion` epsilon of
+    0 at the same delta."""
     delta = 3000**-1.1
     made = choose(num_slots=3000, num_columns=30, num_classes=classes, epsilon=2.0, delta=delta, versions=3)
     assert 0.99 * 2.0 <= adaptive(made, 3, delta) <= 2.0
@@ -168,7 +173,7 @@ def test_chosen_mechanism_meets_its_target(classes):
 
 
 def test_malformed_documents_are_refused():
-    """A mechanism document must have every field, no other, and numbers as such."""
+    """A mechanism document is refused if a field is missing, unknown or not of the right type."""
     stated = mechanism().to_json()
     for changed in ({"l2": 1}, {"sigma": 1.0}, {"objective": "probit"}):
         with pytest.raises(PreconditionError, match="mechanism_of_format"):

@@ -102,15 +102,15 @@ def lean(parameters: np.ndarray) -> float:
 
 
 def test_attack_on_one_version_stays_below_its_certificate():
-    """The best linear attack on one version proves less than the certified epsilon."""
+    """The best linear attack on one version proves an epsilon below the certified one."""
     proved = proved_epsilon(played(lambda held: lean(version(held, SystemNoise()))))
     assert proved <= accountant.epsilon(SETTINGS, delta=DELTA)
 
 
 @pytest.mark.parametrize(("sabotaged", "caught"), [(SystemNoise, False), (ReusedNoise, True)])
 def test_attack_on_two_versions_catches_a_reused_perturbation(sabotaged, caught):
-    """If the person is deleted between two versions, the difference proves less than `adaptive` certifies, and more if
-    both have the same perturbation."""
+    """If the person is deleted between two versions, the attack on their difference proves less than the certified
+    `adaptive` epsilon. If both versions reuse one perturbation, it proves more."""
 
     def game(held: bool) -> float:
         noise = sabotaged()
@@ -122,7 +122,8 @@ def test_attack_on_two_versions_catches_a_reused_perturbation(sabotaged, caught)
 
 @pytest.mark.parametrize(("sabotaged", "caught"), [(SystemNoise, False), (PulledNoise, True)])
 def test_attack_after_deletion_catches_a_trace_of_the_last_version(sabotaged, caught):
-    """The version after a deletion proves nothing about the person, unless it depends on the version before."""
+    """The attack on the version after a deletion proves nothing about the person, unless that version depends on the
+    previous one."""
 
     def game(held: bool) -> float:
         noise = sabotaged()

@@ -37,7 +37,8 @@ def exact(mu: float, kappa: float, epsilon: float, *, back: bool) -> float:
 @pytest.mark.parametrize("mu", MUS)
 @pytest.mark.parametrize("kappa", [1e-3, 0.03, 0.3])
 def test_hull_matches_the_closed_form(mu, kappa):
-    """A version's delta from the grid is never below that of the dominating pair in closed form, and hardly above."""
+    """The delta computed on the grid is never below the closed form of the dominating pair and exceeds it only
+    slightly."""
     bound = Tail(((0.0, mu),), kappa, 0.0)
     for back, law in ((False, bound.loss()), (True, bound.reversed().loss())):
         for deviations in (0.2, 1.0, 3.0, 5.0):
@@ -49,8 +50,8 @@ def test_hull_matches_the_closed_form(mu, kappa):
 @pytest.mark.parametrize("mu", MUS)
 @pytest.mark.parametrize("versions", [1, 2, 3, 10, 100])
 def test_convolution_of_gaussians_is_a_gaussian(mu, versions):
-    """If there is no shift, versions compose like Gaussians of sqrt(versions) mu: delta is never below theirs, and at
-    most 0.5 % above."""
+    """Without a shift, versions compose like Gaussians with a mu larger by sqrt(versions). The computed delta is never
+    below theirs and at most 0.5 % above."""
     law, total = of_gaussian(mu).times(versions), math.sqrt(versions) * mu
     for delta in (0.1, 1e-3, 1e-6, 1e-9):
         epsilon = gdp_epsilon(mu=total, delta=delta)
@@ -59,7 +60,7 @@ def test_convolution_of_gaussians_is_a_gaussian(mu, versions):
 
 
 def test_different_grids_compose():
-    """Distributions on different grids compose like their Gaussians."""
+    """Composing Gaussian distributions on different grids gives the same delta as composing the Gaussians exactly."""
     law = of_gaussian(0.3).times(4).plus(of_gaussian(0.8))
     total = math.hypot(2 * 0.3, 0.8)
     epsilon = gdp_epsilon(mu=total, delta=1e-6)
@@ -80,7 +81,7 @@ def test_coarser_grids_only_raise_delta(mu, kappa, factor):
 @settings(max_examples=15, deadline=None)
 @given(mu=st.floats(0.01, 3), count=st.integers(1, 50), kappa=st.floats(0, 0.5), back=st.floats(0, 0.5))
 def test_hull_stays_below_its_bound(mu, count, kappa, back):
-    """The curve of the distribution stays below its bound, and its masses are those of a probability."""
+    """The curve of the distribution stays below its bound, and its masses form a probability distribution."""
     bound = Tail(((math.log(count), mu),), kappa, back)
     law = bound.loss()
     assert law.masses.min() >= 0
@@ -91,7 +92,7 @@ def test_hull_stays_below_its_bound(mu, count, kappa, back):
 
 @pytest.mark.parametrize(("count", "kappa"), [(1, 0.0), (1, 0.05), (9, 0.05)])
 def test_gaussian_envelope_lies_above_the_bound(count, kappa):
-    """Wherever the bound is evaluated, the envelope's Gaussian curve is above the hull of the bound."""
+    """The Gaussian envelope lies above the hull of the bound at every epsilon."""
     bound = Tail(((math.log(count), 0.3),), kappa, 0.0)
     mu, law = bound.gaussian(), bound.loss()
     for epsilon in np.linspace(0, 5, 200):

@@ -61,7 +61,8 @@ def statement(**changed: Any) -> dict[str, Any]:
 
 
 def test_a_statement_is_recomputed() -> None:
-    """Deletion and unlearning are 0 except for the counted tolerance, and adaptive is added up by convolution."""
+    """In a recomputed statement, the deletion and unlearning epsilon are 0 up to the solver's tolerance, and the
+    adaptive epsilon is computed by convolution."""
     document = statement()
     unlearning, deletion, adaptive, release = certificate.check(document)
     assert (unlearning.epsilon, deletion.epsilon) == (0, 0)
@@ -90,7 +91,7 @@ def test_a_statement_is_recomputed() -> None:
     ],
 )
 def test_an_altered_statement_is_refused(path: tuple[Any, ...], value: Any, named: str) -> None:
-    """A statement with any part that does not follow from its evidence is refused with a specific error."""
+    """A statement is refused with a specific error if any part of it does not follow from its evidence."""
     document = copy.deepcopy(statement())
     *way, last = path
     place = document
@@ -103,8 +104,8 @@ def test_an_altered_statement_is_refused(path: tuple[Any, ...], value: Any, name
 
 
 def test_rows_that_became_null_since_the_version_count() -> None:
-    """The bound includes the records still in the version until the next version is made, and afterwards only the
-    solver's share."""
+    """Until the next version is made, the bound counts the erased records that the current version was trained on.
+    Afterwards it contains only the solver's share."""
     chain = methods.replay(mechanism(), [Run(steps=mechanism().learn_steps)])
     still = METHOD.unlearning_mu(chain, records=2)
     assert METHOD.unlearning_mu(accountant.erased(chain, records=2)) == still > 2 / mechanism().noise_scale
@@ -113,7 +114,7 @@ def test_rows_that_became_null_since_the_version_count() -> None:
 
 
 def test_guarantees_of_two_methods_compose() -> None:
-    """The mu^2 of versions by both methods add up, and no convolution is used for the mixture."""
+    """The squared mu of versions by two methods add up, without a convolution for the mixture."""
     exposures = [exposure(count) for count in (1, 3, 4)]
     one, three, four = (methods.adaptive_mu([exposure]) for exposure in exposures)
     assert methods.adaptive_mu(exposures[:2]) == pytest.approx(four)

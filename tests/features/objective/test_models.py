@@ -39,7 +39,8 @@ def by_notion(guarantees: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def test_a_person_is_forgotten_and_the_certificate_verifies(
     gateway: TestClient, model: dict[str, Any], forget: Make, work: Work, get: Get
 ) -> None:
-    """A request leads to a version learned from scratch, whose certificate names its method and verifies offline."""
+    """A request leads to a version that is learned from scratch. Its certificate names the method and verifies
+    offline."""
     assert (model["method"], model["audit"]["lanes"]) == (NAME, 0)
     assert model["mechanism"]["settings"].keys() == {"num_columns", "tolerance", "output_noise", "max_iterations"}
     assert "step_size" not in model["mechanism"]
@@ -63,8 +64,9 @@ def test_a_person_is_forgotten_and_the_certificate_verifies(
 def test_requests_share_a_version_with_separate_certificates(
     gateway: TestClient, model: dict[str, Any], new_model: Make, forget: Make, work: Work, get: Get
 ) -> None:
-    """Several people, one of them with two rows, are forgotten in one run. With a Langevin model of the same rows the
-    joint guarantee composes both methods, and file and ledger verify offline."""
+    """Several people, one of whom has two rows, are forgotten in one run with separate certificates. The joint
+    guarantee with a Langevin model on the same rows composes both methods. The certificate file and the ledger verify
+    offline."""
     new_model(model["dataset_id"], audit={"lanes": 0})
     work()
     requests = [forget(subject) for subject in ("p1", "p2", "p3")]
@@ -93,7 +95,8 @@ def test_requests_share_a_version_with_separate_certificates(
 def test_a_dead_run_is_repeated_and_counts_once(
     installation: Installation, model: dict[str, Any], forget: Make, work: Work, get: Get
 ) -> None:
-    """A run taken from its worker leaves no version; the next one forgets, and the certificate counts two versions."""
+    """A run that was taken from its worker publishes no version. The next run forgets the person, and the certificate
+    counts two versions."""
     request = forget("p3")
     with installation.database.writing() as session:
         assert queue.claim(session, worker="dead", lease_seconds=60, max_requests=500) is not None
@@ -120,7 +123,7 @@ def test_a_dead_run_is_repeated_and_counts_once(
     ],
 )
 def test_unsupported_settings_are_refused(gateway: TestClient, dataset: str, asked: dict[str, Any]) -> None:
-    """A loss without a proof, and every setting that the method lacks, is refused before anything is stored."""
+    """A loss without a proof and every setting that the method does not have are refused before anything is stored."""
     body = {"name": "model", "dataset_id": dataset, "method": NAME} | asked
     answer = gateway.post("/v1/models", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "precondition_failed"), answer.text
@@ -128,8 +131,8 @@ def test_unsupported_settings_are_refused(gateway: TestClient, dataset: str, ask
 
 
 def test_features_for_gradient_steps_are_refused(gateway: TestClient, model: dict[str, Any]) -> None:
-    """Remedies, rehearsals, canary tests and previews of given steps are refused with a specific error for a model by
-    objective perturbation."""
+    """For a model by objective perturbation, remedies, rehearsals, canary tests and previews of a given number of steps
+    are refused with a specific error."""
     path = f"/v1/models/{model['id']}"
     preview = {"model_id": model["id"], "num_records": 1}
     assert gateway.post("/v1/accounting/preview", json=preview).status_code == 200
@@ -143,14 +146,14 @@ def test_features_for_gradient_steps_are_refused(gateway: TestClient, model: dic
 
 
 def test_an_unknown_method_is_refused(gateway: TestClient, dataset: str) -> None:
-    """A method that is not installed is refused with the names of those that are."""
+    """A method that is not installed is refused, and the error lists the installed methods."""
     answer = gateway.post("/v1/models", json={"name": "model", "dataset_id": dataset, "method": "folklore"})
     assert answer.json()["code"] == "precondition_failed"
     assert NAME in answer.json()["errors"][0]["message"]
 
 
 def test_the_plan_compares_both_methods(dataset: str, get: Get) -> None:
-    """The plan of a dataset states passes and guarantees of each method, and the one it chooses by its rule."""
+    """The plan of a dataset states the passes and guarantees of both methods and which of them the rule chooses."""
     plan = get(f"/accounting/datasets/{dataset}/plan")
     langevin, objective = plan["methods"]
     assert (langevin["method"], objective["method"]) == ("langevin", NAME)

@@ -71,9 +71,9 @@ def exact_gradient(theta, features, labels, objective: Objective, *, strength: f
 @pytest.mark.parametrize(("objective", "classes"), KINDS)
 @pytest.mark.parametrize("newton", [0, 512])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_minimiser_has_no_gradient_in_fifty_digits(objective, classes, newton, weighted, monkeypatch):
-    """Newton and L-BFGS end where the exact gradient of the perturbed objective is within the tolerance, with class and
-    row weights too."""
+def test_minimiser_gradient_is_within_the_tolerance(objective, classes, newton, weighted, monkeypatch):
+    """Newton and L-BFGS end at a point where the gradient of the perturbed objective, computed to fifty digits, is
+    within the tolerance, also with class and row weights."""
     monkeypatch.setattr(solver, "NEWTON_PARAMETERS", newton)
     of_classes = (0.5, *(1.0,) * (classes - 1)) if weighted and objective is Objective.LOGISTIC_REGRESSION else None
     settings = made(objective, classes, class_weights=of_classes, weight_bound=1.0 if weighted else None)
@@ -103,7 +103,8 @@ def test_minimiser_has_no_gradient_in_fifty_digits(objective, classes, newton, w
 
 @pytest.mark.parametrize(("objective", "classes"), KINDS)
 def test_certificate_bounds_the_exact_gradient(objective, classes):
-    """The certified norm exceeds the exact norm by no more than rounding, both near the minimiser and far from it."""
+    """The certified gradient norm is an upper bound on the exact norm and exceeds it only by rounding, both near the
+    minimiser and far from it."""
     features, labels = rows(objective, classes)
     shape = made(objective, classes).shape
     rng = np.random.default_rng(3)
@@ -124,7 +125,8 @@ def test_certificate_bounds_the_exact_gradient(objective, classes):
 
 
 def test_solver_that_stops_early_is_refused():
-    """A solver that reaches too low a cap ends without a version, and the message contains no number."""
+    """If the solver reaches its iteration limit before its tolerance, no version is made, and the error contains no
+    number."""
     features, labels = rows(Objective.LOGISTIC_REGRESSION, 2)
     with pytest.raises(NotConverged, match=r"^The solver did not reach its tolerance\.$"):
         minimise(
@@ -137,7 +139,7 @@ def test_solver_that_stops_early_is_refused():
 
 
 def test_wrong_gradient_is_refused(monkeypatch):
-    """A solver whose passes miss a row ends without a version, because other code computes the certificate."""
+    """If the solver's passes omit a row, no version is made, because separate code computes the certificate."""
     features, labels = rows(Objective.LOGISTIC_REGRESSION, 2)
     passed = solver._Rows.gradient_and_hessians
 
@@ -170,7 +172,7 @@ def test_wrong_gradient_is_refused(monkeypatch):
     ],
 )
 def test_rows_outside_the_proof_are_refused(change, message):
-    """Rows that violate an assumption of the guarantee are refused before anything is drawn."""
+    """Rows that violate an assumption of the guarantee are refused before any noise is drawn."""
     features, labels = change(*rows(Objective.LOGISTIC_REGRESSION, 2))
     noise = ReplayableNoise(1)
     with pytest.raises(ValueError, match=message):
@@ -185,7 +187,7 @@ def test_rows_outside_the_proof_are_refused(change, message):
 
 
 def test_null_rows_change_nothing_and_are_not_counted():
-    """A version with null rows in place of records is bitwise that of a table that never held them."""
+    """A version of a table with null rows is bit-identical to a version of the table without these rows."""
     settings = made(Objective.LOGISTIC_REGRESSION, 2)
     features, labels = rows(Objective.LOGISTIC_REGRESSION, 2)
     features[7] = 0
@@ -206,7 +208,7 @@ def test_null_rows_change_nothing_and_are_not_counted():
 
 
 def test_perturbation_is_overwritten():
-    """After a run, no buffer of the noise that was drawn first still holds the perturbation."""
+    """After a run, the buffer of the noise that was drawn for the perturbation is zero."""
     features, labels = rows(Objective.LOGISTIC_REGRESSION, 2)
     noise = ReplayableNoise(2)
     minimise(

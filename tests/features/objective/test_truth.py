@@ -37,8 +37,8 @@ def records(rng: np.random.Generator, count: int, columns: int, classes: int = 2
     epsilon=st.floats(0, 4),
 )
 def test_no_dataset_of_one_column_exceeds_the_bound(seed, others, groups, strength, noise_scale, epsilon):
-    """No true delta exceeds the certified one, in both directions, of records against null and against other
-    records."""
+    """For datasets of one column, the true delta between records and null or other records never exceeds the certified
+    delta, in either direction."""
     rng = np.random.default_rng(seed)
     rest, person, other = records(rng, others, 1), records(rng, groups, 1), records(rng, groups, 1)
     made = mechanism(l2=strength, noise_scale=noise_scale)
@@ -53,8 +53,8 @@ def test_no_dataset_of_one_column_exceeds_the_bound(seed, others, groups, streng
 @pytest.mark.parametrize(("columns", "classes"), [(2, 2), (1, 3)])
 @pytest.mark.parametrize("seed", range(2))
 def test_no_dataset_of_two_columns_exceeds_the_bound(columns, classes, seed):
-    """No true delta of two columns, or of three classes of one column, exceeds the certified one at any of several
-    epsilon."""
+    """For datasets of two columns, or of one column with three classes, the true delta never exceeds the certified
+    delta at any tested epsilon."""
     rng = np.random.default_rng(seed)
     rest, person, other = (records(rng, count, columns, classes) for count in (6 * seed, 1, 1))
     strength, noise_scale = float(rng.uniform(0.3, 4)), float(rng.uniform(0.7, 3))
@@ -70,8 +70,8 @@ def test_no_dataset_of_two_columns_exceeds_the_bound(columns, classes, seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_two_versions_together_do_not_exceed_the_convolution(seed):
-    """The true delta of two versions with separate noise is at most that certified for `adaptive`, by quadrature over
-    both minimisers."""
+    """The true delta of two versions with separate noise, computed by quadrature over both minimisers, is at most the
+    delta certified for `adaptive`."""
     rng = np.random.default_rng(seed)
     rest, person = records(rng, seed, 1), records(rng, 1, 1)
     strength, noise_scale = (0.3, 1.0, 3.0, 1.0)[seed], (1.0, 2.0, 3.0, 0.7)[seed]
@@ -85,7 +85,8 @@ def test_two_versions_together_do_not_exceed_the_convolution(seed):
 
 
 def test_bound_is_nearly_attained():
-    """Delta beyond kappa is less than three times the true delta for a record that the others contradict."""
+    """For a record that contradicts all others, the certified delta beyond kappa is less than three times the true
+    delta."""
     rest, person = [(np.array([1.0]), 0)] * 30, [(np.array([1.0]), 1)]
     made = mechanism(l2=2.0, noise_scale=2.0)
     held, gone = laws(rest + person, rest, classes=2, strength=2.0, noise_scale=2.0)

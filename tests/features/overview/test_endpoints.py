@@ -23,7 +23,7 @@ Forget = Callable[..., dict[str, Any]]
 def test_the_overview_counts_requests_by_status(
     gateway: TestClient, live: dict[str, Any], forget: Forget, get: Callable[[str], Any], work: Callable[[], int]
 ) -> None:
-    """The overview counts open and ended requests by status, and overdue ones by their clock."""
+    """The overview counts open and ended requests by status, and overdue requests by their clock."""
     forget("p0")
     forget("p1", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
     forget("stranger")
@@ -47,7 +47,8 @@ def test_a_request_waiting_for_a_batch_does_not_age_the_queue(
     work: Callable[[], int],
     get: Callable[[str], Any],
 ) -> None:
-    """A request that waits for a batch does not age the queue, unless another dataset of the person is ready."""
+    """A request that waits for a batch does not increase the age of the queue, unless its person has rows in another
+    dataset that is ready."""
     collecting, _ = new_dataset()["id"], new_dataset()
     new_model(collecting, batching={"max_wait_seconds": 3600})
     work()
@@ -58,7 +59,7 @@ def test_a_request_waiting_for_a_batch_does_not_age_the_queue(
 
 
 def test_the_overview_is_per_tenant(gateway: TestClient, forget: Forget) -> None:
-    """The overview of a tenant does not count the requests of another."""
+    """The overview of a tenant does not count requests of other tenants."""
     forget("p0", identity_verified=False)
     made = gateway.post("/v1/tenants", json={"name": "other"}).json()
     answer = gateway.get("/v1/overview", headers={"Authorization": f"Bearer {made['admin_key']}"})
@@ -68,8 +69,8 @@ def test_the_overview_is_per_tenant(gateway: TestClient, forget: Forget) -> None
 def test_requests_are_sorted_in_either_direction(
     gateway: TestClient, forget: Forget, get: Callable[[str], Any], key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """Requests are listed page by page in either direction: by receipt, by deadline, and by completion, which excludes
-    open and rejected ones; an app's order follows what it is shown."""
+    """Requests are listed in pages in either direction by receipt, by deadline, or by completion, which excludes open
+    and rejected requests. For an application, the order follows the state that it is shown."""
     dates = ["2026-11-20", "2026-11-02", "2026-11-11"]
     waiting = [forget(f"q{one}", identity_verified=False, submitted_at=f"{one}T00:00:00Z")["id"] for one in dates]
     done = [forget(name)["id"] for name in ("stranger", "somebody", "nobody")]
@@ -101,7 +102,7 @@ def test_requests_are_sorted_in_either_direction(
 def test_models_and_runs_are_sorted_in_either_direction(
     live: dict[str, Any], new_model: Forget, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """Models, including those in danger, and runs are listed newest or oldest first."""
+    """Models, including models at risk, and runs are listed newest or oldest first."""
     new_model(live["dataset_id"])
     work()
     for path in ("/models?", "/runs?", "/models?danger=waiting&"):
@@ -111,7 +112,7 @@ def test_models_and_runs_are_sorted_in_either_direction(
 
 
 def test_runs_are_filtered_by_status(live: dict[str, Any], get: Callable[[str], Any]) -> None:
-    """Runs are filtered by their status."""
+    """The list of runs can be filtered by status."""
     assert [run["status"] for run in get("/runs?status=published")["items"]] == ["published"]
     assert get("/runs?status=running")["items"] == []
 
@@ -119,7 +120,7 @@ def test_runs_are_filtered_by_status(live: dict[str, Any], get: Callable[[str], 
 def test_hosts_are_listed_as_alive_or_silent(
     settings: Settings, gateway: TestClient, get: Callable[[str], Any]
 ) -> None:
-    """Each host whose workers share the data folder is listed as alive or silent by its last sign of life."""
+    """Each host whose workers share the data folder is listed as alive or silent according to its last heartbeat."""
     assert get("/overview")["hosts"] == []
     folder = settings.data_dir / "workers"
     folder.mkdir(exist_ok=True)
@@ -132,7 +133,7 @@ def test_hosts_are_listed_as_alive_or_silent(
 
 
 def test_filters_match_the_counts_of_the_overview(forget: Forget, get: Callable[[str], Any]) -> None:
-    """The filters for overdue, at-risk and paused requests list as many as the overview counts."""
+    """The filters for overdue, at-risk and paused requests list the same number of requests as the overview counts."""
     forget("p1", identity_verified=False)
     forget("p2", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
     soon = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=42)
@@ -153,8 +154,8 @@ def test_models_are_ranked_by_danger(
     get: Callable[[str], Any],
     work: Callable[[], int],
 ) -> None:
-    """Models are ranked by the deadline of their waiting requests, then by epsilon relative to their target; all except
-    retired ones are counted, and each count matches the list of its filter."""
+    """Models are ranked by the deadline of their waiting requests and then by epsilon relative to the target. All
+    models except retired ones are counted, and each count agrees with the filtered list."""
     calm, loaded, retired = (new_model(new_dataset(rows=rows)["id"], audit={"lanes": 0}) for rows in (7, 8, 9))
     late = new_model(new_dataset(rows=60)["id"])
     work()
@@ -186,7 +187,7 @@ def test_models_are_ranked_by_danger(
 def test_ranking_by_danger_needs_the_scope(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """A key that may not learn whether anything is held cannot rank or filter models by danger; an unknown cursor is
+    """A key that may not learn whether data is held cannot rank or filter models by danger. An unknown cursor is
     refused."""
     for query in ("order=risk", "danger=waiting"):
         answer = gateway.get(f"/v1/models?{query}", headers=key_with(Scope.MODELS_READ))
@@ -198,7 +199,7 @@ def test_ranking_by_danger_needs_the_scope(
 def test_unresolved_failures_are_counted_by_reason(
     installation: Installation, live: dict[str, Any], forget: Forget, get: Callable[[str], Any], work: Callable[[], int]
 ) -> None:
-    """A failed run counts under its reason until a run of the same model succeeds or the model is retired."""
+    """A failed run is counted under its reason until a later run of the same model succeeds or the model is retired."""
     assert get("/overview")["failed_runs"] == {}
     forget("p1")
     with installation.database.writing() as session:

@@ -67,14 +67,15 @@ READ: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", READ)
 def test_a_supported_type_is_read_by_its_values(send: Callable[..., httpx.Response], kind: str) -> None:
-    """Rows of the type are accepted, and equal the rows of plain numbers, texts and lists."""
+    """Columns of each supported type are accepted and read like plain numbers, texts and lists."""
     answer = send(**READ[kind])
     assert answer.status_code == 201, answer.text
     assert answer.json()["num_records"] == 2
 
 
 def test_times_are_seconds_in_utc() -> None:
-    """Times are seconds since 1970 in UTC in whatever unit, zone and year they are stored; missing ones are NaN."""
+    """Times are read as seconds since 1970 in UTC, whatever unit, zone and year they are stored in. Missing times are
+    NaN."""
     plain = seconds(["2010-01-02T03:04:05.123456", None])
     ticks = [1262401445123456, None]
     for zone in (None, "Europe/Berlin", "US/Pacific-New", "+02:00"):
@@ -88,7 +89,7 @@ def test_times_are_seconds_in_utc() -> None:
 
 
 def test_a_time_after_the_year_9999_is_beyond_the_range(send: Callable[..., httpx.Response]) -> None:
-    """A time beyond Python's calendar is clipped like another time beyond the range."""
+    """A time after the year 9999, which Python cannot represent, is clipped like any other time out of range."""
     assert send(since=pa.array([2**62, 0], pa.timestamp("us"))).status_code == 201
 
 
@@ -125,8 +126,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_an_unsupported_type_is_refused_by_column(send: Callable[..., httpx.Response], kind: str) -> None:
-    """The refusal names the column and its type, and never calls a valid file damaged."""
+def test_the_error_for_an_unsupported_type_names_the_column(send: Callable[..., httpx.Response], kind: str) -> None:
+    """The error for an unsupported type names the column and its type, and does not call the file damaged."""
     sent, code, fault = REFUSED[kind]
     problem = send(**sent).json()
     assert problem["code"] == code

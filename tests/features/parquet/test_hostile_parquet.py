@@ -42,7 +42,8 @@ PARQUETS: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "a trillion rows": (lambda: bombs.with_num_rows(parquet(), 10**12), "upload_too_large", ""),
     "fewer rows than there are": (lambda: bombs.with_num_rows(parquet(), 1), "input_invalid", "file"),
     "a negative number of rows": (lambda: bombs.with_num_rows(parquet(), -1), "input_invalid", "file"),
-    "counts of levels that there are not": (  # asked about such a chunk, pyarrow ends the process
+    # pyarrow crashes the process if it reads such a chunk.
+    "counts of levels that there are not": (
         lambda: bombs.with_footer(parquet(), b"\x25\x02\x18", b"\x25\x00\x18"),
         "input_invalid",
         "file",
@@ -86,7 +87,8 @@ PARQUETS: dict[str, tuple[Callable[[], bytes], str, str]] = {
 
 @each("case", PARQUETS)
 def test_a_hostile_parquet_file_is_refused(refused: Callable[..., list[str]], case: str) -> None:
-    """False claims about pages, types that are neither text nor numbers, and missing values are refused."""
+    """Files with false claims about pages, with types that are neither text nor numbers, and with missing values are
+    refused."""
     make, code, place = PARQUETS[case]
     assert refused(code, make(), "rows.parquet")[:1] == ([place] if place else [])
 
@@ -96,7 +98,8 @@ def test_a_hostile_parquet_file_is_refused(refused: Callable[..., list[str]], ca
 def test_files_of_every_writer_are_read(
     send: Callable[..., httpx.Response], client: TestClient, version: str, codec: str
 ) -> None:
-    """Pages of both versions, every compression, dictionaries and split floats give the same rows."""
+    """Files with either version of pages, any compression, dictionaries or byte-stream-split floats give the same
+    rows."""
     options = {"data_page_version": version, "compression": codec, "write_page_checksum": True, "row_group_size": 1}
     plain = rows_sent(client, send(CSV.encode(), "rows.csv"))
     split = {"use_dictionary": False, "column_encoding": {"age": "BYTE_STREAM_SPLIT"}}
@@ -105,7 +108,8 @@ def test_files_of_every_writer_are_read(
 
 
 def test_a_dotted_neighbour_of_a_used_column_is_refused(refused: Callable[..., list[str]]) -> None:
-    """An unused column may not be called `age.x` if `age` is used, as Arrow would read it too, unbounded."""
+    """If a column `age` is used, an unused column `age.x` is refused, because Arrow would read it too, without a
+    limit."""
     schema = {"columns": SCHEMA["columns"] | {"age.x": {"role": "ignored"}}}
     content = parquet(**{"age.x": ["secret-4242", ""]})
     assert refused("schema_invalid", content, "rows.parquet", json.dumps(schema)) == ["column 6"]

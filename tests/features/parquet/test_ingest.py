@@ -37,12 +37,12 @@ def parquet_file(folder: Path, **columns: object) -> Path:
 
 
 def test_the_suffix_may_be_in_any_case() -> None:
-    """A known suffix in any case determines the kind."""
+    """A known suffix determines the kind of a file in upper or lower case."""
     assert ingest.kind_of("b.v2.Parquet") == "parquet"
 
 
 def test_csv_and_parquet_agree(tmp_path: Path) -> None:
-    """The same records give the same rows, labels and subjects from csv and from parquet."""
+    """The same records give the same rows, labels and subjects from CSV and from Parquet."""
     features, labels, subjects = everything(csv_file(tmp_path, CSV), "csv")
     np.testing.assert_array_equal(features, everything(parquet_file(tmp_path), "parquet")[0])
     np.testing.assert_array_equal(features, SCHEMA.encode({"age": [25, None], "work": ["some", "none"]}))
@@ -55,7 +55,7 @@ def test_csv_and_parquet_agree(tmp_path: Path) -> None:
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 1), st.integers(1)), min_size=1, max_size=20)
 )
 def test_all_formats_agree(tmp_path: Path, records: list[tuple[float, float, int, int]]) -> None:
-    """Numbers in [0, 1] give the same rows, labels and subjects from csv, parquet and npz."""
+    """Numbers in [0, 1] give the same rows, labels and subjects from CSV, Parquet and npz."""
     unit = {"kind": "numeric", "min": 0, "max": 1}
     label = {"role": "label", "values": ["0", "1"]}
     schema = parse_schema({"columns": {"a": unit, "b": unit, "y": label, "who": {"role": "subject"}}})
@@ -84,22 +84,23 @@ def test_all_formats_agree(tmp_path: Path, records: list[tuple[float, float, int
         ({"more": [1, 2]}, SchemaInvalid, "column 6"),
     ],
 )
-def test_a_bad_parquet_file_is_refused_by_place(
+def test_the_error_for_an_invalid_parquet_file_names_the_place(
     tmp_path: Path, columns: dict[str, object], error: type[InputInvalid], place: str
 ) -> None:
-    """A value, a type or a column that the schema does not permit is refused at its row and column."""
+    """A value, a type or a column that the schema does not permit is refused, and the error names the row and
+    column."""
     assert place in refused(parquet_file(tmp_path, **columns), "parquet", error)
 
 
 def test_text_that_is_not_utf8_in_parquet_is_refused(tmp_path: Path) -> None:
-    """A string column whose bytes are not UTF-8 is refused like any damage."""
+    """A string column whose bytes are not UTF-8 is refused as damaged."""
     ill = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], "<i4")), pa.py_buffer(b"\xff"))
     one = {"age": [1], "work": ["some"], "note": [0], "income": ["low"]}
     refused(parquet_file(tmp_path, person=ill, **one), "parquet", InputInvalid)
 
 
 def test_files_are_read_in_batches(tmp_path: Path) -> None:
-    """A file with more rows than a batch holds is read in several batches, in order."""
+    """A file with more rows than fit in a batch is read in several batches, in order."""
     count = 2 * BATCH_ROWS + 5
     names = [f"p{number}" for number in range(count)]
     columns = {"age": [1] * count, "work": ["some"] * count, "note": [0] * count, "income": ["low"] * count}
@@ -108,7 +109,8 @@ def test_files_are_read_in_batches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["4.86E+17", "4,86E+17", "4.86e+17", "4E+17", "-1.5E+16", "4711.0", "\u200b4711.00 "])
 def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None:
-    """A file with an id that a spreadsheet or data frame wrote as a number is refused at its row."""
+    """A file in which a spreadsheet or data frame has rewritten an id as a number is refused, and the error names the
+    row."""
     wrong = "expected an id as text: a spreadsheet or data frame wrote this one as a number"
     with pytest.raises(RowInvalid, match=f"^line 2, column person: {wrong}") as refusal:
         list(read(parquet_file(tmp_path, person=["4711", name]), "parquet"))
@@ -117,7 +119,7 @@ def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_subject_column_of_floats_is_refused(tmp_path: Path, dtype: type[np.floating[Any]]) -> None:
-    """A subject column of floats is refused with the remedy; one of integers holds ids."""
+    """A subject column of floats is refused with advice. A subject column of integers is accepted as ids."""
     with pytest.raises(RowInvalid, match="format the column as text at its source") as refusal:
         list(read(parquet_file(tmp_path, person=np.array((4711, 4712), dtype)), "parquet"))
     assert [fault.path for fault in refusal.value.errors] == ["line 1, column person", "line 2, column person"]
@@ -126,20 +128,20 @@ def test_a_subject_column_of_floats_is_refused(tmp_path: Path, dtype: type[np.fl
 
 
 def test_declared_sizes_are_checked_before_allocation(tmp_path: Path) -> None:
-    """A file that unpacks to more than permitted is refused by its declared sizes."""
+    """A file that unpacks to more than permitted is refused because of its declared sizes."""
     with pytest.raises(UploadTooLarge):
         list(read(parquet_file(tmp_path), "parquet", max_bytes=100))
 
 
 def test_a_file_needs_a_schema(tmp_path: Path) -> None:
-    """A parquet file without a schema is refused."""
+    """A Parquet file without a schema is refused."""
     assert refused(parquet_file(tmp_path), "parquet", SchemaInvalid, None) == ["schema"]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_a_corrupt_file_raises_only_named_conditions(tmp_path: Path, data: st.DataObject) -> None:
-    """Random bytes, truncated files and files with some bytes overwritten raise only named conditions."""
+def test_a_corrupt_file_raises_only_documented_errors(tmp_path: Path, data: st.DataObject) -> None:
+    """Random bytes, truncated files and partly overwritten files raise only the documented errors."""
     path = parquet_file(tmp_path)
     whole = path.read_bytes()
     cut = st.integers(0, len(whole)).map(lambda end: whole[:end])
@@ -161,7 +163,7 @@ def embedded(folder: Path, **columns: object) -> Path:
 
 
 def test_vectors_and_times_agree_in_all_formats(tmp_path: Path) -> None:
-    """Embeddings and dates give the same rows from parquet, csv and npz."""
+    """Embeddings and dates give the same rows from Parquet, CSV and npz."""
     features, labels, subjects = everything(embedded(tmp_path), "parquet", EMBEDDED)
     assert (labels, subjects) == ([0, 1], ["ann", "bob"])
     text = "e,since,income,person\n" + "".join(
@@ -193,13 +195,14 @@ def test_vectors_and_times_agree_in_all_formats(tmp_path: Path) -> None:
     ],
 )
 def test_lists_that_are_not_vectors_are_refused(tmp_path: Path, columns: Any, error: type[InputInvalid]) -> None:
-    """A list of another length, with a gap, of texts or of lists, and a value that is not a list, is refused."""
+    """A vector column refuses lists of another length, lists with gaps, lists of texts or of lists, and values that are
+    not lists."""
     with pytest.raises(error):
         list(read(embedded(tmp_path, **columns), "parquet", EMBEDDED))
 
 
 def test_a_parquet_file_needs_its_feature(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A parquet file is refused by its name if no installed feature reads it."""
+    """A Parquet file is refused because of its name if no installed feature reads Parquet."""
     monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
     with pytest.raises(InputInvalid):
         ingest.kind_of("a.parquet")

@@ -37,7 +37,7 @@ def footer_of(path: Path) -> Any:
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "brotli", "lz4"])
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_pages_unpack_to_the_recorded_size(tmp_path: Path, version: str, codec: str, dictionary: bool) -> None:
-    """The pages unpack to the size that the writer recorded, minus their headers of less than 100 bytes each."""
+    """The pages unpack to the size that the writer recorded, minus less than 100 bytes per page for headers."""
     path = written(tmp_path, data_page_version=version, compression=codec, use_dictionary=dictionary)
     metadata = pq.read_metadata(path)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -55,7 +55,8 @@ def test_pages_unpack_to_the_recorded_size(tmp_path: Path, version: str, codec: 
     ids=lambda number: f"{number}",
 )
 def test_a_chunk_that_is_not_as_described_is_an_error(tmp_path: Path, field: int, value: int) -> None:
-    """A chunk with another number of values (5), another length (7) or another place (9) is refused."""
+    """A chunk is refused if its number of values (field 5), length (field 7) or position (field 9) differs from the
+    footer."""
     path = written(tmp_path, use_dictionary=False)
     footer = footer_of(path)
     footer[4][1][1][1][3][field] = value
@@ -63,8 +64,8 @@ def test_a_chunk_that_is_not_as_described_is_an_error(tmp_path: Path, field: int
         readers.unpacked_bytes(content(path), footer, {0: 1, 1: 1})
 
 
-def test_chunks_share_no_bytes(tmp_path: Path) -> None:
-    """A footer that has one chunk read a hundred times is an error, as the file is not that long."""
+def test_chunks_may_not_share_bytes(tmp_path: Path) -> None:
+    """A footer that refers to one chunk a hundred times is refused, because chunks may not share bytes."""
     path = written(tmp_path)
     footer = footer_of(path)
     footer[4] = footer[4][:1] * 100
@@ -73,8 +74,8 @@ def test_chunks_share_no_bytes(tmp_path: Path) -> None:
         readers.unpacked_bytes(content(path), footer, {0: 1, 1: 1})
 
 
-def test_every_row_is_in_a_group(tmp_path: Path) -> None:
-    """The row groups have as many rows as the file claims."""
+def test_row_groups_contain_every_row(tmp_path: Path) -> None:
+    """A file is refused if its row groups have fewer rows than it claims."""
     path = written(tmp_path)
     footer = footer_of(path)
     footer[3] += 1
@@ -83,7 +84,8 @@ def test_every_row_is_in_a_group(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_footer_is_reported(tmp_path: Path) -> None:
-    """An encrypted footer cannot be read, one that is too long is refused by its length, and others are errors."""
+    """An encrypted footer, a footer that is too long and other unreadable footers are each reported with a specific
+    error."""
     path = written(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-4] + b"PARE")
@@ -98,7 +100,7 @@ def test_an_unreadable_footer_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_repeated_field_is_an_error(tmp_path: Path) -> None:
-    """A repeated field is an error, as readers differ on which value counts."""
+    """A field that occurs twice is refused, because readers disagree on which value counts."""
     path = written(tmp_path)
     old = b"\x16" + bombs.varint(3000) + b"\x19\x3c"  # the number of rows, then the groups
     path.write_bytes(bombs.with_footer(path.read_bytes(), old, old[:-2] + b"\x06\x06\x02" + old[-2:]))

@@ -74,7 +74,8 @@ def invitation_of(officer: Browser, **asked: str) -> str:
 def welcomed(browser: Browser, invitation: str, *, password: str = PASSWORD, with_app: bool = False) -> str:
     """Accept an invitation and return the secret of the app."""
     page = browser.get(invitation).text
-    assert re.search(r'<svg [^>]*viewBox="0 0 (\d+) \1"', page)  # all of it is seen, at whatever size
+    # The whole code is visible at any size.
+    assert re.search(r'<svg [^>]*viewBox="0 0 (\d+) \1"', page)
     form = hidden(page)
     code = pyotp.TOTP(form["secret"]).now() if with_app else ""
     answer = browser.post("/admin/welcome", **(form | {"password": password, "code": code}))
@@ -90,8 +91,8 @@ def later(secret: str) -> str:
 def test_an_invited_user_decides_by_name(
     officer: Browser, gateway: TestClient, forget: Callable[..., Any], get: Get
 ) -> None:
-    """An invited user chooses a password, enrols an app, logs in with a code and approves a request: events and audit
-    log record the name next to the id, even after the user is disabled, which logs them out."""
+    """An invited user sets a password, enrols an authenticator app, logs in with a code and approves a request. Events
+    and the audit log record the name next to the id, even after the user has been disabled and thereby logged out."""
     request = forget("p1", identity_verified=False)["id"]
     maria = beside(gateway)
     invitation = invitation_of(officer)
@@ -119,8 +120,9 @@ def test_an_invited_user_decides_by_name(
     assert EMAIL not in str(get("/audit-log")["items"])
 
 
-def test_failed_logins_have_the_same_answer(officer: Browser, gateway: TestClient) -> None:
-    """A wrong password, an unknown address and a wrong code get the same answer, which repeats no password."""
+def test_failed_logins_get_the_same_response(officer: Browser, gateway: TestClient) -> None:
+    """A wrong password, an unknown address and a wrong code get the same response, which never contains the
+    password."""
     maria = beside(gateway)
     welcomed(maria, invitation_of(officer), with_app=True)
     maria.post("/admin/logout")
@@ -139,8 +141,8 @@ def test_failed_logins_have_the_same_answer(officer: Browser, gateway: TestClien
 def test_a_changed_password_ends_a_login_in_progress(
     officer: Browser, gateway: TestClient, installation: Installation, by: Actor
 ) -> None:
-    """A login whose password was right opens its session only after a second comparison: a later password change ends
-    the session, and an earlier one prevents it."""
+    """Before a login opens a session, the password is compared again: a password change during the login prevents the
+    session, and a later change ends it."""
     welcomed(beside(gateway), invitation_of(officer))
     with installation.database.reading() as session:
         user = users.checked(session, email=EMAIL, password=PASSWORD)
@@ -157,7 +159,7 @@ def test_a_changed_password_ends_a_login_in_progress(
 
 
 def test_the_second_step_is_bound_to_the_browser(officer: Browser, gateway: TestClient) -> None:
-    """The token of the first login step is refused in another browser and after some minutes."""
+    """The token of the first login step is refused in another browser and after a few minutes."""
     maria, thief = beside(gateway), beside(gateway)
     secret = welcomed(maria, invitation_of(officer), with_app=True)
     maria.post("/admin/logout")
@@ -170,7 +172,7 @@ def test_the_second_step_is_bound_to_the_browser(officer: Browser, gateway: Test
 
 
 def test_password_guessing_is_limited(settings: Settings, admin_key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After ten wrong passwords in a clock minute the account accepts none, whether the person exists or not."""
+    """After ten wrong passwords within a clock minute, every password is refused, whether or not the account exists."""
     # Eleven slow hashes may take longer than what is left of the minute.
     monkeypatch.setattr(rates, "_present", lambda: 1000)
     many = settings.model_copy(update={"failed_calls_per_minute": 100})
@@ -182,7 +184,7 @@ def test_password_guessing_is_limited(settings: Settings, admin_key: str, monkey
 
 
 def test_codes_can_be_required(settings: Settings, admin_key: str) -> None:
-    """If LETHE_REQUIRE_TOTP is set, an invitation or a login without a code is refused."""
+    """If LETHE_REQUIRE_TOTP is set, accepting an invitation or logging in without a code is refused."""
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         admin = Browser(client=client, key=admin_key)
         admin.log_in()
@@ -203,8 +205,8 @@ def test_codes_can_be_required(settings: Settings, admin_key: str) -> None:
 
 
 def test_users_change_their_own_credentials(officer: Browser, gateway: TestClient) -> None:
-    """A user with the current password can change it, which ends the other sessions, and can enrol and remove an
-    app."""
+    """Users can change their password by entering the current one, which ends their other sessions, and can enrol and
+    remove an authenticator app."""
     maria, elsewhere = beside(gateway), beside(gateway)
     welcomed(maria, invitation_of(officer))
     elsewhere.log_in_as(EMAIL, PASSWORD)
@@ -226,7 +228,7 @@ def test_users_change_their_own_credentials(officer: Browser, gateway: TestClien
 
 
 def test_administrators_change_users(officer: Browser, get: Get) -> None:
-    """An administrator changes name and role, invites again, and sees the faults of invalid input."""
+    """An administrator changes a user's name and role, repeats the invitation, and sees the faults of invalid input."""
     invitation_of(officer)
     [user] = get("/users")["items"]
     path = f"/admin/people/{user['id']}"
@@ -245,7 +247,7 @@ def test_administrators_change_users(officer: Browser, get: Get) -> None:
 def test_roles_see_their_pages_and_operations(
     gateway: TestClient, installation: Installation, by: Actor, admin_key: str, role: Role
 ) -> None:
-    """Each role sees exactly its pages of the menu, and may call exactly its operations."""
+    """Each role sees exactly its own pages in the menu and may call exactly its own operations."""
     assert PAGES.keys() == {entry.title for entry in entries()}
     assert MAY.keys() == set(Scope)
     browser, token = beside(gateway), sessions.new_token()

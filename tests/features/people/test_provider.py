@@ -74,8 +74,9 @@ def refused(browser: Browser, path: str) -> str:
 
 
 def test_an_invited_user_logs_in_by_a_provider(browser: Browser, provider: Provider) -> None:
-    """The login page leads to the provider, by PKCE, and its answer returns once to the requested page. From then on
-    the provider's own id counts: another user with the same address is refused."""
+    """The login page leads to the identity provider with PKCE, and the provider's response leads once to the requested
+    page. From then on the user is identified by the provider's own id, and another user with the same address is
+    refused."""
     page = browser.get("/admin/login?next=/admin/models").text
     assert "Log in with Example Ltd" in page
     assert "/admin/oidc?next=%2Fadmin%2Fmodels" in page
@@ -98,21 +99,21 @@ def test_an_invited_user_logs_in_by_a_provider(browser: Browser, provider: Provi
 
 
 def test_email_verified_may_be_text(browser: Browser, provider: Provider) -> None:
-    """A provider that sends the claim `email_verified` as the text "true" has verified the address."""
+    """If the provider sends the claim `email_verified` as the text "true", the address counts as verified."""
     assert browser.get(provider.returns(begun(browser), "maria-1 in words")).status_code == 200
     assert ">Maria Lopez</a>" in browser.get("/admin/models").text
 
 
 @each("subject", ["unverified", "unverified in words", "unverified by a number", "unmentioned", "stranger"])
 def test_uninvited_users_are_refused(browser: Browser, provider: Provider, subject: str) -> None:
-    """The login is refused if the provider has not verified the address or the address was not invited."""
+    """The login is refused if the provider has not verified the address or if the address was not invited."""
     page = refused(browser, provider.returns(begun(browser), subject))
     assert ("has not verified" in page) == (subject != "stranger")
 
 
 def test_a_compatibility_character_is_refused(browser: Browser, provider: Provider) -> None:
-    """An address whose lower case is another person's, because of a compatibility character, is refused for logins and
-    for invitations."""
+    """An address with a compatibility character whose lower case equals another user's address is refused for logins
+    and for invitations."""
     headers = {"Authorization": f"Bearer {browser.key}"}
     karl = {"name": "Karl", "email": "karl@example.com", "role": "administrator"}
     assert browser.client.post("/v1/users", json=karl, headers=headers).status_code == 201
@@ -123,7 +124,8 @@ def test_a_compatibility_character_is_refused(browser: Browser, provider: Provid
 
 
 def test_answers_to_other_logins_are_refused(browser: Browser, provider: Provider) -> None:
-    """Another nonce, another state, no cookie, a refusal at the provider and an invented code are refused."""
+    """A response with another nonce or state, without the cookie, with an error of the provider or with an invented
+    code is refused."""
     refused(browser, provider.returns(begun(browser, nonce="another"), "maria-1"))
     refused(browser, provider.returns(begun(browser, state="another"), "maria-1"))
     begun(browser)
@@ -136,7 +138,7 @@ def test_answers_to_other_logins_are_refused(browser: Browser, provider: Provide
 
 
 def test_an_old_login_expires(browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A login ends ten minutes after it began, even if a browser kept its cookie."""
+    """A login expires ten minutes after it began, even if the browser keeps its cookie."""
     back = provider.returns(begun(browser), "maria-1")
     later = time.time() + 601
     with monkeypatch.context() as patched:
@@ -145,8 +147,8 @@ def test_an_old_login_expires(browser: Browser, provider: Provider, monkeypatch:
 
 
 def test_an_invalid_provider_is_refused(settings: Settings, provider: Provider) -> None:
-    """A provider with another issuer name is refused; one that does not answer is reported as unavailable on a page
-    with status 503."""
+    """A provider with another issuer name is refused. If the provider does not answer, a page with status 503 reports
+    it as unavailable."""
     for issuer, status in ((f"{provider.issuer}/", 403), ("http://127.0.0.1:9", 503)):
         other = settings.model_copy(update={"oidc_issuer": issuer, "oidc_client_id": "lethe"})
         with TestClient(create_app(other), raise_server_exceptions=False) as client:
@@ -157,7 +159,7 @@ def test_an_invalid_provider_is_refused(settings: Settings, provider: Provider) 
 
 @pytest.mark.slow
 def test_provider_metadata_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The addresses that a provider publishes are cached for five minutes, even if it is away; then they are fetched
+    """The addresses that a provider publishes are cached for five minutes, even if it is unavailable, and then fetched
     again."""
     with running(MARIA) as own:
         company = Settings(oidc_issuer=own.issuer, oidc_client_id="lethe")
@@ -192,7 +194,7 @@ def key() -> RSAKey:
 
 @each("changed", [{"exp": -30}, {"iat": 30}, {"nbf": 30}])
 def test_clock_skew_of_a_minute_is_tolerated(key: RSAKey, changed: dict[str, int]) -> None:
-    """A token that expired half a minute ago, or is from half a minute ahead, is accepted."""
+    """A token that expired half a minute ago or was issued half a minute in the future is accepted."""
     at = int(time.time())
     claims = claims_at(at) | {name: at + seconds for name, seconds in changed.items()}
     assert read(claims, of=key)["sub"] == "1"
@@ -213,7 +215,7 @@ def test_clock_skew_of_a_minute_is_tolerated(key: RSAKey, changed: dict[str, int
     ],
 )
 def test_id_tokens_are_bound_to_the_login(key: RSAKey, changed: dict[str, Any]) -> None:
-    """A token with another issuer, audience or nonce, without a subject, or that has expired, is refused."""
+    """A token that has expired, has another issuer, audience or nonce, or has no subject is refused."""
     claims = claims_at(int(time.time()))
     assert read(claims, of=key)["sub"] == "1"
     with pytest.raises(IdentityRefused):
@@ -221,13 +223,13 @@ def test_id_tokens_are_bound_to_the_login(key: RSAKey, changed: dict[str, Any]) 
 
 
 def test_id_tokens_of_another_key_are_refused(key: RSAKey) -> None:
-    """A token that another key signed is refused."""
+    """A token that was signed with another key is refused."""
     with pytest.raises(IdentityRefused):
         read(claims_at(int(time.time())), of=key, signed_by=RSAKey.generate_key(2048))
 
 
 def test_incomplete_provider_settings_are_refused() -> None:
-    """An issuer without a client, or without https, is an invalid setting."""
+    """Settings with an issuer but without a client id, or with an issuer that does not use https, are invalid."""
     for wrong in ({"oidc_issuer": "https://login.example"}, {"oidc_issuer": "http://a.example", "oidc_client_id": "l"}):
         with pytest.raises(ValueError, match=r"oidc|OIDC"):
             Settings(**wrong)

@@ -79,7 +79,8 @@ def is_open(installation: Installation, token: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.usefixtures("costly_passwords")
 def test_passwords_are_hashed() -> None:
-    """A password is kept as an argon2id hash, which matches only it; without a hash no password matches."""
+    """A password is stored as an argon2id hash that matches only this password. A user without a hash cannot log in
+    with any password."""
     kept = credentials.hash_of(PASSWORD)
     assert kept.startswith("$argon2id$")
     assert credentials.matches(PASSWORD, kept)
@@ -92,15 +93,15 @@ def test_passwords_are_hashed() -> None:
 
 @each("password", ["", "eleven char", "x" * 1025, "a surrogate \ud800 alone"])
 def test_passwords_need_a_minimum_length(password: str) -> None:
-    """Passwords only need a minimum length; white space and any script are allowed."""
+    """Passwords need only a minimum length, and may contain white space and characters of any script."""
     with pytest.raises(InputInvalid):
         credentials.hash_of(password)
     assert credentials.hash_of("пароль из слов")
 
 
 def test_codes_are_valid_for_adjacent_steps() -> None:
-    """A code is valid for its step and the adjacent ones, and not after a code of its step or a later one was
-    accepted."""
+    """A code is valid during its own time step and the adjacent ones, unless a code of the same or a later step has
+    been accepted."""
     secret = credentials.new_secret()
     step = int(AT.timestamp()) // credentials.SECONDS
     for offset, accepted in ((-2, None), (-1, step - 1), (0, step), (1, step + 1), (2, None)):
@@ -114,8 +115,8 @@ def test_codes_are_valid_for_adjacent_steps() -> None:
 
 
 def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited: Invited) -> None:
-    """A replayed code is refused, and after twenty wrong codes the user is locked out for an hour, even with a right
-    code; then the count restarts."""
+    """A code cannot be used twice. After twenty wrong codes the user is locked out for an hour, even with a right code,
+    and then the count starts again."""
     user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)
@@ -139,7 +140,8 @@ def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited:
 
 
 def test_the_secret_is_sealed(installation: Installation, by: Actor, invited: Invited) -> None:
-    """The secret of an app is sealed in the database; without the keys of the installation it cannot be opened."""
+    """The secret of an authenticator app is sealed in the database and cannot be opened without the keys of the
+    installation."""
     user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         users.get(session, user_id).totp = Authenticator(secret=secret)
@@ -153,8 +155,8 @@ def test_the_secret_is_sealed(installation: Installation, by: Actor, invited: In
 def test_users_log_in_by_address_and_password(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """The address in any case and the password log a user in; a wrong password, an unknown address and an invitation
-    that was not accepted do not."""
+    """A user logs in with the address in upper or lower case and the password. A wrong password, an unknown address and
+    an invitation that was not accepted are refused."""
     user_id = invited()
     with installation.database.writing(by=by) as session:
         users.create(session, name="New", email="new@example.com", role=Role.VIEWER, by=admin)
@@ -166,7 +168,7 @@ def test_users_log_in_by_address_and_password(
 
 
 def test_a_weak_hash_is_replaced_at_login(installation: Installation, by: Actor, invited: Invited) -> None:
-    """A hash of weaker parameters is replaced when its user logs in."""
+    """A password hash with weaker parameters is replaced when the user logs in."""
     weak, user_id = credentials.PasswordHasher(time_cost=1, memory_cost=64).hash(PASSWORD), invited()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)
@@ -180,8 +182,8 @@ def test_a_weak_hash_is_replaced_at_login(installation: Installation, by: Actor,
 def test_an_invitation_is_valid_once_for_a_week(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """An invitation ends when it is used, after a week, when another is made, and when its user is disabled; the
-    periodic job deletes expired ones."""
+    """An invitation becomes void when it is used, after a week, when the user is invited again, and when the user is
+    disabled. The periodic job deletes expired invitations."""
     with installation.database.writing(by=by) as session:
         user, first = users.create(session, name="Ann", email="ann@example.com", role=Role.VIEWER, by=admin)
     with installation.database.writing(by=by) as session:
@@ -205,8 +207,8 @@ def test_an_invitation_is_valid_once_for_a_week(
 def test_sessions_end_when_credentials_change(
     installation: Installation, by: Actor, admin: Caller, invited: Invited, end: str
 ) -> None:
-    """A user who is disabled, invited again, or given another role or password is logged out everywhere, and other
-    users are not; no credentials of a disabled user are kept."""
+    """A user who is disabled, invited again, or given another role or password is logged out everywhere, and no other
+    user is. The credentials of a disabled user are deleted."""
     secret = credentials.new_secret()
     user_id, other = invited(), invited(email="other@example.com")
     token, kept = logged_in(installation, user_id), logged_in(installation, other)
@@ -236,8 +238,8 @@ def test_sessions_end_when_credentials_change(
 def test_a_damaged_secret_refuses_every_code(
     installation: Installation, by: Actor, admin: Caller, invited: Invited, gateway: TestClient
 ) -> None:
-    """If the secret of an app is damaged, every code is refused, and the user still counts as having an app until their
-    credentials are reset."""
+    """If the secret of an authenticator app is damaged, every code is refused. The user is still shown with an app
+    until the credentials are reset."""
     user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)
@@ -256,8 +258,8 @@ def test_a_damaged_secret_refuses_every_code(
 def test_a_provider_login_needs_an_invitation(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """A user logs in by an identity's address while their invitation is open, or if they have a password, but not after
-    the invitation expired, nor while wrong codes lock them out."""
+    """A user can log in through an identity provider while the invitation is open or once a password is set. The login
+    is refused after the invitation has expired and during a lockout for wrong codes."""
     here = OidcIdentity(issuer="https://login.example", subject="1", email="ann@example.com")
     with installation.database.writing(by=by) as session:
         ann, _ = users.create(session, name="Ann", email="ann@example.com", role=Role.VIEWER, by=admin)
@@ -279,14 +281,14 @@ def test_a_provider_login_needs_an_invitation(
 
 
 def test_a_session_has_a_key_or_a_user(installation: Installation) -> None:
-    """The database refuses a session of neither a key nor a user."""
+    """The database refuses a session that has neither a key nor a user."""
     at = AT
     with pytest.raises(sa.exc.IntegrityError), installation.database.writing() as session:
         session.add(DashboardSession(token_hash="0" * 64, opened_at=at, seen_at=at, expires_at=at))
 
 
 def test_addresses_are_unique(installation: Installation, by: Actor, admin: Caller, invited: Invited) -> None:
-    """An e-mail address is unique in the installation, across tenants."""
+    """An e-mail address is unique in the whole installation, across tenants."""
     invited()
     with installation.database.writing(by=by) as session, pytest.raises(UserExists):
         users.create(session, name="Maria", email="maria@example.com", role=Role.VIEWER, by=admin)
@@ -298,8 +300,8 @@ def test_addresses_are_unique(installation: Installation, by: Actor, admin: Call
 def test_the_last_administrator_cannot_be_removed(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """The last administrator key may be revoked if an administrator has a password; the last such administrator must
-    then stay. An administrator locked out by wrong codes does not count."""
+    """The last administrator key can be revoked if an administrator has a password, and then the last such
+    administrator cannot be removed. An administrator who is locked out by wrong codes does not count."""
     user_id = invited(Role.ADMINISTRATOR)
     operator = invited(Role.OPERATOR, "olga@example.com")
     with installation.database.writing(by=by) as session:
@@ -327,7 +329,7 @@ def test_the_last_administrator_cannot_be_removed(
 def test_administrators_cannot_manage_operators(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """An administrator can neither create nor change an operator, whose scope is above the tenant."""
+    """An administrator can neither create nor change an operator, because an operator's scope exceeds the tenant."""
     operator = invited(Role.OPERATOR, "olga@example.com")
     with installation.database.reading() as session:
         maria = users.caller_as(session, session.get_one(User, invited(Role.ADMINISTRATOR)))
@@ -343,7 +345,7 @@ def test_administrators_cannot_manage_operators(
 
 
 def test_roles_have_scopes() -> None:
-    """Each role has scopes; a viewer changes nothing, and only administrators reach the keys."""
+    """Each role has scopes. Viewers cannot change anything, and only administrators can manage keys."""
     assert SCOPES_OF.keys() == set(Role)
     assert all(scope.value.endswith(":read") for scope in SCOPES_OF[Role.VIEWER])
     assert not any({Scope.ADMIN, Scope.OPERATOR} & SCOPES_OF[role] for role in (Role.OFFICER, Role.ENGINEER))

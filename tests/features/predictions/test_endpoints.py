@@ -21,7 +21,8 @@ SCHEMA = {
 
 
 def test_vectors_are_predicted(gateway: TestClient, live: dict[str, Any], refused: Refused) -> None:
-    """Vectors of the right width get a label and probabilities that sum to one; other records are refused."""
+    """For vectors of the right width the response has a label and probabilities that sum to one. Other records are
+    refused."""
     place = f"/v1/models/{live['id']}/predictions"
     answer = gateway.post(place, json={"records": [[0.1, -2, 3], [1e300, 0, 0]]})
     assert answer.status_code == 200
@@ -38,8 +39,8 @@ def test_vectors_are_predicted(gateway: TestClient, live: dict[str, Any], refuse
 def test_records_are_predicted(
     gateway: TestClient, new_model: Make, upload: Callable[..., Any], work: Work, refused: Refused
 ) -> None:
-    """Records are objects of the schema's columns if the dataset has one; a fault is named without repeating the
-    value."""
+    """If the dataset has a schema, records are objects with its columns. The error for a faulty record does not quote
+    the value."""
     dataset = upload(TABLE.encode(), filename="t.csv", schema=json.dumps(SCHEMA)).json()
     model = new_model(dataset["id"], l2=0.5, noise_scale=1e-3)
     place = f"/v1/models/{model['id']}/predictions"
@@ -59,7 +60,7 @@ def test_records_are_predicted(
 
 
 def test_predictions_follow_the_weights(gateway: TestClient, live: dict[str, Any]) -> None:
-    """The gateway's predictions follow from the published weights and the encoded record."""
+    """The gateway's predictions equal those computed from the published weights and the encoded record."""
     weights = load(gateway.get(f"/v1/models/{live['id']}/versions/1/weights").content)["parameters"]
     record = np.array([0.5, -1.0, 2.0, 1.0])  # the bias comes last
     score = weights[0] @ (record / np.linalg.norm(record))

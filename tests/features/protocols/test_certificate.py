@@ -57,8 +57,8 @@ def given(folder: Path, certificates: str | None, key: str | None) -> Settings:
 
 
 def test_a_missing_certificate_is_generated_once(tmp_path: Path) -> None:
-    """The generated certificate is for the domain, can only sign, and is the same for every process; only the owner can
-    read its key."""
+    """If no certificate is given, one is generated for the domain that can only sign and is the same for every process.
+    Only the owner of the file can read its key."""
     for domain in (DOMAIN, "127.0.0.1"):
         settings = Settings(data_dir=tmp_path, host=domain)
         signer = opendsr.signer(settings)
@@ -75,7 +75,7 @@ def test_a_missing_certificate_is_generated_once(tmp_path: Path) -> None:
 
 
 def test_a_signature_verifies_under_the_certificate(tmp_path: Path, signing_key: str) -> None:
-    """The headers contain the domain, and an RSA signature over SHA-256 of exactly the body."""
+    """The headers contain the domain and an RSA signature over the SHA-256 of exactly the body."""
     read_or_create(tmp_path / "keys" / "opendsr.key", lambda: signing_key)
     signer = opendsr.signer(Settings(data_dir=tmp_path, host=DOMAIN))
     headers = signer.headers(b"body")
@@ -87,7 +87,7 @@ def test_a_signature_verifies_under_the_certificate(tmp_path: Path, signing_key:
 
 @pytest.mark.parametrize("name", [DOMAIN, "*.example.com"])
 def test_a_given_certificate_is_used(tmp_path: Path, name: str) -> None:
-    """A given certificate is used with its chain and key; a wildcard covers the domain."""
+    """A given certificate is used with its chain and its key, and a wildcard certificate covers the domain."""
     chain = issued(key_of("ours"), "other.example.org", name) + issued(key_of("another"))
     signer = opendsr.signer(given(tmp_path, chain, pem(key_of("ours"))))
     assert (signer.certificate, signer.key.private_numbers()) == (chain, key_of("ours").private_numbers())
@@ -108,6 +108,6 @@ def test_a_given_certificate_is_used(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_a_mismatched_certificate_is_refused(tmp_path: Path, certificates: str | None, key: str | None) -> None:
-    """A certificate and key that do not fit are refused, so nothing is signed that cannot be verified."""
+    """A certificate that does not match its key is refused, because its signatures could not be verified."""
     with pytest.raises(SigningUnusable):
         opendsr.signer(given(tmp_path, certificates, key))

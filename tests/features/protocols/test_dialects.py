@@ -58,27 +58,27 @@ def client() -> TestClient:
 
 @pytest.mark.parametrize("name", RAISED)
 def test_every_problem_has_the_protocols_format(client: TestClient, name: str) -> None:
-    """Every problem is formatted by the protocol; malformed input is a 400, and every other status is unchanged."""
+    """Every problem has the protocol's format. Malformed input returns 400, and every other status is unchanged."""
     _, status, said = RAISED[name]
     answer = client.get(f"/raised/{name}")
     assert (answer.status_code, answer.json()) == (status, {"said": said})
 
 
 def test_authentication_and_retry_headers_are_kept(client: TestClient) -> None:
-    """The headers WWW-Authenticate and Retry-After are kept."""
+    """Problems keep the headers WWW-Authenticate and Retry-After."""
     assert client.get("/raised/nobody").headers["WWW-Authenticate"] == "Bearer"
     assert client.get("/raised/often").headers["Retry-After"] == "7"
     assert client.get("/raised/away").headers["Retry-After"] == "2"
 
 
 def test_errors_of_the_framework_have_the_same_format(client: TestClient) -> None:
-    """Input that the framework refuses is reported in the same format, and is not quoted."""
+    """Input that the web framework refuses is reported in the same format and is not quoted."""
     answer = client.get("/typed", params={"number": "secret"})
     assert (answer.status_code, answer.json()) == (400, {"said": ["input_invalid"]})
 
 
 def test_a_raw_body_is_returned_unchanged(client: TestClient) -> None:
-    """A raw body of any content type is returned byte for byte, up to 64 KiB."""
+    """A raw body of any content type, up to 64 KiB, is passed on byte for byte."""
     body = bytes(range(256)) * 256
     assert client.post("/echo", content=body).content == body
     answer = client.post("/echo", content=body + b"x")
@@ -86,7 +86,7 @@ def test_a_raw_body_is_returned_unchanged(client: TestClient) -> None:
 
 
 def test_parsed_strings_are_not_cached() -> None:
-    """Parsing the same value twice gives two strings: no cache keeps the first one."""
+    """Parsing the same value twice returns two strings, because no cache keeps personal data in memory."""
     email = b'"somebody@example.com"'
     identity = b'{"identity_type": "email", "identity_format": "raw", "identity_value": %s}' % email
     assert parsed(RawIdentity, identity).identity_value is not parsed(RawIdentity, identity).identity_value

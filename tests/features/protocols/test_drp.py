@@ -48,7 +48,7 @@ def exercise(**changed: Any) -> Exercise:
 
 
 def test_combined_mode_matches_libsodium() -> None:
-    """A message is the signature followed by the text, as in the second vector of RFC 8032, section 7.1."""
+    """A message consists of the signature followed by the text, as in the second vector of RFC 8032, section 7.1."""
     key = bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")
     signature = bytes.fromhex(
         "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
@@ -70,8 +70,8 @@ def plus(one: Point, other: Point) -> Point:
 
 
 def test_keys_of_small_order_are_refused() -> None:
-    """Keys of small order are refused, because every message could carry a valid signature with one. The list has the
-    eight points whose multiple by eight is the neutral element, in all encodings."""
+    """Keys of small order are refused, because any message could carry a valid signature under such a key. The list
+    contains all encodings of the eight points whose eightfold is the neutral element."""
     ys = set()
     for encoded in drp.SMALL_ORDER:
         y = int.from_bytes(encoded, "little") % P
@@ -95,7 +95,7 @@ def test_keys_of_small_order_are_refused() -> None:
 
 @given(st.binary(max_size=200), st.integers(0, 263), st.integers(1, 255))
 def test_a_message_that_was_changed_is_refused(said: bytes, place: int, change: int) -> None:
-    """A message with any byte of signature or text changed is refused; the unchanged message is opened whole."""
+    """A message with a changed byte in its signature or text is refused, and the unchanged message is opened."""
     signed = bytearray(SECRET.sign(said) + said)
     assert drp.open_message(base64.b64encode(signed) + b"\n", verify_key=VERIFY_KEY) == said
     signed[place % len(signed)] ^= change
@@ -111,7 +111,7 @@ def test_a_message_without_a_signature_is_refused(body: bytes) -> None:
 
 
 def test_a_message_that_is_not_base64_is_malformed() -> None:
-    """Base64 is decoded strictly: invalid characters are not skipped."""
+    """Base64 is decoded strictly, without skipping invalid characters."""
     with pytest.raises(InputInvalid):
         drp.open_message(b"{}AAAA", verify_key=VERIFY_KEY)
 
@@ -121,8 +121,7 @@ def check(at: datetime.datetime = AT + MINUTE, /, **changed: Any) -> None:
 
 
 def test_a_message_is_valid_from_its_issue_to_its_expiry() -> None:
-    """A message is valid from a minute before its issue, because clocks differ, until just before a minute after its
-    expiry."""
+    """A message is valid from a minute before its issue until a minute after its expiry, because clocks differ."""
     check(AT - MINUTE)
     check(AT + 11 * MINUTE - datetime.timedelta(microseconds=1))
     with pytest.raises(MessageEarly):
@@ -152,7 +151,7 @@ def test_a_tenant_without_a_business_id_is_not_addressed() -> None:
 
 @pytest.mark.parametrize("name", ["agent-id", "business-id", "issued-at", "expires-at", "drp.version"])
 def test_sender_recipient_and_validity_are_required(name: str) -> None:
-    """Sender, recipient, issue and expiry of a message have no default."""
+    """The sender, recipient, issue time and expiry of a message have no default values."""
     with pytest.raises(InputInvalid) as malformed:
         parsed(Envelope, message(**{name: None}))
     assert [fault.path for fault in malformed.value.errors] == [name]
@@ -167,7 +166,7 @@ def test_another_version_is_refused(version: str) -> None:
 
 @pytest.mark.parametrize("right", ["sale:opt_out", "sale:opt_in", "access", "access:categories", "access:specific"])
 def test_only_deletion_is_supported(right: str) -> None:
-    """Other rights of the protocol are refused with a specific error."""
+    """The protocol's other rights are refused with a specific error."""
     with pytest.raises(InputInvalid, match="Unsupported rights action"):
         drp.subject(exercise(exercise=right), claim="email")
 
@@ -179,7 +178,8 @@ def test_only_deletion_is_supported(right: str) -> None:
 def test_the_policy_names_the_claim_of_the_subject(
     claim: Literal["email", "phone_number", "customer_id"], flag: bool | str | None, verified: bool
 ) -> None:
-    """The claim that the policy names is the subject, verified only if the agent says so; other claims are ignored."""
+    """The claim that the policy names is read as the subject and counts as verified only if the agent states this.
+    Other claims are ignored."""
     others = {"email": "other", "phone_number": "other", "customer_id": "other", "email_verified": True}
     asked = exercise(**others | {claim: "p1", f"{claim}_verified": flag})
     kind = {"email": "email", "phone_number": "phone"}.get(claim)
@@ -197,8 +197,8 @@ def test_a_verification_that_is_neither_true_nor_false_is_malformed(flag: object
         exercise(email_verified=flag)
 
 
-def test_nothing_about_the_person_is_kept() -> None:
-    """A request keeps of a message only the agent, the agent's request id, and whether the person was verified."""
+def test_no_personal_data_is_stored() -> None:
+    """Of a message, a request stores only the agent, the agent's request id, and whether the person was verified."""
     asked = exercise(**{"agent-request-id": "r1", "name": "Jo Doe", "address": "Main Street"})
     kept = drp.retained_metadata(asked, drp.subject(asked, claim="email"))
     assert kept == {"agent_id": "AGENT", "agent_request_id": "r1", "identity": "verified"}
@@ -230,7 +230,8 @@ def test_every_status_is_mapped(status: RequestStatus) -> None:
 
 
 def test_an_unverified_person_gets_the_url_for_verification() -> None:
-    """In review an unverified person gets the URL of the policy; without a URL the protocol's reason is omitted."""
+    """While in review, the status for an unverified person contains the policy's verification URL. Without a URL, the
+    protocol's reason is omitted."""
     unverified = request(metadata={"agent_id": "AGENT", "identity": "unverified"})
     told = drp.status_of(unverified, status="in_review", verification_url="https://business.example.com/verify/")
     assert (told["status"], told["reason"]) == ("in_progress", "need_user_verification")
@@ -240,28 +241,29 @@ def test_an_unverified_person_gets_the_url_for_verification() -> None:
 
 
 def test_an_extension_has_a_reason() -> None:
-    """An extension has the new date and its reason."""
+    """The status of an extended request contains the new date and the reason."""
     later = request(deadline=AT + 90 * 24 * 60 * MINUTE, extension_reason="There are many requests.")
     told = drp.status_of(later, status="accepted", verification_url=None)
     assert (told["expected_by"], told["processing_details"]) == ("2026-12-31T15:00:00Z", "There are many requests.")
 
 
 def test_a_denial_has_a_coded_reason_and_the_explanation() -> None:
-    """A denial has the protocol's reason and the explanation that the business wrote for the person."""
+    """The status of a denied request contains the protocol's reason code and the explanation that the business wrote
+    for the person."""
     denied = request(rejection_ground="legal_obligation", rejection_explanation="Tax law.")
     told = drp.status_of(denied, status="rejected", verification_url=None)
     assert (told["status"], told["reason"], told["processing_details"]) == ("denied", "claim_not_covered", "Tax law.")
 
 
 def test_the_agents_request_id_is_returned() -> None:
-    """The agent's id of a request is returned unchanged."""
+    """The agent's own request id is returned unchanged."""
     named = request(metadata={"agent_id": "A", "identity": "verified", "agent_request_id": "r1"})
     assert drp.status_of(named, status="accepted", verification_url=None)["agent_request_id"] == "r1"
 
 
 @pytest.mark.parametrize("key", ["", "AAAA", "*" * 44, VERIFY_KEY + "AAAA"])
 def test_a_verify_key_is_the_base64_of_32_bytes(key: str) -> None:
-    """Only the base64 of 32 bytes can be registered as a key."""
+    """A key can be registered only as the base64 encoding of 32 bytes."""
     drp.check_verify_key(VERIFY_KEY)
     with pytest.raises(InputInvalid):
         drp.check_verify_key(key)

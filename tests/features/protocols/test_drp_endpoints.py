@@ -40,10 +40,12 @@ def every_message_is_checked(agent: Agent) -> None:
     minutes = {n: (at + datetime.timedelta(minutes=n)).isoformat() for n in (-5, -2, 2, 20)}
     other = Agent(gateway=agent.gateway, token=agent.token)
     assert refusal(agent.call("POST", "/data-rights-request", b"{}"), 400)["fatal"]
-    assert refusal(other.exercise(), 403)["fatal"]  # signed by somebody else
+    # The message is signed by another agent.
+    assert refusal(other.exercise(), 403)["fatal"]
     refusal(agent.exercise(**{"agent-id": "AGENT_TWO"}), 403)
     refusal(agent.exercise(**{"business-id": "OTHER"}), 403)
-    assert "fatal" not in refusal(agent.exercise(**{"issued-at": minutes[2]}), 400)  # it will be heard later
+    # The message becomes valid later, so the error is not fatal.
+    assert "fatal" not in refusal(agent.exercise(**{"issued-at": minutes[2]}), 400)
     assert refusal(agent.exercise(**{"issued-at": minutes[-5], "expires-at": minutes[-2]}), 400)["fatal"]
     assert refusal(agent.exercise(**{"expires-at": minutes[20]}), 400)["fatal"]
 
@@ -139,8 +141,8 @@ CLAUSES: dict[str, Callable[[Agent], None]] = {
 
 
 @pytest.mark.parametrize("clause", CLAUSES)
-def test_every_clause_for_a_business_holds(agent: Agent, clause: str) -> None:
-    """Each clause of the protocol that binds a business holds."""
+def test_the_service_meets_every_clause_for_a_business(agent: Agent, clause: str) -> None:
+    """The service complies with each clause of the protocol that binds a business."""
     CLAUSES[clause](agent)
 
 
@@ -151,7 +153,8 @@ def test_a_person_is_forgotten(
     new_dataset: Callable[..., Any],
     work: Callable[[], int],
 ) -> None:
-    """An exercise becomes a deletion request under the CCPA, which is processed like any other."""
+    """An exercise of the right to deletion becomes a deletion request under the CCPA and is processed like any other
+    request."""
     policy(grace_seconds=0, report_seconds=0)
     new_dataset()
     request_id = agent.exercised()["request_id"]
@@ -168,7 +171,8 @@ def test_a_person_is_forgotten(
 def test_an_agent_does_not_learn_who_is_held(
     agent: Agent, policy: Callable[..., None], new_dataset: Callable[..., Any], work: Callable[[], int]
 ) -> None:
-    """Answers about a held person and about a stranger are the same, verified or not."""
+    """Responses about a person whose data is held and about a stranger are the same, whether or not the person is
+    verified."""
     policy(grace_seconds=0, report_seconds=3600)
     new_dataset()
 
@@ -192,8 +196,8 @@ def test_an_agent_does_not_learn_who_is_held(
 
 
 def test_an_agent_is_notified_of_every_change(settings: Settings, request: pytest.FixtureRequest) -> None:
-    """The status of a request is sent to its `status_callback` on each change, without a signature, as the protocol has
-    none."""
+    """On each change, the status of a request is sent to its `status_callback`, unsigned because the protocol defines
+    no signature."""
     settings.webhook_allowed_networks = "127.0.0.0/8"
     agent: Agent = request.getfixturevalue("agent")
     with serving(answering(200)) as receiver:
@@ -208,7 +212,8 @@ def test_an_agent_is_notified_of_every_change(settings: Settings, request: pytes
 
 
 def test_a_repeated_message_is_the_same_request(agent: Agent, gateway: TestClient) -> None:
-    """A repetition creates nothing new, whether of the message or, newly signed, of the agent's own id for it."""
+    """Repeating a message, or sending a newly signed message under the same agent's request id, creates no second
+    request."""
     for message in (agent.asked(email="p1"), agent.asked(email="p2", **{"agent-request-id": "mine"})):
         signed = agent.sign(message)
         first, again = (status(agent.call("POST", "/data-rights-request", signed)) for _ in range(2))
@@ -218,14 +223,14 @@ def test_a_repeated_message_is_the_same_request(agent: Agent, gateway: TestClien
 
 
 def test_another_request_under_the_agents_id_is_a_conflict(agent: Agent) -> None:
-    """Another request under the same agent's id is a conflict."""
+    """A different request under the same agent's request id is a conflict."""
     agent.exercised(**{"agent-request-id": "mine"})
     for changed in ({"email": "p2"}, {"regime": "voluntary"}):
         refusal(agent.exercise(**{"agent-request-id": "mine"} | changed), 409)
 
 
 def test_two_agents_may_use_the_same_id(agent: Agent) -> None:
-    """Two agents may use the same id for different requests."""
+    """Two agents can use the same request id for different requests."""
     other = Agent(gateway=agent.gateway, agent_id="AGENT_TWO")
     other.register()
     other.set_up()
@@ -236,8 +241,8 @@ def test_two_agents_may_use_the_same_id(agent: Agent) -> None:
 def test_an_unverified_person_waits_in_review(
     agent: Agent, gateway: TestClient, policy: Callable[..., None], get: Callable[[str], Any]
 ) -> None:
-    """An unverified person is sent to the business's page; a privacy officer approves or rejects, and the agent gets
-    the reason."""
+    """An unverified person is sent to the business's verification page. A privacy officer approves or rejects the
+    request, and the agent receives the reason."""
     policy(drp_verification_url="https://business.example.com/verify")
     told = agent.exercised(email_verified=False)
     request_id = told["request_id"]
@@ -255,10 +260,10 @@ def test_an_unverified_person_waits_in_review(
     assert "reason" not in agent.get(approved)
 
 
-def test_nothing_about_the_person_is_kept(
+def test_no_personal_data_is_stored(
     agent: Agent, installation: Installation, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No claim and no reason is in any table or log."""
+    """No table and no log contains a claim or a reason."""
     request_id = agent.exercised(email="somebody", phone_number="12345678", name="Jo Doe")["request_id"]
     agent.revoke(request_id, reason="because of somebody")
     with installation.database.reading() as session:
@@ -274,13 +279,13 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_failed_set_ups_are_rate_limited(agent: Agent) -> None:
-    """Failed set-ups from one address are limited per minute."""
+    """Failed agent set-ups are limited per address and minute."""
     codes = {agent.call("POST", "/agent/AGENT_ONE", b"AAAA", token="").status_code for _ in range(200)}
     assert codes == {403, 429}
 
 
 def test_an_agent_may_serve_several_tenants(agent: Agent, gateway: TestClient) -> None:
-    """The business that a message names determines where its token and its requests belong."""
+    """The business named in a message determines the tenant of the agent's token and requests."""
     policy = {"drp_business_id": "SECOND", "drp_claim": "email"}
     made = gateway.post("/v1/tenants", json={"name": "other", "policy": policy}).json()
     admin = dict(gateway.headers)
@@ -297,7 +302,7 @@ def test_an_agent_may_serve_several_tenants(agent: Agent, gateway: TestClient) -
 
 
 def test_agent_actions_are_in_the_audit_log(agent: Agent, gateway: TestClient, installation: Installation) -> None:
-    """Registration, set-up, requests and removal are in the audit log, each with its actor."""
+    """Registration, set-up, requests and removal of an agent are recorded in the audit log, each with its actor."""
     agent.exercised()
     [row] = gateway.get("/v1/agents").json()["items"]
     assert gateway.delete(f"/v1/agents/{row['id']}").status_code == 204
@@ -313,7 +318,7 @@ def test_agent_actions_are_in_the_audit_log(agent: Agent, gateway: TestClient, i
 
 
 def test_a_revoked_key_is_replaced_at_set_up(agent: Agent, gateway: TestClient) -> None:
-    """An agent whose key was revoked gets a new token by another set-up."""
+    """An agent whose token was revoked gets a new one by repeating the set-up."""
     [row] = gateway.get("/v1/agents").json()["items"]
     gateway.delete(f"/v1/api-keys/{row['api_key_id']}")
     refusal(agent.exercise(), 401)
@@ -332,7 +337,8 @@ def test_a_revoked_key_is_replaced_at_set_up(agent: Agent, gateway: TestClient) 
     ],
 )
 def test_the_protocol_requires_an_agent_token(agent: Agent, key_with: KeyWith, method: str, path: str) -> None:
-    """Other keys than an agent's token are refused with 403, regardless of their scopes, and a wrong token with 401."""
+    """API keys that are not agent tokens are refused with 403, whatever their scopes. A wrong token is refused with
+    401."""
     for scope in Scope:
         along = (Scope.ACCOUNTING_READ,) if scope is Scope.REQUESTS_REVIEW else ()
         token = key_with(scope, *along)["Authorization"].removeprefix("Bearer ")
@@ -341,6 +347,6 @@ def test_the_protocol_requires_an_agent_token(agent: Agent, key_with: KeyWith, m
 
 
 def test_a_token_shows_only_its_own_requests(agent: Agent, gateway: TestClient, refused: Refused) -> None:
-    """An agent's token shows its own requests in its protocol, and no other data of the tenant."""
+    """An agent's token gives access to its own requests through the protocol, and to no other data of the tenant."""
     for path in ("/v1/deletion-requests", "/v1/datasets", "/v1/agents", "/v1/api-keys", "/v1/audit-log"):
         refused(gateway.get(path, headers={"Authorization": f"Bearer {agent.token}"}), 403, "scope_missing")

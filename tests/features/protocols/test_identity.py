@@ -58,7 +58,8 @@ def check(installation: Installation) -> Callable[..., IdentityStatement]:
 
 @each("alg", KEYS)
 def test_a_valid_statement_is_accepted(check: Callable[..., IdentityStatement], alg: str) -> None:
-    """A statement signed by a registered issuer about the subject, valid for at most an hour, is accepted."""
+    """A statement about the subject that a registered issuer signed and that is valid for at most an hour is
+    accepted."""
     found = check(signed(alg))
     left = found.expires_at - datetime.datetime.now(datetime.UTC)
     assert datetime.timedelta(0) < left <= datetime.timedelta(minutes=10)
@@ -96,15 +97,15 @@ WRONG: dict[str, Callable[[], str]] = {
 
 
 @each("case", WRONG)
-def test_invalid_statements_have_one_refusal(check: Callable[..., IdentityStatement], case: str) -> None:
-    """The refusal of an invalid statement is the same for every fault."""
+def test_invalid_statements_get_the_same_error(check: Callable[..., IdentityStatement], case: str) -> None:
+    """An invalid statement is refused with the same error, whatever its fault."""
     with pytest.raises(IdentityStatementInvalid) as error:
         check(WRONG[case]())
     assert error.value.detail == identity.refusal().detail
 
 
 def test_an_unsigned_statement_is_refused(check: Callable[..., IdentityStatement]) -> None:
-    """A statement with the algorithm `none` is refused."""
+    """A statement with the signature algorithm `none` is refused."""
     parts = signed().split(".")
     for header in ("eyJhbGciOiJub25lIn0", "eyJhbGciOiJOT05FIn0"):
         with pytest.raises(IdentityStatementInvalid):
@@ -112,8 +113,8 @@ def test_an_unsigned_statement_is_refused(check: Callable[..., IdentityStatement
 
 
 def test_a_statement_is_used_once(installation: Installation, check: Callable[..., IdentityStatement]) -> None:
-    """A statement used in one request is refused in any other, even a concurrent one; a request that is refused does
-    not use it up."""
+    """A statement that was used in one request is refused in any other, even a concurrent one. A request that is
+    refused does not use up its statement."""
     statement = check(signed())
     with installation.database.writing() as session:
         with pytest.raises(InputInvalid):
@@ -128,7 +129,7 @@ def test_a_statement_is_used_once(installation: Installation, check: Callable[..
 
 
 def test_a_policy_may_require_statements(installation: Installation) -> None:
-    """A tenant that requires statements refuses requests without one; other tenants still refuse an invalid one."""
+    """A tenant that requires statements refuses requests without one. Other tenants still refuse invalid statements."""
     with installation.database.writing() as session:
         with pytest.raises(IdentityStatementRequired) as error:
             people.ask(session, "sub_a", POLICY)
@@ -138,7 +139,7 @@ def test_a_policy_may_require_statements(installation: Installation) -> None:
 
 
 def test_used_statements_expire(installation: Installation, check: Callable[..., IdentityStatement]) -> None:
-    """A used statement is remembered until it expires."""
+    """A used statement is remembered until its validity ends."""
     with installation.database.writing() as session:
         people.ask(session, "sub_a", POLICY, statement=check(signed()))
     with installation.database.writing() as session:
@@ -149,7 +150,8 @@ def test_used_statements_expire(installation: Installation, check: Callable[...,
 
 
 def test_a_deleted_issuer_is_not_accepted(installation: Installation, check: Callable[..., IdentityStatement]) -> None:
-    """A name is registered once; after its deletion nothing it signed is accepted, not even what was checked before."""
+    """An issuer's name can be registered only once. After the issuer is deleted, none of its statements is accepted,
+    not even one that was verified before."""
     statement = check(signed())
     with installation.database.writing(by=OFFICER) as session:
         with pytest.raises(IssuerExists):
@@ -178,7 +180,7 @@ def test_a_deleted_issuer_is_not_accepted(installation: Installation, check: Cal
     ],
 )
 def test_unusable_keys_are_refused(installation: Installation, jwks: dict[str, Any]) -> None:
-    """Secret, weak and invalid keys are refused on registration."""
+    """Symmetric, weak and invalid keys are refused on registration."""
     with installation.database.writing(by=OFFICER) as session, pytest.raises(InputInvalid) as error:
         identity.register(session, issuer=ISSUER, audience=AUDIENCE, jwks=jwks)
     assert error.value.errors[0].path.startswith("jwks")
@@ -186,7 +188,7 @@ def test_unusable_keys_are_refused(installation: Installation, jwks: dict[str, A
 
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_deeply_nested_statement_is_invalid(check: Callable[..., IdentityStatement], place: int) -> None:
-    """A header or claims nested too deep to be parsed make the statement invalid, and cause no server error."""
+    """A statement whose header or claims are nested too deeply to be parsed is invalid and causes no server error."""
     parts = signed().split(".")
     parts[place] = base64.urlsafe_b64encode(b'{"iss":' + b"[" * 50_000).rstrip(b"=").decode()
     with pytest.raises(IdentityStatementInvalid):

@@ -33,7 +33,7 @@ def strict(installation: Installation) -> None:
 
 
 def test_issuers_are_registered_listed_and_deleted(gateway: TestClient, get: Get, refused: Refused) -> None:
-    """An issuer is registered once under its name, listed, and deleted."""
+    """An identity issuer is registered once under its name, listed, and deleted."""
     made = gateway.post(PLACE, json=ISSUER, headers={"Idempotency-Key": "k"})
     issuer = made.json()
     assert (made.status_code, made.headers["location"]) == (201, f"{PLACE}/{issuer['id']}")
@@ -46,7 +46,7 @@ def test_issuers_are_registered_listed_and_deleted(gateway: TestClient, get: Get
 
 
 def test_a_request_may_have_a_statement(gateway: TestClient, refused: Refused) -> None:
-    """A statement about the subject makes a request, once; a repeated call gets the same answer."""
+    """A statement about the subject is accepted in one request. Repeating the call returns the same response."""
     gateway.post(PLACE, json=ISSUER)
     body = {"subject_id": "p1", "identity_statement": statement("p1", "one")}
     first = gateway.post(REQUESTS, json=body, headers={"Idempotency-Key": "k"})
@@ -56,7 +56,7 @@ def test_a_request_may_have_a_statement(gateway: TestClient, refused: Refused) -
 
 
 def test_a_missing_statement_is_refused(gateway: TestClient, refused: Refused) -> None:
-    """A request without a statement returns 422 with the field; an invalid one returns 403 without the reason."""
+    """A missing statement returns 422 with the field. An invalid statement returns 403 without the reason."""
     gateway.post(PLACE, json=ISSUER)
     problem = refused(gateway.post(REQUESTS, json={"subject_id": "p1"}), 422, "identity_statement_required")
     assert [fault["path"] for fault in problem["errors"]] == ["identity_statement"]

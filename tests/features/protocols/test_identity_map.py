@@ -48,8 +48,8 @@ def test_a_controller_reaches_the_rows_of_the_customer_number(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """An e-mail address, its hash and a customer number lead to the rows of the person, who is forgotten; a repetition
-    is the same request."""
+    """For a controller, an e-mail address, its hash and a customer number each lead to the rows of the person, who is
+    forgotten. A repeated call is the same request."""
     new_dataset()
     policy(opendsr_identities=["controller_customer_id", "email"])
     receipt = controller.asked(subject_identities=[asked])
@@ -73,8 +73,8 @@ def test_an_agent_reaches_the_rows_of_the_customer_number(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """An e-mail address, a phone number and a customer number lead to the rows of the person, who is forgotten; a
-    repetition is the same request."""
+    """For an agent, an e-mail address, a phone number and a customer number each lead to the rows of the person, who is
+    forgotten. A repeated message is the same request."""
     new_dataset()
     policy(drp_business_id="BUSINESS", drp_claim=claim, grace_seconds=0)
     claims = {"email": None, claim: value, f"{claim}_verified": True, "agent-request-id": "mine"}
@@ -89,8 +89,8 @@ def test_an_agent_reaches_the_rows_of_the_customer_number(
 def test_a_person_missing_from_the_map_is_unknown(
     controller: Controller, agent: Agent, new_dataset: Make, policy: Callable[..., None], get: Get
 ) -> None:
-    """A person missing from the map does not count as not held: the request stays open with unknown identity. Neither a
-    controller nor an agent sees a difference from a person in the map."""
+    """A request for a person who is not in the identity map stays open with unknown identity and does not report that
+    nothing is held. Neither a controller nor an agent sees a difference from a person in the map."""
     policy(opendsr_identities=["email"], drp_business_id="BUSINESS", drp_claim="email", report_seconds=3600)
     new_dataset()
     seen = []
@@ -108,7 +108,8 @@ def test_a_person_missing_from_the_map_is_unknown(
 def test_a_malformed_address_is_refused_and_not_quoted(
     controller: Controller, agent: Agent, policy: Callable[..., None]
 ) -> None:
-    """A text that cannot be an e-mail address or phone number is refused, because it would find no person."""
+    """Text that cannot be an e-mail address or phone number is refused without being quoted, because it would match no
+    person."""
     policy(opendsr_identities=["email"], drp_business_id="BUSINESS", drp_claim="phone_number")
     error = refusal(controller.ask(subject_identities=[identity("secret", kind="email")]))
     assert "expected an e-mail address" in str(error)

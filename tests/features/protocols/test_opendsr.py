@@ -76,8 +76,8 @@ def test_a_request_is_read() -> None:
         ({"extensions": {DOMAIN: {"more": ["p2"]}}}, "extensions"),
     ],
 )
-def test_unsupported_requests_are_refused_by_name(changed: dict[str, Any], path: str) -> None:
-    """An unsupported request is refused as a whole; the error names the field and quotes nothing."""
+def test_the_error_names_the_unsupported_field(changed: dict[str, Any], path: str) -> None:
+    """An unsupported request is refused as a whole. The error names the field and quotes no value."""
     with pytest.raises(InputInvalid) as refused:
         read(**changed)
     assert [fault.path for fault in refused.value.errors] == [path]
@@ -85,13 +85,13 @@ def test_unsupported_requests_are_refused_by_name(changed: dict[str, Any], path:
 
 
 def test_extensions_for_other_processors_are_ignored() -> None:
-    """Extensions for other processors are ignored."""
+    """Extensions that are addressed to other processors are ignored."""
     assert read(extensions={"other.example.com": {"property_id": "1"}}).regulation == "gdpr"
 
 
 def test_a_hashed_identity_equals_the_raw_one(tmp_path: Path) -> None:
-    """A SHA-256 identity, in either case, refers to the same person as the raw identity, and both are requested
-    once."""
+    """A SHA-256 identity, in upper or lower case, refers to the same person as the raw identity. If both are sent, only
+    one request is created."""
     hashed = hashlib.sha256(b"p1").hexdigest()
     request = read(
         subject_identities=[
@@ -110,8 +110,8 @@ def test_a_hashed_identity_equals_the_raw_one(tmp_path: Path) -> None:
 
 @given(st.lists(st.sampled_from(RequestStatus), min_size=1))
 def test_the_status_combines_all_identities(statuses: list[RequestStatus]) -> None:
-    """A request is completed once all its parts are, pending only until one begins, and over when all parts have
-    ended."""
+    """The combined request is completed once all its parts are completed, pending only before any part starts, and
+    ended once all parts have ended."""
     together = opendsr.together(statuses)
     assert (together is opendsr.OpenDsrStatus.COMPLETED) == (set(statuses) == {RequestStatus.COMPLETED})
     assert (together in (opendsr.OpenDsrStatus.COMPLETED, opendsr.OpenDsrStatus.CANCELLED)) == (
@@ -122,6 +122,6 @@ def test_the_status_combines_all_identities(statuses: list[RequestStatus]) -> No
 
 
 def test_times_are_rfc_3339_in_utc() -> None:
-    """Times of any zone are written in UTC."""
+    """Times of any time zone are formatted in UTC."""
     zone = datetime.timezone(datetime.timedelta(hours=2))
     assert opendsr.rfc3339(datetime.datetime(2026, 10, 2, 17, 0, 0, 5, tzinfo=zone)) == "2026-10-02T15:00:00Z"

@@ -72,7 +72,8 @@ def callbacks(controller: Controller) -> None:
 
 
 def receipt(controller: Controller) -> None:
-    body = b' {"x": "\\u00e9",' + json.dumps(request()).encode()[1:] + b"\n"  # every byte comes back
+    # Every byte must be returned unchanged.
+    body = b' {"x": "\\u00e9",' + json.dumps(request()).encode()[1:] + b"\n"
     answer = controller.signed(controller.call("POST", "/requests", content=body), 201)
     assert base64.b64decode(answer["encoded_request"]) == body
     assert answer["subject_request_id"] == json.loads(body)["subject_request_id"]
@@ -144,8 +145,8 @@ CLAUSES: dict[str, Callable[[Controller], None]] = {
 def test_controllers_need_a_tenant_with_stated_identities(
     gateway: TestClient, key_with: KeyWith, policy: Callable[..., None], stated: str
 ) -> None:
-    """A tenant that has not stated which identities are its subject ids refuses controllers, and so it does for
-    identities that it does not state: no person would be found by them, and requests would complete with nothing
+    """Controllers are refused if the tenant has not stated which identities are its subject ids, and for identities
+    that it has not stated. Such identities would match no person, and the requests would complete as if nothing were
     held."""
     controller = Controller(gateway=gateway, headers=key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
     asked = {"subject_identities": [identity("p1", kind=stated)]}
@@ -161,14 +162,17 @@ def test_controllers_need_a_tenant_with_stated_identities(
 
 
 @each("clause", CLAUSES)
-def test_every_clause_for_a_processor_holds(controller: Controller, policy: Callable[..., None], clause: str) -> None:
-    """Each clause of the specification that binds a processor holds."""
-    policy(grace_seconds=3600)  # requests are pending so long
+def test_the_service_meets_every_clause_for_a_processor(
+    controller: Controller, policy: Callable[..., None], clause: str
+) -> None:
+    """The service complies with each clause of the specification that binds a processor."""
+    # Requests stay pending during the grace period.
+    policy(grace_seconds=3600)
     CLAUSES[clause](controller)
 
 
 def test_a_changed_answer_does_not_verify(controller: Controller) -> None:
-    """A changed byte of the body invalidates the signature."""
+    """The signature of a response does not verify if a byte of the body is changed."""
     answer = controller.ask()
     with pytest.raises(InvalidSignature):
         controller.verify(answer.headers, answer.content + b" ")
@@ -177,7 +181,7 @@ def test_a_changed_answer_does_not_verify(controller: Controller) -> None:
 def test_discovery_names_the_domain_of_the_settings(
     gateway: TestClient, controller: Controller, installation: Installation
 ) -> None:
-    """Discovery names the domain of the settings, whatever host name a proxy uses."""
+    """The discovery document names the configured domain, whatever host name a proxy uses."""
     gateway.app.state.installation.settings.opendsr_domain = "privacy.example.com"  # type: ignore[attr-defined]
     answer = controller.call("GET", "/discovery")
     assert answer.json()["processor_certificate"] == "https://privacy.example.com/opendsr/v2/certificate.pem"
@@ -185,7 +189,7 @@ def test_discovery_names_the_domain_of_the_settings(
 
 
 def test_every_endpoint_needs_its_scope(gateway: TestClient, key_with: KeyWith) -> None:
-    """Every endpoint needs one scope, and its refusal has the specification's format."""
+    """Every endpoint needs one scope, and its refusal has the format of the specification."""
     routes = (
         ("GET", "/discovery", Scope.REQUESTS_READ),
         ("POST", "/requests", Scope.REQUESTS_WRITE),
@@ -208,15 +212,15 @@ def test_every_endpoint_needs_its_scope(gateway: TestClient, key_with: KeyWith) 
 
 
 def test_a_long_body_is_refused(controller: Controller) -> None:
-    """A message longer than 64 KiB is refused."""
+    """A body longer than 64 KiB is refused."""
     refusal(controller.call("POST", "/requests", content=b"x" * 65537), 413)
 
 
 def test_each_identity_is_a_deletion_request(
     controller: Controller, gateway: TestClient, new_dataset: Callable[..., Any], work: Callable[[], int]
 ) -> None:
-    """Each identity of a request becomes a deletion request; they share the controller's id and deadline, are processed
-    like any other, and complete together."""
+    """Each identity of a request becomes a deletion request. These requests share the controller's id and deadline, are
+    processed like any other request, and complete together."""
     new_dataset()
     named = controller.asked(subject_identities=[identity("p1"), identity("p2"), identity("p1")])["subject_request_id"]
     admin = Controller(gateway=gateway, headers=dict(gateway.headers))
@@ -250,7 +254,7 @@ def test_concurrent_repetitions_are_one_request(controller: Controller, gateway:
 
 
 def test_another_request_under_the_same_id_is_a_conflict(controller: Controller) -> None:
-    """Another request under the same id is refused, and the first one is not changed."""
+    """A different request under the same id is refused, and the first request is not changed."""
     asked = request()
     first = controller.asked(**asked)
     for changed in (
@@ -264,7 +268,7 @@ def test_another_request_under_the_same_id_is_a_conflict(controller: Controller)
 
 
 def test_a_subject_request_is_atomic(controller: Controller, installation: Installation) -> None:
-    """A subject request creates all of its deletion requests or none."""
+    """A subject request creates either all of its deletion requests or none."""
     tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     refusal(controller.ask(subject_identities=[identity("p1"), identity("p2")], submitted_time=tomorrow.isoformat()))
     with installation.database.reading() as session:
@@ -274,7 +278,7 @@ def test_a_subject_request_is_atomic(controller: Controller, installation: Insta
 def test_a_controller_does_not_learn_who_is_held(
     controller: Controller, policy: Callable[..., None], new_dataset: Callable[..., Any], work: Callable[[], int]
 ) -> None:
-    """Answers about a held person and about a stranger differ only in the controller's id."""
+    """Responses about a person whose data is held and about a stranger differ only in the controller's id."""
     policy(report_seconds=3600)
     new_dataset()
 
@@ -291,7 +295,7 @@ def test_a_controller_does_not_learn_who_is_held(
 
 
 def test_requests_of_another_tenant_are_unknown(controller: Controller, gateway: TestClient) -> None:
-    """A request does not exist for another tenant, which may use its id."""
+    """A request does not exist for another tenant, which can use the same id."""
     asked = request()
     controller.asked(**asked)
     policy = {"opendsr_identities": ["controller_customer_id"]}
@@ -302,10 +306,10 @@ def test_requests_of_another_tenant_are_unknown(controller: Controller, gateway:
     assert other.asked(**asked)["controller_id"] == made["id"]
 
 
-def test_nothing_about_the_person_is_kept(
+def test_no_personal_data_is_stored(
     controller: Controller, installation: Installation, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither the identity nor the body is in any table or log, and the audit log names the caller."""
+    """No table and no log contains the identity or the body. The audit log names the caller."""
     named = controller.asked(subject_identities=[identity("somebody")])["subject_request_id"]
     with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()
@@ -334,8 +338,8 @@ def test_a_controller_is_notified_of_every_change(
     new_dataset: Callable[..., Any],
     work: Callable[[], int],
 ) -> None:
-    """A controller gets a callback once for each status of the whole request, with the fields of section 8.6, signed
-    like an answer."""
+    """A controller gets one callback for each status of the whole request. It has the fields of section 8.6 and is
+    signed like a response."""
     policy(report_seconds=1)
     new_dataset()
     url = f"http://127.0.0.1:{receiver.port}/callbacks"

@@ -79,7 +79,8 @@ def set_up(installation: Installation, sent: bytes) -> str:
 
 
 def test_a_message_reaches_the_named_business(installation: Installation, one: Actor, two: Actor) -> None:
-    """A message reaches the registration of its agent whose tenant is the named business and whose key signed it."""
+    """A message is assigned to the registration of its agent at the named business, and is refused if it was signed
+    with another key."""
     key = Ed25519PrivateKey.generate()
     in_one, in_two = register(installation, one), register(installation, two, key)
     with installation.database.reading() as session:
@@ -94,7 +95,7 @@ def test_a_message_reaches_the_named_business(installation: Installation, one: A
 
 
 def test_a_token_has_only_the_agent_scope(installation: Installation, one: Actor) -> None:
-    """A new token is a key with only the scope `agent` in the agent's tenant, and identifies the agent."""
+    """A new token is an API key in the agent's tenant that has only the scope `agent` and identifies the agent."""
     row_id = register(installation, one)
     token = set_up(installation, message(installation))
     with installation.database.reading() as session:
@@ -104,7 +105,7 @@ def test_a_token_has_only_the_agent_scope(installation: Installation, one: Actor
 
 
 def test_a_new_token_replaces_the_last(installation: Installation, one: Actor) -> None:
-    """An agent has one valid token at a time."""
+    """An agent has only one valid token at a time."""
     row_id = register(installation, one)
     set_up(installation, message(installation, seconds_ago=3))
     set_up(installation, message(installation, seconds_ago=2))
@@ -115,7 +116,7 @@ def test_a_new_token_replaces_the_last(installation: Installation, one: Actor) -
 
 
 def test_a_set_up_message_is_accepted_once(installation: Installation, one: Actor) -> None:
-    """A set-up message is refused if repeated or older than the last accepted one."""
+    """A set-up message is refused if it is repeated or older than the last accepted one."""
     register(installation, one)
     sent, older = message(installation, seconds_ago=2), message(installation, seconds_ago=3)
     set_up(installation, sent)
@@ -125,7 +126,7 @@ def test_a_set_up_message_is_accepted_once(installation: Installation, one: Acto
 
 
 def test_agents_of_another_tenant_are_hidden(installation: Installation, one: Actor, two: Actor) -> None:
-    """Another tenant neither sees nor can remove an agent, and can register one with the same id."""
+    """Another tenant neither sees nor can remove an agent, and can register an agent with the same id."""
     row_id = register(installation, one)
     with installation.database.writing(by=two) as session:
         assert service.agents(session, limit=10, cursor=None).items == []
@@ -136,8 +137,8 @@ def test_agents_of_another_tenant_are_hidden(installation: Installation, one: Ac
         register(installation, one)
 
 
-def test_a_removed_agent_is_gone(installation: Installation, one: Actor) -> None:
-    """Removing an agent revokes its key, its signature is no longer accepted, and its id can be registered again."""
+def test_a_removed_agent_is_refused(installation: Installation, one: Actor) -> None:
+    """Removing an agent revokes its token. Its signature is no longer accepted, and its id can be registered again."""
     row_id = register(installation, one)
     set_up(installation, message(installation))
     with installation.database.writing(by=one) as session:
@@ -150,7 +151,7 @@ def test_a_removed_agent_is_gone(installation: Installation, one: Actor) -> None
     set_up(installation, message(installation))
 
 
-def test_an_ordinary_key_is_not_an_agents(installation: Installation, one: Actor) -> None:
+def test_an_ordinary_api_key_is_not_an_agent_token(installation: Installation, one: Actor) -> None:
     """An API key that is not an agent's token is refused, whatever its scopes."""
     with installation.database.reading(by=one) as session:
         assert session.get(Tenant, one.tenant_id) is not None
@@ -164,8 +165,8 @@ NAMED = "theirs"
 
 @pytest.mark.parametrize("source", [opendsr.SOURCE, drp.SOURCE])
 def test_a_purged_request_is_not_found(installation: Installation, by: Actor, source: str) -> None:
-    """A request whose text can no longer be read is not found by its external id, even while the reference is still
-    stored."""
+    """A request whose text can no longer be decrypted is not found by its external id, even while the reference is
+    still stored."""
     with installation.database.writing(by=by) as session:
         people.ask(session, "sub_1", Policy(), source=source, external_id=NAMED)
         people.ask(session, "sub_1", Policy(), source="file", external_id=NAMED)
@@ -178,8 +179,9 @@ def test_a_purged_request_is_not_found(installation: Installation, by: Actor, so
 
 
 def test_parts_of_a_subject_request_are_purged_together(installation: Installation) -> None:
-    """The requests of one OpenDSR request are kept until the retention of the last of them has passed: the remaining
-    part would be taken for another request under its id. All are purged, however few go at once."""
+    """The deletion requests of one OpenDSR request are purged together after the retention period of the last one, even
+    if each purge is limited to fewer requests. Otherwise the remaining part would be taken for another request under
+    the same id."""
     policy = Policy(retain_details_days=30, report_seconds=0)
     with installation.database.writing() as session:
         people.obey(session, policy)

@@ -46,10 +46,9 @@ def test_a_held_version_forgets_but_is_not_served(
     refused: Refused,
     work: Work,
 ) -> None:
-    """A held version serves no predictions and no weights, while requests are completed by it with certificates and the
-    version before it is destroyed. Once released it is served; the next version is judged again. It ranks as more
-    endangered than a model that requests wait for, and the advice never suggests drawing its noise again, which
-    certificates do not cover."""
+    """A held version serves neither predictions nor weights, but completes requests with certificates, and the previous
+    version is destroyed. Once released it is served, and the next version is judged again. A held model ranks above a
+    model with waiting requests. The advice never suggests redrawing the noise, which certificates do not cover."""
     model_id = gated(OUT_OF_REACH)
     awaited = new_model(new_dataset(rows=60)["id"])["id"]
     work()
@@ -94,13 +93,14 @@ def test_a_held_version_forgets_but_is_not_served(
         *("version.degraded", "version.held"),
     ]
     entries = [one for one in get("/audit-log")["items"] if one["action"].startswith("version.")]
-    assert all(one["detail"].keys() == {"version"} for one in entries)  # no value: the log is never erased
+    # The entry must not contain the value, because the log is never erased.
+    assert all(one["detail"].keys() == {"version"} for one in entries)
 
 
 def test_a_gate_is_changed_while_a_version_is_live(
     gateway: TestClient, gated: Callable[..., str], get: Get, work: Work
 ) -> None:
-    """A gate that is set, replaced or removed judges the live version at once."""
+    """A gate that is set, replaced or removed judges the live version immediately."""
     model_id = gated(None)
     work()
     place = f"/v1/models/{model_id}"
@@ -116,8 +116,8 @@ def test_a_gate_is_changed_while_a_version_is_live(
 def test_an_unmeasured_version_misses_its_gate(
     gateway: TestClient, gated: Callable[..., str], forget: Make, get: Get, refused: Refused, work: Work
 ) -> None:
-    """When a person of the evaluation data is forgotten, the metrics are dropped, and a gate that is set then is
-    missed; a version that is measured again meets it."""
+    """When a person in the evaluation data is forgotten, the metrics are deleted, so a gate that is set afterwards is
+    missed. The next version is measured and meets it."""
     model_id = gated(None)
     work()
     forget("p1000")
@@ -134,7 +134,8 @@ def test_an_unmeasured_version_misses_its_gate(
 def test_an_impossible_gate_is_refused(
     gateway: TestClient, live: dict[str, Any], gated: Callable[..., str], refused: Refused
 ) -> None:
-    """A gate is refused unless its threshold is finite, its metric is one of the task, and there is evaluation data."""
+    """A gate is refused if its threshold is not finite, if its metric does not belong to the task, or if there is no
+    evaluation data."""
     place = f"/v1/models/{gated(None)}"
     refused(gateway.patch(place, json={"quality": OUT_OF_REACH | {"metric": "r_squared"}}), 422, "precondition_failed")
     infinite = json.dumps({"quality": OUT_OF_REACH | {"threshold": float("inf")}})
@@ -145,7 +146,7 @@ def test_an_impossible_gate_is_refused(
 
 
 def test_remedies_state_their_passes(gateway: TestClient, live: dict[str, Any], get: Get) -> None:
-    """A model has remedies with their passes; a retired model has none."""
+    """A live model has remedies with their numbers of passes, and a retired model has none."""
     found = get(f"/models/{live['id']}/remedies")
     assert {one["kind"] for one in found["remedies"]} == {"relearn", "more_slots", "l2"}
     assert all(one["learn_passes"] >= one["request_passes"] > 0 for one in found["remedies"])

@@ -31,14 +31,14 @@ def gate(metric: Metric, threshold: float) -> Gate:
     ],
 )
 def test_the_threshold_meets_the_gate(metric: Metric, value: float, is_met: bool) -> None:
-    """A metric meets its gate at the threshold and above it, or below it if less is better."""
+    """A metric meets its gate at the threshold and on the better side of it."""
     assert gate(metric, 0.8).is_met({metric: value}) is is_met
 
 
 @each("metric", list(Metric))
 @each("value", [math.nan, math.inf, -math.inf, None, "0.9"])
 def test_a_missing_metric_is_a_breach(metric: Metric, value: Any) -> None:
-    """A metric that is missing or not a number meets no gate, in either direction."""
+    """A metric that is missing or NaN meets no gate, whichever direction is better."""
     assert not gate(metric, 0.0).is_met({metric: value})
     assert not gate(metric, 0.0).is_met({})
 
@@ -59,7 +59,7 @@ def mechanism(objective: Objective, num_classes: int) -> Mechanism:
     ],
 )
 def test_a_gate_on_an_unmeasured_metric_is_refused(objective: Objective, num_classes: int, metric: Metric) -> None:
-    """A metric that the task does not have is refused with a specific error, and so is any without evaluation data."""
+    """A gate on a metric that the task does not have, or without evaluation data, is refused with a specific error."""
     of_it = mechanism(objective, num_classes)
     with pytest.raises(PreconditionFailed, match=f"{metric} is not available") as caught:
         to_stored(QualityIn(metric=metric, threshold=0.5), of_it, True)

@@ -43,8 +43,8 @@ def blocks(settings: Settings) -> int:
 def test_an_upload_over_the_quota_is_refused(
     gateway: TestClient, refused: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A dataset that would exceed the quota returns 409 with the stored bytes, the quota, and what to delete, and no
-    block is written. A dataset that just fits is stored."""
+    """A dataset that would exceed the quota returns 409 with the stored bytes, the quota and advice on what to delete,
+    and no block is written. A dataset that just fits is stored."""
     written: list[object] = []
     put = RowStore._put
     monkeypatch.setattr(RowStore, "_put", lambda *given: (written.append(given), put(*given))[1])
@@ -60,7 +60,8 @@ def test_an_upload_over_the_quota_is_refused(
 def test_retiring_a_dataset_frees_the_quota(
     gateway: TestClient, refused: Make, get: Callable[[str], Any], new_dataset: Make, installation: Installation
 ) -> None:
-    """The overview shows a tenant's stored bytes by kind, and its quota; both follow retirements."""
+    """The overview shows a tenant's quota and stored bytes by kind. The stored bytes decrease when a dataset is
+    retired."""
     dataset = new_dataset(rows=100)
     overview = get("/overview")
     assert overview["stored_bytes"]["datasets"] == overview["max_stored_bytes"] == 100 * ROW_BYTES
@@ -74,8 +75,8 @@ def test_retiring_a_dataset_frees_the_quota(
 def test_concurrent_uploads_do_not_exceed_the_quota(
     gateway: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, get: Callable[[str], Any]
 ) -> None:
-    """If two concurrent uploads fit only alone, one is refused although both were read before either was stored, and no
-    part of it stays on disk."""
+    """If two concurrent uploads fit only individually, one of them is refused although both were read before either was
+    stored. No part of the refused upload stays on disk."""
     both_read, encode = threading.Barrier(2), datasets.encode
 
     def encoded(*given: Any, **named: Any) -> Any:
@@ -96,7 +97,7 @@ def test_concurrent_uploads_do_not_exceed_the_quota(
 
 
 def test_a_repeated_upload_is_answered_over_the_quota(gateway: TestClient) -> None:
-    """Repeating an upload stores nothing and gets its first answer, however little room is left."""
+    """Repeating an upload stores nothing and returns the first response, however little of the quota is left."""
     first = upload(gateway, 100, **{"Idempotency-Key": "1"})
     again = upload(gateway, 100, **{"Idempotency-Key": "1"})
     assert (first.status_code, again.status_code) == (201, 201)
@@ -106,7 +107,7 @@ def test_a_repeated_upload_is_answered_over_the_quota(gateway: TestClient) -> No
 def test_deletion_requests_are_accepted_over_the_quota(
     gateway: TestClient, settings: Settings, admin_key: str, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """Deletion requests are accepted and completed for a tenant over its quota, also in batches."""
+    """Deletion requests, single or in batches, are accepted and completed for a tenant over its quota."""
     new_model(new_dataset(rows=60)["id"])
     work()
     with TestClient(create_app(settings.model_copy(update={"max_tenant_bytes": 1}))) as full:
@@ -121,7 +122,7 @@ def test_deletion_requests_are_accepted_over_the_quota(
 
 
 def test_only_stored_uploads_are_refused_over_the_quota(settings: Settings, admin_key: str, new_dataset: Make) -> None:
-    """A tenant over its quota can create models and register systems; a ledger, which is stored, is refused."""
+    """A tenant over its quota can still create models and register systems, but not upload a ledger."""
     dataset = new_dataset(rows=60)["id"]
     with TestClient(create_app(settings.model_copy(update={"max_tenant_bytes": 1}))) as full:
         full.headers["Authorization"] = f"Bearer {admin_key}"
@@ -135,7 +136,8 @@ def test_only_stored_uploads_are_refused_over_the_quota(settings: Settings, admi
 
 
 def test_additions_count_towards_the_quota(gateway: TestClient, refused: Make, new_dataset: Make, forget: Make) -> None:
-    """Added rows count until they are in their slots, and are refused beyond the quota."""
+    """Added rows count towards the quota until they are written into their slots. An addition that exceeds the quota is
+    refused."""
     dataset = new_dataset(rows=100)
     forget("p0")
     files = {"file": ("row.npz", people("new"))}
@@ -146,8 +148,8 @@ def test_additions_count_towards_the_quota(gateway: TestClient, refused: Make, n
 def test_every_kind_of_upload_counts_towards_the_quota(
     gateway: TestClient, refused: Make, get: Callable[[str], Any], forget: Make, new_dataset: Make
 ) -> None:
-    """Attachments, training tables, identity maps, networks, hashes of people and trainers share the quota, and are
-    refused completely if they would exceed it."""
+    """Attachments, training tables, identity maps, networks, hashes of people and trainers share the quota. An upload
+    that would exceed it is refused as a whole."""
     new_dataset(rows=90)
     request = forget("p0")["id"]
     csv = "subject,age\n" + "".join(f"q{number},{number}\n" for number in range(300))
@@ -167,7 +169,7 @@ def test_every_kind_of_upload_counts_towards_the_quota(
 
 
 def test_quotas_are_per_tenant(gateway: TestClient, settings: Settings, new_dataset: Make, refused: Make) -> None:
-    """The storage quota of one tenant is not used up by another."""
+    """One tenant's uploads do not use up another tenant's storage quota."""
     new_dataset(rows=100)
     made = gateway.post("/v1/tenants", json={"name": "other"})
     own = {"Authorization": f"Bearer {made.json()['admin_key']}"}

@@ -38,7 +38,7 @@ def measure_of(loss: Loss, num_classes: int) -> Measure:
     [(LOGISTIC, 2), (LOGISTIC, 3), (HUBER, 1), (SQUARES, 1), (HINGE, 2), (LABELS, 3), (COUNTS, 1)],
 )
 def test_slopes_of_losses_match_the_gradient(loss: Loss, num_classes: int) -> None:
-    """The slope of the sum of the losses equals the gradient that a step sums, for every objective."""
+    """For every objective, the derivative of the summed losses equals the gradient that a training step sums."""
     features, labels = labelled(loss, 50, 4)
     if loss is LOGISTIC:
         labels = np.arange(50, dtype=np.int32) % num_classes
@@ -59,7 +59,7 @@ def test_slopes_of_losses_match_the_gradient(loss: Loss, num_classes: int) -> No
 
 
 def test_metrics_match_those_of_versions() -> None:
-    """Accuracy, loss and error equal those that a version is measured by, to two digits."""
+    """Accuracy, loss and error agree to two digits with the metrics of a version."""
     generator = np.random.default_rng(2)
     features = generator.standard_normal((40, 4)).astype(np.float32)
     for num_classes in (2, 3):
@@ -93,7 +93,7 @@ def test_metrics_match_those_of_versions() -> None:
 
 
 def test_numbers_are_rounded() -> None:
-    """Numbers of rows and losses have two significant digits, and accuracies are whole per cents."""
+    """Numbers of rows and losses are rounded to two significant digits, and accuracies to whole per cent."""
     generator = np.random.default_rng(4)
     features = generator.standard_normal((5678, 4)).astype(np.float32)
     labels = (features[:, 0] > 0.3).astype(np.int32)
@@ -105,7 +105,8 @@ def test_numbers_are_rounded() -> None:
 
 
 def test_the_attack_matches_scikit_learn() -> None:
-    """The attack's AUC is scikit-learn's, with ties at one half, and its standard error that of Hanley and McNeil."""
+    """The AUC of the attack equals scikit-learn's, with ties counted as one half. Its standard error follows Hanley and
+    McNeil."""
     generator = np.random.default_rng(3)
     members, others = generator.normal(0, 1, 60).round(1), generator.normal(0.5, 1, 80).round(1)
     truth = np.repeat([1, 0], [60, 80])

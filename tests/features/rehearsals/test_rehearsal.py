@@ -60,8 +60,8 @@ def state(installation: Installation, get: Get, model: dict[str, Any]) -> dict[s
 def test_a_rehearsal_reports_models_sets_and_attack(
     gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get, work: Work
 ) -> None:
-    """A report has all three models on all three sets, the attack, the cost and the curve; the version, its weights,
-    the rows and the ledger are unchanged."""
+    """A report contains all three models on all three sets, the attack, the cost and the curve. The version, its
+    weights, the rows and the ledger are unchanged."""
     before = state(installation, get, model)
     asked = rehearse(gateway, model, people=40)
     assert work() == 1
@@ -105,8 +105,8 @@ def test_a_rehearsal_stores_no_person(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """Copies never contain the rows of the drawn people, and neither the database nor the log contains who they were or
-    where their rows are."""
+    """Copies never contain the rows of the drawn people. Neither the database nor the log contains their ids or the
+    slots of their rows."""
     drawn: list[rehearsals.Drawn] = []
     seen: list[int] = []
     draw, run = rehearsals.draw, isolated.run
@@ -148,7 +148,7 @@ def test_a_rehearsal_stores_no_person(
 def test_a_request_runs_before_a_rehearsal(
     gateway: TestClient, model: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """If a request and a rehearsal both wait, the request runs first; a report is removed when a measured person is
+    """If a request and a rehearsal both wait, the request runs first. A report is removed when a measured person is
     erased later."""
     asked = rehearse(gateway, model)
     forget("p3")
@@ -157,7 +157,8 @@ def test_a_request_runs_before_a_rehearsal(
     found = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
     assert found["report"]["version"] == 2
     assert found["report"]["before"]["sets"]["retain"]["rows"] == (119 - 12) // 2
-    forget("p1003")  # of those on whom it was measured
+    # The rehearsal was measured on this person.
+    forget("p1003")
     work()
     found = get(f"/models/{model['id']}/rehearsals/{asked['id']}")
     assert (found["status"], found["report"]) == ("outdated", None)
@@ -166,8 +167,8 @@ def test_a_request_runs_before_a_rehearsal(
 def test_no_second_report_can_be_subtracted(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """While a request waits, the same version gets no second report that could be subtracted from the first, even after
-    the first is gone; the version without the person gets one."""
+    """While a request waits, the same version gets no second report, which could be subtracted from the first, even
+    after the first report was removed. The next version without the person can be rehearsed."""
     test = new_dataset("others", rows=40, seed=3, first=1000)
     batching = {"max_wait_seconds": 86400}
     model = new_model(new_dataset()["id"], noise_scale=0.02, batching=batching, evaluation_dataset_id=test["id"])
@@ -194,8 +195,8 @@ def test_no_second_report_can_be_subtracted(
 def test_the_same_rows_have_one_report(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The same rows have one report, whichever of their models it is about and whatever becomes of that model; after
-    rows are erased another is permitted."""
+    """The same rows have only one report, whichever of their models it is about and even if that model is deleted.
+    Another report is permitted after rows are erased."""
     dataset = new_dataset()["id"]
     first, second = (new_model(dataset, name=name, noise_scale=0.02) for name in ("first", "second"))
     assert work() == 2
@@ -219,8 +220,8 @@ def test_the_same_rows_have_one_report(
 def test_evaluation_rows_are_tested_once(
     gateway: TestClient, model: dict[str, Any], new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """Rows of an evaluation dataset are in one report until they change: a rehearsal of another model has no test set,
-    and a model that learns from them has no rehearsal."""
+    """Rows of an evaluation dataset are used in only one report until they change. The rehearsal of another model has
+    no test set, and a model trained on these rows cannot be rehearsed."""
     tested_on = model["evaluation_dataset_id"]
     made = {"noise_scale": 0.02, "evaluation_dataset_id": tested_on}
     others = [new_model(new_dataset(name, seed=seed, first=2000 * seed)["id"], **made) for name, seed in TWO.items()]
@@ -252,7 +253,7 @@ def test_people_with_waiting_requests_are_not_drawn(
     work: Work,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """People whose requests wait are neither drawn nor measured on."""
+    """People with waiting requests are neither drawn nor measured in a rehearsal."""
     model = new_model(new_dataset(rows=40)["id"], noise_scale=0.02, batching={"max_wait_seconds": 86400})
     assert work() == 1
     for number in range(10):
@@ -273,8 +274,8 @@ def test_people_with_waiting_requests_are_not_drawn(
 def test_a_person_with_many_rows_counts_once(
     gateway: TestClient, installation: Installation, new_model: Make, work: Work
 ) -> None:
-    """A person with hundreds of rows counts as one of those measured at most in each set, and the people left out are
-    drawn again for each rehearsal; rows without a person count individually, and too few people make no test set."""
+    """A person with hundreds of rows counts as one person in each set, and each rehearsal draws different people. Rows
+    without a person count individually, and too few people form no test set."""
 
     def uploaded(*subjects: str) -> str:
         form, files = {"name": "people", "classes": '["0", "1"]'}, {"file": ("people.npz", people(*subjects))}
@@ -316,8 +317,8 @@ def test_a_failing_rehearsal_is_repeated_three_times(
     work: Work,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run that dies leaves nothing and is repeated, up to three times; then the rehearsal has failed, and the model
-    is unchanged."""
+    """A rehearsal that fails leaves nothing behind and is repeated up to three times. Then it is reported as failed,
+    and the model is unchanged."""
     before = state(installation, get, model)
     asked = rehearse(gateway, model)
     again = gateway.post(f"/v1/models/{model['id']}/rehearsals", json={"people": 12})
@@ -364,7 +365,7 @@ def test_a_rehearsal_of_a_dead_worker_is_repeated(
 def test_a_rehearsal_ends_with_its_run_or_model(
     gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get
 ) -> None:
-    """A rehearsal ends if its run is cancelled, and is deleted if the model is retired."""
+    """A rehearsal ends when its run is cancelled, and is deleted when its model is retired."""
     asked = rehearse(gateway, model)
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
@@ -380,8 +381,8 @@ def test_a_rehearsal_ends_with_its_run_or_model(
 def test_an_impossible_rehearsal_is_refused(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Work
 ) -> None:
-    """A rehearsal is refused without a version, for more than half of the people or too few, and for an unknown
-    model."""
+    """A rehearsal is refused for an unknown model, for a model without a version, and for too few people or more than
+    half of them."""
     model = new_model(new_dataset()["id"])
     path = f"/v1/models/{model['id']}/rehearsals"
     assert gateway.post(path, json={"people": 30}).json()["code"] == "model_not_live"

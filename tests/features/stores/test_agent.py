@@ -56,8 +56,8 @@ PERSON = ghosts.people(1, **SMALL).who[0]
 def test_the_agent_answers_a_task_by_a_search(
     client: Client, configured: Configuration, installation: Installation, settled: Callable[[], None], tmp_path: Path
 ) -> None:
-    """The agent finds the person of a task by its external id, erases and searches, and the bundle grades the system as
-    searched; any change to the evidence is refused with a specific error."""
+    """The agent finds the person of a task by the external id, erases the person's data and searches for remains. The
+    bundle grades the system as searched, and any change to the evidence is refused with a specific error."""
     request = client.deletion_requests.create(subject_id="maria", external_id=PERSON)
     nobody = client.deletion_requests.create(subject_id="jim")
     outcomes = {outcome.task_id: outcome for outcome in agent.answer(client, configured)}
@@ -95,7 +95,8 @@ def test_the_agent_answers_a_task_by_a_search(
 
 
 def test_ghosts_keep_the_request_open(client: Client, configured: Configuration, tmp_path: Path) -> None:
-    """A copy of a document keeps the task open and its file named; once it is removed, the next run answers it."""
+    """If a copy of a document remains, the task stays open and the copy's file is named. Once the copy is removed, the
+    next run completes the task."""
     client.deletion_requests.create(subject_id="maria", external_id=PERSON)
     extra = tmp_path / "letters" / "backup.txt"
     extra.write_text("Complaint about parcel 4711")
@@ -113,7 +114,8 @@ def test_ghosts_keep_the_request_open(client: Client, configured: Configuration,
 def test_an_unsigned_report_is_refused(
     client: Client, gateway: TestClient, configured: Configuration, system_key: dict[str, str]
 ) -> None:
-    """A report with another digest than the signed one, or of something left, is refused and the task stays open."""
+    """A report whose digest differs from the signed one, or that lists remaining data, is refused, and the task stays
+    open."""
     client.deletion_requests.create(subject_id="maria", external_id=PERSON)
     [task] = client.system_tasks.list()
     named = {"id": task.id, "system_id": task.system_id, "request_id": task.request_id}
@@ -124,7 +126,8 @@ def test_an_unsigned_report_is_refused(
 
 
 def test_a_search_without_a_control_is_not_graded_as_searched() -> None:
-    """The grade needs a control of each kind, everything found before, nothing after, and every vector searched for."""
+    """The grade "searched" needs a control of each kind, every sample found before the deletion and none after it, and
+    a search for every vector."""
     one, none = {"sought": 1, "found": 1}, {"sought": 0, "found": 0}
     finding: dict[str, Any] = {
         "store": {"kind": "chroma", "version": "1.5.9"},
@@ -146,7 +149,8 @@ def test_a_search_without_a_control_is_not_graded_as_searched() -> None:
 
 
 def test_a_person_is_erased_on_the_command_line(configured: Configuration, lethe: Lethe, tmp_path: Path) -> None:
-    """`lethe store erase` prints findings without the person, and refuses a configuration by name."""
+    """The command `lethe store erase` prints its findings without the person's id. An invalid configuration is refused
+    with a specific error."""
     done = lethe("store", "erase", PERSON, "--config", tmp_path / "stores.toml")
     assert (done.code, PERSON in done.out, "searched" in done.out) == (0, False, True), done.err
     (tmp_path / "bad.toml").write_text("[stores.x]\nkind = 'qdrant'")

@@ -64,17 +64,17 @@ def assert_no_false_clean(kind: str, folder: Path, url: str, seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_plain_deletion_leaves_ghosts_and_rebuilding_none(kind: str, url: str, tmp_path: Path) -> None:
-    """Each store keeps the vectors of a person with 5 % of the records after its own deletion and clean-up; after
-    Lethe's, the files contain no data about them, which is graded as searched."""
+    """After each store's own deletion and clean-up, its files still contain vectors of a person with 5 % of the
+    records. After Lethe's deletion they contain no data about the person, and the deletion is graded as searched."""
     assert_no_false_clean(kind, tmp_path, url, seed=0)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS)
-def test_twenty_runs_have_no_false_clean(kind: str, url: str, tmp_path: Path) -> None:
-    """Plain deletion leaves ghosts that are found and Lethe's deletion leaves none, in twenty runs on different
-    data."""
+def test_twenty_runs_are_never_wrongly_reported_as_clean(kind: str, url: str, tmp_path: Path) -> None:
+    """In twenty runs on different data, ghosts are always found after plain deletion and never after Lethe's
+    deletion."""
     for seed in range(1, 21):
         folder = tmp_path / str(seed)
         folder.mkdir()
@@ -84,8 +84,8 @@ def test_twenty_runs_have_no_false_clean(kind: str, url: str, tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["chroma", "lancedb", POSTGRES])
 def test_a_repeated_call_searches_for_the_same_samples(kind: str, url: str, tmp_path: Path) -> None:
-    """A call that is repeated before its finding was reported searches for what the store returned the first time, and
-    other people keep their records."""
+    """A call that is repeated before its finding was reported searches for the samples that the store returned the
+    first time. Other people's records are kept."""
     one, name = built(kind, tmp_path, url)
     first = erased(one, name, tmp_path)
     assert (tmp_path / "journal.json").stat().st_mode & 0o077 == 0
@@ -103,8 +103,8 @@ def test_a_repeated_call_searches_for_the_same_samples(kind: str, url: str, tmp_
 
 @pytest.mark.slow
 def test_people_are_erased_together(tmp_path: Path) -> None:
-    """Several people are erased by one rebuild, each with their own finding; a person of whom nothing is held has a
-    finding with only the control."""
+    """Several people are erased by one rebuild, with a finding for each of them. The finding for a person without data
+    contains only the control."""
     made = ghosts.people(2, **SMALL)
     one = ghosts.STORES["chroma"](tmp_path, "", made)
     people = [[made.who[0], made.who[40]], ["somebody-else@example.com"]]
@@ -115,8 +115,8 @@ def test_people_are_erased_together(tmp_path: Path) -> None:
 
 
 def test_a_copy_is_a_ghost_until_it_is_removed(tmp_path: Path) -> None:
-    """A copy of a document in another file is named with its offset, and the next call finds it gone, although the
-    folder has nothing else to compare with."""
+    """A copy of a document in another file is named with its offset. The next call after its removal reports no
+    remains, although the documents folder has nothing else left."""
     folder = tmp_path / "documents"
     (folder / "people" / "customer-77").mkdir(parents=True)
     (folder / "people" / "customer-77" / "letter.txt").write_text("Complaint about parcel 4711")
@@ -136,8 +136,8 @@ def test_a_copy_is_a_ghost_until_it_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.postgres
 def test_a_blind_search_is_not_graded_as_searched(url: str, tmp_path: Path) -> None:
-    """Texts that the server compresses are not found even while they exist, so the deletion is not graded as
-    searched."""
+    """Texts that the database server compresses cannot be found even while they exist, so their deletion is not graded
+    as searched."""
     one, name = built("pgvector", tmp_path, url)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE people SET body = repeat(md5(body) || ' ', 400)")
@@ -149,8 +149,8 @@ def test_a_blind_search_is_not_graded_as_searched(url: str, tmp_path: Path) -> N
 
 @pytest.mark.postgres
 def test_dead_rows_that_a_transaction_still_sees_are_ghosts(url: str, tmp_path: Path) -> None:
-    """An old transaction keeps dead rows in the rewritten table: the table's file is named, and the next call, after
-    the transaction has ended, is clean."""
+    """While an old transaction keeps dead rows in the rewritten table, the finding names the table's file. After the
+    transaction has ended, the next call finds no remains."""
     one, name = built("pgvector", tmp_path, url)
     with psycopg.connect(url) as other:
         other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -174,7 +174,8 @@ def test_a_locked_table_is_refused(url: str, tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_store_that_another_process_has_open_is_refused(tmp_path: Path) -> None:
-    """A folder of Chroma whose application runs is refused with a specific error, and so is a second run of Lethe."""
+    """A Chroma folder that a running application has open is refused with a specific error, and so is a second
+    concurrent run of Lethe."""
     one, name = built("chroma", tmp_path)
     program = f"f = open({str(tmp_path / 'chroma' / 'chroma.sqlite3')!r}); print(flush=True); input()"
     other = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -189,8 +190,9 @@ def test_a_store_that_another_process_has_open_is_refused(tmp_path: Path) -> Non
     assert erased(one, name, tmp_path).records == 30
 
 
-def test_unusable_stores_are_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that is missing, has no identifier or another version than tested is refused before anything changes."""
+def test_unusable_stores_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is missing, has no identifier field or has an untested version is refused before anything
+    changes."""
     one, name = built("chroma", tmp_path)
     path = tmp_path / "chroma"
 
@@ -208,7 +210,7 @@ def test_unusable_stores_are_refused_by_name(tmp_path: Path, monkeypatch: pytest
 
 
 def test_indices_of_lancedb_are_rebuilt(tmp_path: Path) -> None:
-    """A rebuilt table has the indices of the old one, and uses them."""
+    """A rebuilt LanceDB table has the same indices as the old one and uses them."""
     from lancedb.index import FTS, BTree, IvfPq
 
     one, name = built("lancedb", tmp_path)
@@ -227,8 +229,8 @@ def test_indices_of_lancedb_are_rebuilt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("renamed", range(4))
 def test_an_interrupted_swap_is_completed(renamed: int, tmp_path: Path) -> None:
-    """After a crash at any point of a swap the folder is whole: the old one before the first rename, and the new one
-    after it; nothing else remains."""
+    """After a crash at any point of the swap, the folder is complete: the old one if the crash came before the first
+    rename, and otherwise the new one. No temporary folder remains."""
     folder, new, aside = (tmp_path / name for name in ("f", "f.lethe-new", "f.lethe-old"))
     for place, content in ((folder, "old"), (new, "new")):
         place.mkdir()

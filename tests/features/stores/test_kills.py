@@ -57,7 +57,7 @@ def _left_of_person(folder: Path) -> list[str]:
         pytest.param("lethe.features.stores.agent.finish", 1, id="reported, not finished"),
     ],
 )
-def test_a_killed_agent_is_succeeded(
+def test_the_task_of_a_killed_agent_is_completed(
     hop: str,
     call: int,
     configured: Configuration,
@@ -66,8 +66,8 @@ def test_a_killed_agent_is_succeeded(
     settled: Callable[[], None],
     tmp_path: Path,
 ) -> None:
-    """An agent killed at any hop is succeeded by a run that answers the task as searched, for the same samples; the
-    request completes, and neither the stores nor the agent's own files have anything of the person."""
+    """If an agent is killed at any point, the next run completes the task as searched with the same samples. The
+    request completes, and neither the stores nor the agent's own files contain data about the person."""
     with processes.gateway(settings) as (_, address), Client(address, admin_key) as client:
         request = client.deletion_requests.create(subject_id="maria", external_id=PERSON)
         dies = [sys.executable, "-c", AGENT, address, admin_key, str(tmp_path / "stores.toml"), hop, str(call)]

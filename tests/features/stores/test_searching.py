@@ -18,8 +18,8 @@ VECTOR = np.random.default_rng(7).normal(size=48)
     cut=st.integers(1, 60),
 )
 def test_a_vector_is_found_at_every_offset(before: bytes, after: bytes, form: str, scale: float, cut: int) -> None:
-    """A vector is found at every offset, in each number format, as stored or normalised, however the bytes are cut into
-    chunks."""
+    """A vector is found at every offset, in each number format, stored as it is or normalised, however the bytes are
+    divided into chunks."""
     content = before + (VECTOR * scale).astype(form).tobytes() + after
     chunks = [content[place : place + cut] for place in range(0, len(content), cut)]
     hits = list(Searcher(needles([StoreRecord(id=None, vectors=(VECTOR,))], [])).hits(chunks))
@@ -28,8 +28,8 @@ def test_a_vector_is_found_at_every_offset(before: bytes, after: bytes, form: st
 
 @hypothesis.given(before=st.binary(max_size=70), text=st.text(min_size=8, max_size=200), cut=st.integers(1, 60))
 def test_a_text_is_found_at_every_offset(before: bytes, text: str, cut: int) -> None:
-    """A distinctive text is found at every offset, however the bytes are cut into chunks, and none of its samples is
-    found elsewhere."""
+    """A distinctive text is found at every offset, however the bytes are divided into chunks, and none of its samples
+    is found elsewhere."""
     found = needles([StoreRecord(id=text)], [])
     content = before + text.encode()
     chunks = [content[place : place + cut] for place in range(0, len(content), cut)]
@@ -41,7 +41,7 @@ def test_a_text_is_found_at_every_offset(before: bytes, text: str, cut: int) -> 
 
 
 def test_other_vectors_are_not_found() -> None:
-    """A vector is not found among a million others, in any format, nor in a part that was overwritten."""
+    """A vector is found neither in a million other numbers, in any format, nor in overwritten bytes."""
     sought = Searcher(needles([StoreRecord(id=None, vectors=(VECTOR,))], []))
     others = np.random.default_rng(8).normal(size=(2**20 // 48, 48))
     for form in ("<f2", "<f4", "<f8"):
@@ -50,7 +50,8 @@ def test_other_vectors_are_not_found() -> None:
 
 
 def test_indistinct_values_are_not_searched() -> None:
-    """A vector of zeros, a short id and a text of one character have no samples, with the reason."""
+    """A vector of zeros, a short id and a text of a single repeated character have no samples, and the reason is
+    stated."""
     found = needles([StoreRecord(id="42", vectors=(np.zeros(64),), texts=("aaaaaaaaaaaa",))], [])
     assert [(one.kind, one.why) for one in found] == [
         ("id", "too_short"),

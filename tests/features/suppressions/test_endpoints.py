@@ -16,7 +16,7 @@ def test_suppressions_are_listed_and_lifted(
     get: Callable[[str], Any],
     refused: Callable[..., dict[str, Any]],
 ) -> None:
-    """Suppressions are listed only by reference; a person's consent lifts theirs, and nothing else does."""
+    """Suppressions are listed only by reference. Only a person's consent lifts the person's suppressions."""
     requests = [forget(person) for person in ("p1", "p2", "p3")]
     page = get("/suppressions?limit=2")
     page["items"] += get(f"/suppressions?limit=2&cursor={page['next_cursor']}")["items"]

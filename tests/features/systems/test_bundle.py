@@ -77,8 +77,8 @@ def test_a_bundle_is_recomputed_offline(
     lethe: Lethe,
     tmp_path: Path,
 ) -> None:
-    """A bundle is verified with the public keys alone; any change is refused with the name of the failed check, even if
-    the installation's own key signed it."""
+    """A bundle is verified with only the public keys. Verification refuses any change and names the failed check, even
+    if the installation signed the changed bundle."""
     jwks, text, whole = signing.public_keys(installation.keys), json.dumps(ended), ended["statement"]
     assert [line["grade"] for line in whole["lines"]] == ["acknowledged", "proved", "proved"]
     assert whole["headline"]["grade"] == ended["grade"] == "acknowledged"
@@ -158,8 +158,8 @@ def test_a_bundle_is_recomputed_offline(
 def test_a_request_without_systems_is_proved(
     new_dataset: New, new_model: New, forget: New, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """If there are no other systems, a request ends as before, and the headline of its bundle states that the deletion
-    is proved."""
+    """Without other systems, a request ends as before, and the headline of its bundle states that the deletion is
+    proved."""
     new_model(new_dataset()["id"])
     work()
     request = forget("p0")
@@ -173,7 +173,7 @@ def test_a_request_without_systems_is_proved(
 def test_rows_without_a_model_are_searched(
     installation: Installation, new_dataset: New, forget: New, work: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """Rows that no model learned from, and datasets that hold no data about the person, are graded as searched."""
+    """Rows that no model was trained on, and datasets without data about the person, are graded as searched."""
     new_dataset()
     jwks = signing.public_keys(installation.keys)
     for subject, evidence in (("p0", "erasures"), ("nobody", "absence")):
@@ -193,7 +193,7 @@ def test_a_widened_target_counts_as_not_reached(
     work: Callable[[], int],
     get: Callable[[str], Any],
 ) -> None:
-    """A model that met only a widened target is certified, and graded as not reached."""
+    """A model that met only a widened target is certified, but graded as not reached."""
     policy(max_epsilon=100.0, max_delta=0.99)
     new_model(new_dataset()["id"], target={"epsilon": 99.0, "delta": 0.9}, noise_scale=0.01)
     work()
@@ -204,7 +204,7 @@ def test_a_widened_target_counts_as_not_reached(
 
 
 def test_a_request_in_review_has_no_bundle(gateway: TestClient, policy: Callable[..., Any], forget: New) -> None:
-    """The bundle of a request that is not accepted is refused."""
+    """A request that has not been accepted has no bundle."""
     policy(auto_accept=False)
     request = forget("p0")
     answer = gateway.get(f"/v1/deletion-requests/{request['id']}/bundle")
@@ -212,7 +212,7 @@ def test_a_request_in_review_has_no_bundle(gateway: TestClient, policy: Callable
 
 
 def test_every_grade_has_its_sentences() -> None:
-    """Each grade has a sentence for the person and one for the officer in both languages, and the order is by
+    """Each grade has a sentence for the person and one for the officer in both languages. Grades are ordered by
     strength."""
     assert list(STRENGTH) == sorted(Grade, key=STRENGTH.__getitem__)
     assert next(iter(Grade)) == "proved"

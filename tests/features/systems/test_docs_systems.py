@@ -41,8 +41,8 @@ def test_a_system_acknowledges_a_webhook(
     handle: Callable[..., Any],
     system_key: dict[str, str],
 ) -> None:
-    """A system gets a signed webhook that names the case and not the person, and acknowledges with the handler of the
-    page; the request ends, and its bundle verifies with only the public keys."""
+    """A system receives a signed webhook that names the case and not the person, and acknowledges it with the handler
+    from the documentation. The request completes, and its bundle verifies with only the public keys."""
     erased: list[str] = []
 
     def erase(external_id: str) -> str:
@@ -68,7 +68,7 @@ def test_a_system_acknowledges_a_webhook(
 def test_a_task_is_acknowledged_on_the_command_line(
     settings: Settings, admin_key: str, lethe: Lethe, system_key: dict[str, str], tmp_path: Path
 ) -> None:
-    """A command signs with the key of the system, and sends the digest of the evidence."""
+    """The command signs an acknowledgement with the system's key and sends the digest of the evidence."""
     evidence, key = tmp_path / "log.txt", tmp_path / "key.json"
     evidence.write_text("deleted 3 rows")
     key.write_text(json.dumps(system_key))

@@ -74,8 +74,8 @@ def _completed(settings: Settings, client: httpx.Client, request: dict[str, Any]
 def test_a_killed_gateway_applies_an_acknowledgement_once(
     hop: str, settings: Settings, admin_key: str, system_key: dict[str, str], receiving: Receiving
 ) -> None:
-    """An acknowledgement whose gateway is killed before or after its commit is repeated, and applied once; a request
-    that another system has not answered stays open, and completes when it has."""
+    """If the gateway is killed before or after committing an acknowledgement, the acknowledgement is sent again and
+    applied once. The request stays open until all other systems have acknowledged too."""
     with receiving() as receiver:
         with _gateway(settings, admin_key, hop=f"app.features.systems.service.acknowledge, {hop}") as client:
             body = {"contact": "its team", "webhook_url": receiver.url, "public_key": system_key["x"]}
@@ -106,8 +106,9 @@ def test_a_killed_gateway_applies_an_acknowledgement_once(
 def test_a_killed_gateway_loses_no_task(
     hop: str, settings: Settings, admin_key: str, system_key: dict[str, str], receiving: Receiving
 ) -> None:
-    """A request whose gateway is killed while its tasks are opened has all of its tasks or does not exist; repeated
-    under its key it is one request with one task, of which the system is notified."""
+    """If the gateway is killed while it opens the tasks of a request, the request either has all of its tasks or does
+    not exist. Repeating it with its idempotency key results in one request with one task, and one notification of the
+    system."""
     keyed = {"Idempotency-Key": "ticket 7"}
     with receiving() as receiver:
         with _gateway(settings, admin_key, hop=f"app.features.systems.service._open, {hop}") as client:
@@ -135,8 +136,8 @@ def test_a_killed_gateway_loses_no_task(
 def test_a_killed_gateway_applies_a_manifest_once(
     hop: str, settings: Settings, admin_key: str, system_key: dict[str, str], receiving: Receiving
 ) -> None:
-    """A manifest whose gateway is killed between its arrival and its commit, or after it, is sent again, and serves all
-    waiting requests once; before it, none of its artefacts may be served."""
+    """If the gateway is killed before or after committing a manifest, the manifest is sent again and serves all waiting
+    requests once. Before that, none of its artefacts may be served."""
     artefact = hashlib.sha256(b"weights").hexdigest()
     with receiving() as receiver:
         with _gateway(settings, admin_key, hop=f"app.features.attested.service.accept, {hop}") as client:
@@ -171,8 +172,8 @@ def test_a_killed_worker_announces_a_retraining_once(
     receiving: Receiving,
     deliveries: Callable[[], list[WebhookDelivery]],
 ) -> None:
-    """A worker that is killed while it announces the next retraining to a trainer, before or after the commit, is
-    followed by one whose announcement is sent once; the trainer's manifest then completes the request."""
+    """If a worker is killed while it announces the next retraining to a trainer, before or after the commit, the next
+    worker ensures that the announcement is sent once. The trainer's manifest then completes the request."""
     with receiving() as receiver, _gateway(settings, admin_key) as client:
         trainer, [request] = _trainer_with_requests(client, system_key, receiver.url, "ada")
         with processes.worker(settings, hop=f"app.features.attested.service.announce, {hop}") as victim:

@@ -22,8 +22,8 @@ def test_a_case_shows_its_systems_and_the_bundle(
     task_of: New,
     gateway: TestClient,
 ) -> None:
-    """A case has a line per system with the headline and the bundle; the overview names overdue tasks, and an officer
-    closes one; a reader who may not see whether anything is held sees none of this."""
+    """The page of a case has a line per system, with the headline and the bundle. The overview names overdue tasks, and
+    an officer can close one. A reader who may not see whether data is held sees none of this."""
     new_system()
     request = forget("a")["id"]
     case = f"/admin/requests/{request}"

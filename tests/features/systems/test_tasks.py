@@ -49,8 +49,8 @@ def test_every_request_waits_for_every_system(
     settled: Callable[[], None],
     get: Get,
 ) -> None:
-    """A request about a person of whom Lethe holds nothing completes when the system has acknowledged, and not
-    before."""
+    """A request completes only once every system has acknowledged it, even if Lethe itself holds no data about the
+    person."""
     system = new_system(public_key=system_key["x"])
     request = forget("a@example.com")
     assert request["status"] == "accepted"
@@ -73,11 +73,11 @@ def test_every_request_waits_for_every_system(
     assert get(f"/deletion-requests/{request['id']}/bundle")["grade"] == "acknowledged"
 
 
-def test_another_key_is_refused_by_name(
+def test_an_acknowledgement_with_another_key_is_refused(
     gateway: TestClient, new_system: New, system_key: dict[str, str], forget: New, task_of: New, refused: Any, by: Actor
 ) -> None:
-    """An acknowledgement by another key, or about another task, is refused and the task stays open; the API key bound
-    to the system needs no signature."""
+    """An acknowledgement that is signed with another key or is for another task is refused, and the task stays open.
+    The API key that is bound to the system needs no signature."""
     made = gateway.post("/v1/api-keys", json={"name": "system", "scopes": ["requests:read"]}).json()
     bound = {"Authorization": f"Bearer {made['key']}"}
     new_system(public_key=system_key["x"], api_key_id=made["id"])
@@ -111,8 +111,8 @@ def test_a_task_is_sent_when_the_grace_period_is_over(
     task_of: New,
     deliveries: Callable[[], list[WebhookDelivery]],
 ) -> None:
-    """A webhook is planned for the end of the grace period; a request cancelled before it sends nothing, and one
-    cancelled after it notifies the system."""
+    """A webhook is planned for the end of the grace period. A request that is cancelled earlier sends nothing, and
+    cancelling a request later notifies the system."""
     policy(grace_seconds=3600)
     new_system()
     request = forget("a", external_id="case 7")
@@ -141,8 +141,8 @@ def test_a_task_is_sent_when_the_grace_period_is_over(
 def test_the_decision_about_a_request_opens_its_tasks(
     gateway: TestClient, policy: Callable[..., None], new_system: New, forget: New, get: Get
 ) -> None:
-    """A request in review has no tasks; approval opens them, once; rejection opens none. Systems that are registered
-    later get tasks only from later requests."""
+    """A request in review has no tasks. Approval opens them once, and rejection opens none. A system gets no tasks from
+    requests made before it was registered."""
     policy(auto_accept=False)
     new_system()
     approved, rejected = forget("a"), forget("b")
@@ -165,8 +165,8 @@ def test_a_system_is_reminded_once_before_and_once_after_the_deadline(
     deliveries: Callable[[], list[WebhookDelivery]],
     get: Get,
 ) -> None:
-    """A reminder is sent once when the deadline is near and once when it has passed, however often the job runs; an
-    officer can close the task, whose system counts as not reached."""
+    """A system is reminded once when the deadline is near and once when it has passed, however often the job runs. An
+    officer can close the task, whose system then counts as not reached."""
     new_system()
     request = forget("a")
     task = task_of(request["id"])
@@ -191,8 +191,8 @@ def test_a_system_is_reminded_once_before_and_once_after_the_deadline(
 def test_a_request_reaches_dependent_systems(
     gateway: TestClient, new_dataset: New, new_model: New, new_system: New, forget: New, get: Get, refused: Any
 ) -> None:
-    """A request restricted to a dataset opens tasks for the systems that depend on it and those derived from them or
-    from its models; parents that form a cycle are refused, and a retired system gets no tasks."""
+    """A request that is restricted to a dataset opens tasks for the systems that depend on the dataset, on its models,
+    or on such systems. Parents that form a cycle are refused, and a retired system gets no tasks."""
     here, there = (new_dataset(name)["id"] for name in ("here", "there"))
     model = new_model(here)["id"]
     feeds = new_system("feeds", dataset_ids=[here])
@@ -214,7 +214,8 @@ def test_a_request_reaches_dependent_systems(
 def test_tasks_are_hidden_from_discreet_callers(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], new_system: New, forget: New, refused: Any
 ) -> None:
-    """A discreet caller sees the request as before, and neither its tasks, nor their webhooks, nor the bundle."""
+    """A caller who may not learn whether data is held sees the request as before, and sees neither its tasks, nor their
+    webhooks, nor the bundle."""
     new_system()
     discreet = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     answer = gateway.post("/v1/deletion-requests", json={"subject_id": "a"}, headers=discreet)
@@ -232,7 +233,7 @@ def test_tasks_are_hidden_from_discreet_callers(
 def test_notes_are_erased_with_the_details_of_a_request(
     installation: Installation, gateway: TestClient, new_system: New, forget: New, task_of: New, get: Get
 ) -> None:
-    """The note of a task is deleted with the details of its request; the acknowledging key and the bundle remain."""
+    """The note of a task is deleted with the details of its request. The acknowledging key and the bundle remain."""
     new_system()
     request = forget("a")
     task = task_of(request["id"])
@@ -249,7 +250,7 @@ def test_notes_are_erased_with_the_details_of_a_request(
 def test_a_task_is_part_of_the_transaction_of_its_request(
     gateway: TestClient, monkeypatch: pytest.MonkeyPatch, new_system: New, forget: New, task_of: New, get: Get
 ) -> None:
-    """A failure while tasks are opened or ended changes nothing, and the call can be repeated."""
+    """A failure while tasks are being opened or ended changes nothing, and the call can be repeated."""
     new_system()
 
     def fail(*_arguments: Any, **_named: Any) -> None:
@@ -286,8 +287,8 @@ def test_any_order_of_events_completes_the_request(
     grace: bool,
     steps: list[str],
 ) -> None:
-    """A request completes if and only if its grace period is over and none of its tasks is open, and each system gets
-    each notification at most once, in any order of events and with any repetitions."""
+    """In any order of events and with any repetitions, a request completes if and only if its grace period is over and
+    none of its tasks is open, and each system gets each notification at most once."""
     if not get("/systems")["items"]:
         new_system("first", public_key=system_key["x"])
         new_system("second", public_key=system_key["x"])

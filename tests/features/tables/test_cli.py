@@ -1,4 +1,4 @@
-"""Commands about tables on this machine, which send nothing."""
+"""Commands that preview tables locally and send nothing to a gateway."""
 
 import hashlib
 import json
@@ -15,8 +15,8 @@ from tests.features.tables.encoded import SCHEMA, table
 
 @pytest.mark.slow
 def test_a_schema_is_proposed_and_previewed(lethe: Lethe, tmp_path: Path) -> None:
-    """A schema is proposed only for what is confirmed to be public; with it, a preview is printed as a table or
-    JSON."""
+    """The command proposes a schema only for columns that the user confirms to be public. With the schema, it prints a
+    preview as a table or as JSON."""
     path, schema = tmp_path / "wine.csv", tmp_path / "schema.json"
     load_wine(as_frame=True).frame.to_csv(path, index=False)
     asked = ("dataset", "infer", str(path), "--label", "target")
@@ -47,7 +47,8 @@ def test_a_schema_is_proposed_and_previewed(lethe: Lethe, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("values", [[0.5, 0.7], [0.01, 0.7], [-3.0, 0.7], [-3.0, -2.0]])
 def test_bars_show_the_lowest_and_the_highest(values: list[float]) -> None:
-    """The bar of the highest value is full, and that of the lowest short but visible, even for values below 0."""
+    """The bar of the highest value is full, and the bar of the lowest value is short but visible, even for negative
+    values."""
     low, high = plans._ends(values)
     assert plans.bar_of(max(values), low, high) == "█" * 12
     assert 1 <= len(plans.bar_of(min(values), low, high)) <= 2
@@ -55,8 +56,8 @@ def test_bars_show_the_lowest_and_the_highest(values: list[float]) -> None:
 
 @pytest.mark.slow
 def test_a_schema_follows_the_stated_columns(lethe: Lethe, tmp_path: Path) -> None:
-    """No column needs to be public if ranges or values of all are stated; a missing column or an invalid range is
-    refused with a specific error, and ignored columns are reported."""
+    """If the user states the ranges or values of all columns, none of them needs to be public. A missing column or an
+    invalid range is refused with a specific error, and ignored columns are reported."""
     path = tmp_path / "rows.csv"
     path.write_text("age,since,city,rent,who\n31,2020-01-02,Bonn,700,p1\n")
     asked = ("dataset", "infer", str(path), "--target", "rent", "--subject", "who", "--range", "rent=0..4000")
@@ -76,7 +77,7 @@ def test_a_schema_follows_the_stated_columns(lethe: Lethe, tmp_path: Path) -> No
 
 
 def test_an_invalid_schema_is_refused(lethe: Lethe, tmp_path: Path) -> None:
-    """A schema that is not JSON is refused in one line."""
+    """A schema that is not valid JSON is refused with a one-line error."""
     (tmp_path / "rows.csv").write_text("x,y\n1,a\n")
     (tmp_path / "schema.json").write_text("{")
     tried = ("dataset", "preview", str(tmp_path / "rows.csv"), "--schema", str(tmp_path / "schema.json"))
@@ -85,8 +86,8 @@ def test_an_invalid_schema_is_refused(lethe: Lethe, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_dataset_and_model_commands_accept_a_network(lethe: Lethe, tmp_path: Path) -> None:
-    """`lethe dataset preview` and `lethe model plan` accept a network's file, within the limits that a gateway's
-    environment would set; an id is not accepted as a file."""
+    """The commands `lethe dataset preview` and `lethe model plan` accept a network's file, within the limits that the
+    environment variables of a gateway set. A network's id is not accepted as a file."""
     network = tmp_path / "net.onnx"
     network.write_bytes(nets.linear())
     table().to_csv(tmp_path / "rows.csv", index=False)

@@ -28,8 +28,8 @@ MEASURED = [
 
 @pytest.mark.parametrize(("objective", "num_classes", "target"), MEASURED)
 def test_metrics_match_the_gateway(objective: Objective, num_classes: int, target: TargetColumn | None) -> None:
-    """Each metric of a dry run equals what a worker measures of the same rows and weights; a constant prediction is
-    never worse by it than a score of 0; a metric that is not available for the objective is refused."""
+    """Each metric of a dry run equals the metric that a worker measures on the same rows and weights. A constant
+    prediction is never worse than a score of 0. A metric that is not available for the objective is refused."""
     random = np.random.default_rng(3)
     several = objective is Objective.MULTILABEL_LOGISTIC_REGRESSION
     mechanism = calibration.mechanism_for(
@@ -62,8 +62,8 @@ def test_metrics_match_the_gateway(objective: Objective, num_classes: int, targe
 
 
 def test_plans_count_the_rounding_of_each_parameter() -> None:
-    """A plan is that of the gateway's own mechanism, whose steps round all parameters: a target below what rounding
-    reveals is out of reach."""
+    """A plan uses the gateway's own mechanism, in which every step rounds all parameters, so a target below what the
+    rounding reveals cannot be reached."""
     random = np.random.default_rng(5)
     labels = random.integers(0, 3, 200).astype(np.int32)
     learned = Learned.of(Objective.LOGISTIC_REGRESSION, labels, 3)

@@ -39,8 +39,8 @@ def network(tmp_path: Path) -> Path:
 
 
 def test_rows_match_the_gateway(gateway: TestClient, network: Path, tmp_path: Path) -> None:
-    """A dry run with the network's file has bit by bit the rows of an upload with the registered network, names the
-    network and its progress, and measures models of its features."""
+    """With the network's file, the rows of a dry run are bit-identical to an upload with the registered network. The
+    dry run names the network, reports its progress and measures models of its features."""
     told: list[tuple[str, int, int | None]] = []
     digest = hashlib.sha256(nets.linear()).hexdigest()
     found = preview(table(), network=NetworkFile(network, digest), progress=lambda *said: told.append(said), **ONE)
@@ -97,9 +97,9 @@ def test_rows_match_the_gateway(gateway: TestClient, network: Path, tmp_path: Pa
 def test_an_unusable_network_is_refused(
     content: bytes | None, given: dict[str, Any], error: type[Problem], said: str, tmp_path: Path
 ) -> None:
-    """A network file that is missing, differs from the expected one (and is not run), is not a network, is too large or
-    too slow, does not fit the schema, or computes numbers that are not finite is refused with advice that quotes no
-    row."""
+    """A network file is refused if it is missing, not a network, too large, too slow, does not fit the schema, or
+    returns numbers that are not finite. A file that differs from the expected one is refused without running it. The
+    error contains advice and quotes no row."""
     path, far = tmp_path / "net.onnx", X.copy()
     far[36] = -1000.0 * np.sign(nets.WEIGHTS[:, 0])
     if content is not None:
@@ -113,7 +113,7 @@ def test_an_unusable_network_is_refused(
 
 
 def test_networks_are_run_only_on_linux(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file is refused unread on a system that cannot sandbox a process."""
+    """On a system that cannot sandbox a process, a network file is refused without being read."""
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(NetworkFailed, match="needs Linux"):
         networks.opened(network, parse_schema(SCHEMA))

@@ -24,8 +24,8 @@ from lethe.proof.losses import Objective
 def test_rivals_are_chosen_by_the_judged_metric(
     objective: Objective, metric: Metric, name: str, num_train: int
 ) -> None:
-    """On a line of counts with outliers on one side, least squares has the best r squared and Huber's loss the smallest
-    error; for a deviance the rival is a model of rates, even for a few rows."""
+    """For counts with outliers on one side, the rival is least squares for r squared, Huber's loss for the absolute
+    error, and a model of rates for a deviance, even with only a few rows."""
     random = np.random.default_rng(2)
     x = random.uniform(-1, 1, size=(300, 2))
     counts = np.where(random.uniform(size=300) < 0.25, 40, np.rint(10 + 5 * x[:, 0]))

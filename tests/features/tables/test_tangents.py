@@ -30,8 +30,8 @@ def network(tmp_path: Path) -> Path:
 
 
 def test_scores_match_a_served_model(network: Path) -> None:
-    """Scores and gradients of a dry run equal those of the tangent model on the same encoded rows, each of norm at most
-    1."""
+    """A dry run computes the same scores and gradients as the tangent model on the same encoded rows, and each row has
+    norm at most 1."""
     opened = networks.opened(network, parse_schema(SCHEMA))
     [last, *_] = [name for name, shape in opened.parameters.items() if shape == [2, 8]]
     chosen = Linearisation(layers=(last,))
@@ -53,8 +53,8 @@ def test_scores_match_a_served_model(network: Path) -> None:
 
 @pytest.mark.slow
 def test_a_dry_run_learns_a_tangent(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dry run learns a tangent of a network in the named layers, with noise and passes of a linear model; a network
-    that does not fit, unknown layers, a numeric target, a second moment and too many numbers are refused."""
+    """A dry run learns a tangent of a network in the named layers, with the noise and passes of a linear model. A
+    network that does not fit, unknown layers, a numeric target, a second moment and too many parameters are refused."""
     names = [*networks.opened(network, parse_schema(SCHEMA)).parameters]
     found = preview(table(), network=network, tangent={"layers": names, "offset": False}, **ONE)
     assert (found.num_features, found.num_moved) == (nets.WIDTH, 8 * nets.WIDTH + 8 + 2 * 8 + 2)
@@ -93,7 +93,8 @@ class Exponential(torch.nn.Module):
 @pytest.mark.slow
 @pytest.mark.parametrize("largest", [1000.0, 50.0])
 def test_a_nonfinite_row_is_refused_by_line(tmp_path: Path, largest: float) -> None:
-    """A row whose derivatives, or their squares, are not finite is refused by its line, without quoting it."""
+    """A row whose derivatives or their squares are not finite is refused with its line number, without quoting the
+    row."""
     linear = torch.nn.Linear(nets.WIDTH, 1)
     torch.nn.init.ones_(linear.weight)
     path = tmp_path / "net.onnx"

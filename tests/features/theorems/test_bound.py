@@ -52,7 +52,7 @@ def beyond(domain: Domain) -> list[float]:
 
 @each("vector", VECTORS)
 def test_bounds_match_the_example_vectors(vector):
-    """Every bound returns the independently computed numbers, integers exactly and reals to nine digits."""
+    """Every bound reproduces independently computed example values, integers exactly and reals to nine digits."""
     results = evaluate(vector["bound"], vector["given"])
     for output, expected in vector["expected"].items():
         match expected:
@@ -66,14 +66,15 @@ def test_bounds_match_the_example_vectors(vector):
 
 
 def test_every_theorem_has_its_function():
-    """The calculator has exactly the bounds of the theory, by name; each has an example vector."""
+    """The calculator has exactly the bounds that the theory names, and each has an example vector."""
     assert sorted(CALCULATOR) == sorted(THEOREMS.split())
     assert set(EXAMPLES) == set(CALCULATOR)
 
 
 @each("name", CALCULATOR)
 def test_bounds_document_themselves(name):
-    """A bound documents exactly its statement, its reference, the meaning of each parameter, and its results."""
+    """The documentation of a bound contains exactly its statement, its reference, the meaning of each parameter, and
+    its results."""
     described = CALCULATOR[name]
     assert described.name == name
     for text in (described.title, described.reference, described.statement, *described.assumptions):
@@ -89,7 +90,7 @@ def test_bounds_document_themselves(name):
 
 @each("name", CALCULATOR)
 def test_unknown_parameters_are_refused(name):
-    """A parameter that is unknown, or required and missing, is refused with a specific error."""
+    """An unknown parameter and a missing required parameter are refused with a specific error."""
     with pytest.raises(DomainError, match="no parameter 'surprise'"):
         evaluate(name, EXAMPLES[name] | {"surprise": 1.0})
     for parameter in CALCULATOR[name].parameters:
@@ -103,8 +104,8 @@ def test_unknown_parameters_are_refused(name):
 
 @each(("name", "parameter"), NUMBERS)
 def test_numbers_out_of_range_are_refused(name, parameter):
-    """A number outside its range, NaN, an infinity the theorem does not allow, or another type is refused with a
-    specific error."""
+    """A number out of range, NaN, an infinity that the theorem does not allow, and a value of another type are refused
+    with a specific error."""
     wrong = [math.nan, True, "one", [1.0], {"value": 1.0}, *beyond(parameter)]
     wrong += [1.5] if parameter.kind == "integer" else []
     wrong += [None] if parameter.required or parameter.default is not None else []
@@ -115,8 +116,8 @@ def test_numbers_out_of_range_are_refused(name, parameter):
 
 @pytest.mark.parametrize(("name", "parameter"), LISTS, ids=names(LISTS))
 def test_lists_out_of_range_are_refused(name, parameter):
-    """A list is refused with a specific error for an entry of the wrong type or range, for its length, or for not being
-    a list."""
+    """A list is refused with a specific error if its length is wrong, if an entry has the wrong type or range, or if it
+    is not a list."""
     entries = [math.nan, -1.0, True, None] + (
         [[1], [-1, 0.1], [1, math.nan], [1.5, 0.1]] if parameter.kind == "segments" else []
     )
@@ -127,7 +128,7 @@ def test_lists_out_of_range_are_refused(name, parameter):
 
 @pytest.mark.parametrize(("name", "parameter"), CHOICES, ids=names(CHOICES))
 def test_unknown_choices_are_refused(name, parameter):
-    """A choice that is not offered is refused with a specific error."""
+    """A value that is not one of a parameter's choices is refused with a specific error."""
     for value in ("neither", 1, None, [parameter.choices[0]]):
         with pytest.raises(DomainError, match=parameter.name):
             evaluate(name, EXAMPLES[name] | {parameter.name: value})
@@ -135,7 +136,8 @@ def test_unknown_choices_are_refused(name, parameter):
 
 @each(("name", "parameter"), HYPOTHESES)
 def test_denied_hypotheses_are_refused(name, parameter):
-    """A hypothesis holds unless denied; denied, it is refused by its name and in its kind."""
+    """A hypothesis is assumed unless the caller denies it. If it is denied, the evaluation raises the error of its kind
+    with its name."""
     assert parameter.default is True
     assert evaluate(name, EXAMPLES[name] | {parameter.name: True}) == evaluate(name, EXAMPLES[name])
     with pytest.raises(parameter.refusal, match=f"^{parameter.name}: not established"):
@@ -179,7 +181,8 @@ def test_denied_hypotheses_are_refused(name, parameter):
     ],
 )
 def test_unverifiable_hypotheses_are_required(names_of, refusal):
-    """Theorems that need more than numbers require it as a hypothesis, and refuse without it in the right kind."""
+    """A theorem whose conditions are not only numbers has them as hypotheses and raises the right kind of error if one
+    is denied."""
     name, hypotheses = names_of.split(": ")
     for hypothesis in hypotheses.split():
         with pytest.raises(refusal, match=hypothesis):
@@ -187,13 +190,13 @@ def test_unverifiable_hypotheses_are_required(names_of, refusal):
 
 
 def test_an_unknown_bound_is_refused():
-    """An unknown name of a bound is refused."""
+    """An unknown name of a bound raises an error."""
     with pytest.raises(DomainError, match="Expected the name of a bound, not 'g8_rdp'"):
         evaluate("g8_rdp", {})
 
 
-def test_infinity_is_a_word():
-    """Infinity is a word, as JSON has none, in parameters that allow it and in results."""
+def test_infinity_is_a_string():
+    """Because JSON has no infinity, parameters that allow it accept the string "inf", and results contain it."""
     assert evaluate("t41_adv", {"q": "inf", "eps": 0.05}) == evaluate("t41_adv", {"q": math.inf, "eps": 0.05})
     assert evaluate("rdp_linear_cks", {"tau": 0.0, "delta": 0.1})["alpha"] == "inf"
     assert evaluate("eps_hat", {"fpr": 1.0, "fnr": 1.0, "delta": 0.0})["eps"] == "-inf"
@@ -201,8 +204,8 @@ def test_infinity_is_a_word():
         evaluate("rdp_to_dp_cks", {"alpha": "inf", "rho": 0.1, "delta": 0.1})
 
 
-def test_reciprocals_of_other_parameters():
-    """A real may be written as the reciprocal of another parameter, if that is a positive number."""
+def test_reciprocals_of_other_parameters_are_accepted():
+    """A real parameter can be given as the reciprocal of another parameter if that is a positive number."""
     given = EXAMPLES["greedy_K_schedule"]
     assert (given["delta"], given["eta"]) == ("1/n", "1/L")
     assert evaluate("greedy_K_schedule", given) == evaluate("greedy_K_schedule", given | {"delta": 1 / 11982})
@@ -212,13 +215,13 @@ def test_reciprocals_of_other_parameters():
 
 
 def test_integral_floats_are_integers():
-    """Whole numbers that arrive as floats count as integers."""
+    """Floats without a fractional part are accepted as integers."""
     given = EXAMPLES["g7_rdp"]
     assert evaluate("g7_rdp", given | {"K": 100.0}) == evaluate("g7_rdp", given | {"K": 100})
 
 
 def test_nonfinite_results_are_refused():
-    """A result that overflows or is not a number is refused, not returned."""
+    """A result that overflows or is NaN raises an error instead of being returned."""
     with pytest.raises(DomainError, match="floating point"):
         evaluate("g23", {"c": 1e300, "sigma": 1e-200})
     with pytest.raises(DomainError, match="floating point"):
@@ -256,7 +259,8 @@ def extreme(parameter: Parameter) -> st.SearchStrategy[object]:
 @given(data=st.data())
 @settings(max_examples=30)
 def test_extreme_numbers_are_answered_or_refused(name, data):
-    """Within the ranges a bound returns JSON values or refuses in a named way; it never fails otherwise."""
+    """For any parameters within their ranges, a bound returns JSON values or raises a PrivacyError, and never fails in
+    another way."""
     parameters = CALCULATOR[name].parameters
     params = {p.name: data.draw(extreme(p), p.name) for p in parameters if p.required or data.draw(st.booleans())}
     with contextlib.suppress(PrivacyError):
@@ -264,7 +268,7 @@ def test_extreme_numbers_are_answered_or_refused(name, data):
 
 
 def test_declarations_need_symbols():
-    """A bound whose argument has no symbol cannot be declared."""
+    """A bound cannot be declared if one of its arguments has no symbol."""
 
     def selection_penalty(alpha: float) -> bound.Outputs:
         return {"add_eps": alpha}
@@ -273,20 +277,20 @@ def test_declarations_need_symbols():
         bound.bound(selection_penalty)
 
 
-def test_every_text_has_a_bound():
-    """`theorems.toml` has a table for each bound, and no other."""
+def test_every_table_of_texts_belongs_to_a_bound():
+    """`theorems.toml` has exactly one table for each bound."""
     assert bound._texts().keys() == bounds.CALCULATOR.keys()
 
 
 @pytest.mark.parametrize("module", [bounds, bound], ids=lambda module: module.__name__)
 def test_examples_in_docstrings_are_correct(module):
-    """The examples in docstrings are correct."""
+    """The examples in the module's docstrings give the printed results."""
     failed, attempted = doctest.testmod(module)
     assert attempted
     assert not failed
 
 
 def test_the_documented_number_of_theorems_is_current() -> None:
-    """docs/accounting.md states how many theorems the calculator has."""
+    """docs/accounting.md states the current number of theorems in the calculator."""
     page = Path(__file__).parents[3] / "docs" / "accounting.md"
     assert f"evaluates {len(CALCULATOR)} theorems" in page.read_text()

@@ -23,7 +23,7 @@ more = st.floats(1.0, 10.0)
 
 @given(alpha=orders, rho=divergences, delta=deltas, factor=more)
 def test_renyi_to_epsilon_is_monotone(alpha, rho, delta, factor):
-    """Both conversions rise with rho and fall with delta, and the newer one is never above Mironov's."""
+    """Both conversions rise with rho and fall with delta, and the newer conversion never exceeds Mironov's."""
     both = [
         [
             evaluate(name, {"alpha": alpha, "rho": rho_, "delta": delta_})["eps"]
@@ -39,13 +39,13 @@ def test_renyi_to_epsilon_is_monotone(alpha, rho, delta, factor):
 
 @pytest.mark.parametrize("sided", ["one", "two"])
 @pytest.mark.parametrize("name", ["rdp_to_dp_mironov", "rdp_to_dp_cks"])
-def test_sidedness_is_copied(name, sided):
-    """A one-sided divergence bound yields a one-sided inequality."""
+def test_one_sided_bounds_yield_one_sided_inequalities(name, sided):
+    """A one-sided bound on the divergence yields a one-sided inequality."""
     assert evaluate(name, {"alpha": 2, "rho": 0.1, "delta": 0.1, "sided": sided})["sided"] == sided
 
 
 def test_identical_laws_cost_nothing():
-    """Every conversion maps a divergence of 0 to an epsilon and a delta of 0."""
+    """Every conversion maps a divergence of 0 to an epsilon and delta of 0."""
     for name in ("rdp_to_dp_mironov", "rdp_to_dp_cks"):
         assert evaluate(name, {"alpha": 2, "rho": 0, "delta": 1e-5})["eps"] == 0
     for name in ("rdp_delta_cks", "rdp_delta_single_order_optimal"):
@@ -72,7 +72,7 @@ def coins(alpha: float, rho: float, eps: float) -> float:
 @each("rho", [1e-6, 1e-3, 0.2, 3.0])
 @each("eps", [0.0, 0.1, 2.0])
 def test_single_order_optimum_is_attained_by_coins(alpha, rho, eps):
-    """No pair of coins on a grid exceeds the optimal delta of one order, and some pairs attain it."""
+    """Over all pairs of coins on a grid, no delta exceeds the optimal delta of one order, and some pairs attain it."""
     best = evaluate("rdp_delta_single_order_optimal", {"alpha": alpha, "rho": rho, "eps": eps})["delta"]
     attained = coins(alpha, rho, eps)
     assert attained <= best
@@ -80,8 +80,8 @@ def test_single_order_optimum_is_attained_by_coins(alpha, rho, eps):
 
 
 @given(alpha=orders, rho=divergences, eps=epsilons, factor=more)
-def test_deltas_of_one_order(alpha, rho, eps, factor):
-    """The optimal delta of an order is at most that of the closed form; both lie in [0, 1] and are monotone."""
+def test_optimal_delta_is_at_most_the_closed_form(alpha, rho, eps, factor):
+    """The optimal delta of an order is at most the delta of the closed form. Both are monotone and lie in [0, 1]."""
     here, larger_rho, larger_eps = (
         [
             evaluate(name, {"alpha": alpha, "rho": rho_, "eps": eps_})["delta"]
@@ -96,7 +96,7 @@ def test_deltas_of_one_order(alpha, rho, eps, factor):
 
 @given(alpha=orders, rho=divergences, delta=deltas)
 def test_delta_and_epsilon_of_one_order_are_inverse(alpha, rho, delta):
-    """The delta at the epsilon of a delta is that delta, unless epsilon is clamped at 0."""
+    """Converting delta to epsilon and back at one order returns the original delta, unless epsilon was clamped at 0."""
     eps = evaluate("rdp_to_dp_cks", {"alpha": alpha, "rho": rho, "delta": delta})["eps"]
     back = evaluate("rdp_delta_cks", {"alpha": alpha, "rho": rho, "eps": eps})["delta"]
     assert back <= delta * (1 + 1e-9)
@@ -106,7 +106,8 @@ def test_delta_and_epsilon_of_one_order_are_inverse(alpha, rho, delta):
 
 @given(mu=mus, delta=deltas, factor=more)
 def test_gaussian_curve_orders_the_conversions(mu, delta, factor):
-    """The exact epsilon is at most that over all Renyi orders, which is at most Mironov's; all rise with mu."""
+    """The exact epsilon is at most the epsilon over all Renyi orders, which is at most Mironov's. All of them rise with
+    mu."""
     here, there = (
         [
             evaluate("gdp_eps", {"mu": mu_, "delta": delta})["eps"],
@@ -122,7 +123,7 @@ def test_gaussian_curve_orders_the_conversions(mu, delta, factor):
 
 @given(tau=powers_of_ten(-6, 2), delta=deltas, alpha=orders)
 def test_linear_curves_are_optimised_over_all_orders(tau, delta, alpha):
-    """No single order gives less than the optimum of a linear curve, in either conversion."""
+    """In either conversion, no single order gives a smaller value than the optimum over a linear curve."""
     for linear, single in [("rdp_linear_cks", "rdp_to_dp_cks"), ("rdp_linear_mironov", "rdp_to_dp_mironov")]:
         best = evaluate(linear, {"tau": tau, "delta": delta})["eps"]
         assert best <= evaluate(single, {"alpha": alpha, "rho": tau * alpha, "delta": delta})["eps"] * (1 + 1e-9)
@@ -130,14 +131,14 @@ def test_linear_curves_are_optimised_over_all_orders(tau, delta, alpha):
 
 @given(eps=powers_of_ten(-3, 1.5), delta=deltas)
 def test_tau_star_is_the_inverse_of_mironov(eps, delta):
-    """The largest slope that meets a target meets it exactly."""
+    """The largest slope for a target gives exactly that target."""
     tau = evaluate("tau_star", {"eps": eps, "delta": delta})["tau"]
     assert evaluate("rdp_linear_mironov", {"tau": tau, "delta": delta})["eps"] == pytest.approx(eps, rel=1e-9)
 
 
 @given(eps=epsilons, mu=mus, delta=deltas, factor=more)
 def test_gaussian_delta_is_monotone_and_invertible(eps, mu, delta, factor):
-    """Delta lies in [0, 1], rises with mu, falls with epsilon, and is recovered through its inverses."""
+    """Delta lies in [0, 1], rises with mu, falls with epsilon, and is recovered by its inverse functions."""
     at = evaluate("gdp_delta", {"eps": eps, "mu": mu})["delta"]
     assert 0 <= at <= evaluate("gdp_delta", {"eps": eps, "mu": mu * factor})["delta"] <= 1
     assert at >= evaluate("gdp_delta", {"eps": eps * factor, "mu": mu})["delta"]
@@ -152,7 +153,7 @@ def test_gaussian_delta_is_monotone_and_invertible(eps, mu, delta, factor):
 
 @pytest.mark.parametrize(("mu", "mironov", "cks", "exact"), [(0.3, 1.345, 1.073, 0.965), (0.05, 0.218, 0.147, 0.129)])
 def test_three_conversions_match_published_values(mu, mironov, cks, exact):
-    """At delta = 1/11982 the three conversions of one Gaussian curve give their published values."""
+    """At delta = 1/11982 the three conversions of one Gaussian curve reproduce the published values."""
     given_mu = {"mu": mu, "delta": 1 / 11982}
     slope = {"tau": mu**2 / 2, "delta": 1 / 11982}
     assert round(evaluate("rdp_linear_mironov", slope)["eps"], 3) == mironov

@@ -48,7 +48,8 @@ def place_mu(at: dict[str, float], place: int | None, *, share: float = 1.0) -> 
 @settings(max_examples=150)
 @given(at=cycles())
 def test_mu_matches_step_by_step_strings(at):
-    """The largest and the smallest mu over all batches equal those of every position computed step by step."""
+    """The largest and the smallest mu over all batches equal the extremes over every position, computed step by
+    step."""
     result = evaluate("cyclic_batches", at)
     mus = [place_mu(at, place) for place in range(at["B"])]
     assert result["mu"] == pytest.approx(max(mus), rel=1e-12)
@@ -59,7 +60,8 @@ def test_mu_matches_step_by_step_strings(at):
 
 @given(B=st.integers(2, 60), E=st.integers(1, 60), c=st.floats(0.05, 0.9999), gap=st.floats(0.01, 10))
 def test_whole_passes_have_the_published_closed_form(B, E, c, gap):
-    """The batch read last has the mu of noisy cyclic gradient descent of Bok, Su and Altschuler (2024)."""
+    """For the batch that is read last, mu equals the closed form of Bok, Su and Altschuler (2024) for noisy cyclic
+    gradient descent."""
     result = evaluate("cyclic_batches", {"B": B, "T": B * E, "gap": gap, "c": c, "eta": 2.0, "sigma": 0.5})
     rest = c ** (B * (E - 1))
     square = 1 + c ** (2 * B - 2) * (1 - c * c) / (1 - c**B) ** 2 * (1 - rest) / (1 + rest)
@@ -68,17 +70,17 @@ def test_whole_passes_have_the_published_closed_form(B, E, c, gap):
 
 
 @given(at=cycles())
-def test_one_batch_is_full_batch(at):
-    """With one batch all positions are the same, and each step reads all rows."""
+def test_a_single_batch_is_full_batch_descent(at):
+    """With a single batch, all positions are equivalent and each step reads all rows."""
     result = evaluate("cyclic_batches", at | {"B": 1})
     assert result["mu"] == result["mu_least"] == pytest.approx(result["mu_full_batch"], rel=1e-12)
     assert result["since_visit"] == 0
 
 
 @given(at=cycles(), more=st.integers(1, 9), factor=st.floats(1.0, 10.0))
-def test_monotone_in_the_gap_the_noise_and_the_steps_after(at, more, factor):
-    """Mu is proportional to the gap, inversely proportional to the noise, and never rises with steps without the
-    row."""
+def test_mu_is_monotone_in_the_gap_the_noise_and_the_steps_after(at, more, factor):
+    """Mu is proportional to the gap and inversely proportional to the noise, and further steps without the row never
+    increase it."""
     mu = evaluate("cyclic_batches", at)["mu"]
     assert evaluate("cyclic_batches", at | {"gap": factor * at["gap"]})["mu"] == pytest.approx(factor * mu, rel=1e-12)
     quieter = evaluate("cyclic_batches", at | {"sigma": at["sigma"] / factor})["mu"]
@@ -87,8 +89,8 @@ def test_monotone_in_the_gap_the_noise_and_the_steps_after(at, more, factor):
 
 
 def test_a_falling_step_size_hides_the_last_visit():
-    """If there is no cool-down, only one step's noise hides the batch read last; with a cool-down all batches are
-    nearly equal."""
+    """Without a cool-down, only the noise of one step hides the batch that is read last. With a cool-down, all batches
+    are nearly equally well hidden."""
     abrupt, gentle = (evaluate("cyclic_batches", ADULT | {"q": q}) for q in (1, 64))
     assert abrupt["mu"] > 2.5 * abrupt["mu_full_batch"]
     assert gentle["mu"] < 1.2 * gentle["mu_full_batch"]
@@ -96,15 +98,15 @@ def test_a_falling_step_size_hides_the_last_visit():
 
 
 def test_unread_rows_have_no_influence():
-    """A row in a batch that was not read yet has an influence of 0."""
+    """A row in a batch that has not been read yet has an influence of 0."""
     result = evaluate("cyclic_batches", ADULT | {"T": 99})
     assert result["mu_least"] == 0 < result["mu"]
 
 
 @pytest.mark.parametrize("q", [1, 500])
 def test_work_grows_with_the_cool_down(q):
-    """The work of finding the worst position grows with the steps of the cool-down, not with the numbers of positions
-    and steps."""
+    """The work of finding the worst position grows with the steps of the cool-down, but not with the number of
+    positions or steps."""
 
     def cost(B: int, T: int, q: int) -> int:
         return calls(lambda: evaluate("cyclic_batches", ADULT | {"B": B, "T": T, "q": q}))
@@ -115,6 +117,6 @@ def test_work_grows_with_the_cool_down(q):
 
 
 def test_a_cool_down_longer_than_the_run_is_refused():
-    """A cool-down with more steps than the run is refused."""
+    """A cool-down that has more steps than the run is refused."""
     with pytest.raises(PreconditionError, match=r"^cooldown_within_run: Expected q=65 <= T=64"):
         evaluate("cyclic_batches", ADULT | {"T": 64, "q": 65})

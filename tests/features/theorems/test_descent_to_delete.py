@@ -13,7 +13,7 @@ MNIST = {"Mlip": 1, "m": 0.011982, "L": 0.1947, "n": 11982, "eps": 1.0, "delta":
 
 @given(I=st.integers(1, 200), eps=st.floats(0.01, 5))
 def test_noise_falls_with_steps_and_target(I, eps):  # noqa: E741
-    """Less noise is needed after more steps and for a weaker target, and never without a warning about the state."""
+    """More steps and a weaker target need less noise. Every result is marked as not stateless."""
     here = evaluate("n1_sigma", MNIST | {"I": I, "eps": eps})
     assert evaluate("n1_sigma", MNIST | {"I": I + 1, "eps": eps})["sigma"] < here["sigma"]
     assert evaluate("n1_sigma", MNIST | {"I": I, "eps": eps + 0.1})["sigma"] < here["sigma"]
@@ -22,7 +22,7 @@ def test_noise_falls_with_steps_and_target(I, eps):  # noqa: E741
 
 
 def test_steps_of_learning_grow_with_the_ball():
-    """The steps of learning contract the given radius to the noise, and are at least I."""
+    """The learning steps are at least I, and enough to contract the given radius to the noise."""
     rate = math.log((0.1947 + 0.011982) / (0.1947 - 0.011982))
     T = evaluate("n1_sigma", MNIST | {"I": 5, "R": 100.0})["T"]
     assert 5 + math.ceil(math.log(100.0 * 0.011982 * 11982) / rate) == T
@@ -30,14 +30,15 @@ def test_steps_of_learning_grow_with_the_ball():
 
 
 def test_a_secret_state_is_never_certified():
-    """The variant that keeps its noiseless model is refused as a basis of a certificate."""
+    """The variant that keeps its noiseless model secret is refused for certificates."""
     with pytest.raises(PreconditionError, match=r"^stateless: "):
         evaluate("n1_sigma", MNIST | {"I": 5, "purpose": "certificate"})
 
 
 @given(i=st.integers(1, 10**6), d=st.integers(1, 10**6), eps=st.floats(0.01, 5))
 def test_steps_grow_slowly_with_the_dimension(i, d, eps):
-    """Steps grow slowly with the request and the dimension; noise falls with the target."""
+    """The number of iterations grows slowly with the request number and never falls with the dimension. A weaker target
+    never needs more iterations."""
     at = MNIST | {"d": d, "i": i, "eps": eps}
     here = evaluate("n2_d2d", at)
     assert 1 <= here["I"] <= here["iters"]
@@ -48,7 +49,7 @@ def test_steps_grow_slowly_with_the_dimension(i, d, eps):
 
 @pytest.mark.parametrize(("name", "rest"), [("n1_sigma", {"I": 1}), ("n2_d2d", {"d": 1, "i": 1})])
 def test_degenerate_convexity_is_refused(name, rest):
-    """With m = L there is no rate, and replacement has another sensitivity: both are refused."""
+    """For m = L there is no convergence rate, and replacement has a different sensitivity, so both are refused."""
     with pytest.raises(DomainError, match=r"m=0\.1947 < L=0\.1947"):
         evaluate(name, MNIST | rest | {"m": 0.1947})
     with pytest.raises(NotionError, match="add_remove"):

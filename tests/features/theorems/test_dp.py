@@ -21,7 +21,8 @@ def group(eps: float, delta: float, k: int) -> tuple[float, float]:
 
 @given(eps=epsilons, delta=deltas, k=st.integers(1, 40), others=st.integers(1, 40))
 def test_groups_compose_record_by_record(eps, delta, k, others):
-    """A group of one is a record; delta rises with k; a group of k and then others more is one of k + others."""
+    """A group of one record has the guarantee of a record, and delta rises with the group size k. A group of k followed
+    by further records equals one group of all of them."""
     assume(delta * math.exp((k + others) * eps) * (k + others) < 1)
     assert group(eps, delta, 1) == pytest.approx((eps, delta), rel=1e-12)
     grown_eps, grown = group(eps, delta, k)
@@ -33,7 +34,7 @@ def test_groups_compose_record_by_record(eps, delta, k, others):
 
 @given(eps=st.floats(0, 20), delta=deltas, k=sizes)
 def test_group_targets_are_met_exactly(eps, delta, k):
-    """The per-record target returns the group's; the printed one is never larger."""
+    """The computed per-record target gives exactly the group's target. The printed per-record delta is never larger."""
     target = evaluate("group_privacy_inverse", {"eps": eps, "delta": delta, "k": k})
     printed = evaluate("group_privacy_inverse_as_printed", {"eps": eps, "delta": delta, "k": k})
     assert group(target["eps"], target["delta"], k) == pytest.approx((eps, delta), rel=1e-9)
@@ -42,14 +43,15 @@ def test_group_targets_are_met_exactly(eps, delta, k):
 
 
 def test_printed_group_target_is_needlessly_strict():
-    """At epsilon 1 and ten records the printed per-record delta is 785 times smaller than necessary."""
+    """At epsilon 1 and ten records, the printed per-record delta is 785 times smaller than necessary."""
     given_target = {"eps": 1.0, "delta": 1e-5, "k": 10}
     exact = evaluate("group_privacy_inverse", given_target)["delta"]
     assert exact / evaluate("group_privacy_inverse_as_printed", given_target)["delta"] == pytest.approx(785, abs=1)
 
 
 def test_k_delta_is_refuted_by_three_databases():
-    """An outcome with probabilities 0, delta, delta (1 + e^eps) attains the group bound of two and exceeds 2 delta."""
+    """An outcome with probabilities 0, delta and delta (1 + e^eps) attains the bound for a group of two and exceeds 2
+    delta."""
     result = evaluate("group_privacy", {"eps": 0.5, "delta": 0.01, "k": 2})
     assert result["delta"] == pytest.approx(0.01 * (1 + math.exp(0.5)), rel=1e-12)
     assert result["k_delta"] == 0.02 < result["delta"]
@@ -57,21 +59,21 @@ def test_k_delta_is_refuted_by_three_databases():
 
 @pytest.mark.parametrize("given_group", [(1.0, 1e-5, 100), (0.0, 0.5, 2), (0.1, 1.0, 1), (1e6, 1e-300, 2)])
 def test_groups_too_large_to_protect_are_refused(given_group):
-    """A group whose delta reaches 1 has no guarantee, and the request for one is refused."""
+    """A group whose delta reaches 1 has no guarantee, and a target for such a group is refused."""
     with pytest.raises(InfeasibleError, match="Expected delta of a group"):
         group(*given_group)
 
 
 @given(eps=epsilons, delta=deltas, eps_u=epsilons, delta_u=deltas)
 def test_epsilons_and_deltas_add(eps, delta, eps_u, delta_u):
-    """Epsilons add, deltas add, and the form that multiplies is never smaller than the sum."""
+    """Under composition epsilons add and deltas add. The multiplicative form is never smaller than the sum."""
     result = evaluate("pretrain_then_unlearn", {"eps": eps, "delta": delta, "eps_u": eps_u, "delta_u": delta_u})
     assert result["eps"] == eps + eps_u
     assert result["delta_sum"] == delta + delta_u <= result["delta_min_form"] * (1 + 1e-12) + 1e-300
 
 
 def test_small_pretraining_groups_are_refused():
-    """Pre-training that protects groups smaller than the forget set does not compose."""
+    """Pre-training that protects only groups smaller than the forget set does not compose and is refused."""
     pipeline = {"eps": 0.5, "delta": 0, "eps_u": 0.5, "delta_u": 1e-5, "group_size": 5}
     assert evaluate("pretrain_then_unlearn", pipeline | {"forget_size": 5})["eps"] == 1.0
     with pytest.raises(NotionError, match="group_size=5 >= forget_size=6"):
@@ -89,13 +91,15 @@ def test_small_pretraining_groups_are_refused():
     ],
 )
 def test_point_estimate_is_infinite_without_errors(fpr, fnr, delta, eps):
-    """The point estimate is infinite without errors and 0 without success, and is always marked as an estimate."""
+    """The point estimate of epsilon is infinite if the attack makes no errors and 0 if it never succeeds. It is always
+    marked as an estimate."""
     assert evaluate("eps_hat", {"fpr": fpr, "fnr": fnr, "delta": delta}) == {"eps": eps, "estimate": True}
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), st.floats(0.5, 0.999))
 def test_clopper_pearson_is_exact(counts, conf):
-    """The probability of so few successes at the limit is 1 - conf; all successes give 1."""
+    """At the upper limit, the probability of at most the observed number of successes is 1 - conf. If all trials
+    succeed, the limit is 1."""
     x, n = counts
     upper = evaluate("clopper_pearson_upper", {"x": x, "n": n, "conf": conf})["upper"]
     assert x / n <= upper <= 1
@@ -104,7 +108,7 @@ def test_clopper_pearson_is_exact(counts, conf):
 
 
 def test_too_many_successes_are_refused():
-    """Counts above the number of trials are refused with a specific error."""
+    """Counts larger than the number of trials are refused with a specific error."""
     with pytest.raises(DomainError, match="x=3 <= n=2"):
         evaluate("clopper_pearson_upper", {"x": 3, "n": 2, "conf": 0.9})
     for counts, name in [((3, 2, 0, 2), "fp=3 <= n0=2"), ((0, 2, 3, 2), "fn=3 <= n1=2")]:
@@ -119,8 +123,8 @@ def lower(fp: int, n0: int, fn: int, n1: int, delta: float = 0.0, gamma: float =
 
 @given(fp=st.integers(0, 100), fn=st.integers(0, 100), delta=st.floats(0, 0.2), gamma=st.floats(0.01, 0.5))
 def test_lower_limit_is_monotone(fp, fn, delta, gamma):
-    """The limit is at most the estimate, symmetric, grows with the trials at equal rates and falls with the number of
-    rules tried."""
+    """The lower limit is at most the point estimate and symmetric in the two error rates. It grows with the number of
+    trials at equal rates and falls with the number of rules tried."""
     at = lower(fp, 100, fn, 100, delta, gamma)
     estimate = evaluate("eps_hat", {"fpr": fp / 100, "fnr": fn / 100, "delta": delta})["eps"]
     assert 0 <= at <= max(float(estimate), 0.0)
@@ -131,7 +135,8 @@ def test_lower_limit_is_monotone(fp, fn, delta, gamma):
 
 @pytest.mark.parametrize("gamma", [0.05, 0.3])
 def test_lower_limit_rarely_misses(gamma):
-    """The limit exceeds the true epsilon with probability at most gamma for randomised response, the tight case."""
+    """For randomised response, the tight case, the lower limit exceeds the true epsilon with probability at most
+    gamma."""
     rate, n = 1 / (1 + math.e), 40
     weights = binom.pmf(range(n + 1), n, rate)
     missed = sum(
@@ -146,7 +151,8 @@ def test_lower_limit_rarely_misses(gamma):
 
 @given(n=st.integers(1, 10**6), eps=st.floats(0.01, 10), s2=st.floats(0.01, 10), factor=st.floats(1, 5))
 def test_errors_of_mean_estimation_are_monotone(n, eps, s2, factor):
-    """Errors fall with n and epsilon; the central model is at most as bad as the local; the best clip is the best."""
+    """Errors fall with n and epsilon, and the central model is never worse than the local model. At the returned
+    clipping threshold, the error is minimal."""
     for name in ("central_mean_mse", "local_mean_mse"):
         at = evaluate(name, {"n": n, "eps": eps})["mse"]
         assert at >= evaluate(name, {"n": 2 * n, "eps": eps})["mse"]

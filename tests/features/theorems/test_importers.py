@@ -10,7 +10,8 @@ IMPORT = re.compile(
 
 
 def test_the_product_does_not_use_theorems() -> None:
-    """No number of the product comes from the theorems, which also bound what it is compared with."""
+    """Within the product, only the calculator imports the theorems, so none of the product's own numbers depends on
+    them."""
     importers = set()
     for tree in ("app", "lethe", "worker"):
         for path in (ROOT / tree).rglob("*.py"):

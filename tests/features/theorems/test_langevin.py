@@ -15,7 +15,7 @@ GENERAL = {"alpha": 4, "S": 1, "Mlip": 1, "sigma": 1.0, "n": 1000, "eta": 0.5, "
 
 
 def test_the_cap_is_a_number_only_as_a_logarithm():
-    """The log-Sobolev cap for the constants of MNIST and a ball of radius 1 is about e^13480, so only its logarithm is
+    """For the constants of MNIST and a ball of radius 1, the log-Sobolev cap is about e^13480, so only its logarithm is
     returned."""
     cap = evaluate("lsi_cap_log", {"R": 1.0, "Mlip": 1.0, "eta": 3.8, "s2_noise": 0.006840})["log_C"]
     assert cap == pytest.approx(4 * 4.8**2 / 0.00684 + math.log(6 * (4 * 4.8**2 + 0.00684)), rel=1e-12)
@@ -24,8 +24,8 @@ def test_the_cap_is_a_number_only_as_a_logarithm():
 
 @pytest.mark.parametrize("regime", ["nc", "cvx"])
 @given(K=st.integers(0, 60), L=st.floats(0.01, 3), C_lsi=st.floats(0.01, 10), sigma=st.floats(0.5, 3))
-def test_rates_without_strong_convexity(regime, K, L, C_lsi, sigma):
-    """Rates add up and fall from step to step, constants stay below the cap, and the divergence never grows."""
+def test_rates_without_strong_convexity_are_monotone(regime, K, L, C_lsi, sigma):
+    """The rates add up and fall from step to step, the constants stay below the cap, and the divergence never grows."""
     at = OPEN | {"regime": regime, "L": L, "C_lsi": C_lsi, "sigma": sigma}
     here, there, after = (evaluate("t32_rates", at | {"K": k}) for k in (K, K + 1, K + 2))
     first, second = there["sum_R"] - here["sum_R"], after["sum_R"] - there["sum_R"]
@@ -38,23 +38,23 @@ def test_rates_without_strong_convexity(regime, K, L, C_lsi, sigma):
 
 @given(K=st.integers(0, 60), C_lsi=st.floats(0.01, 10))
 def test_convex_rates_are_the_smooth_ones_at_zero(K, C_lsi):
-    """The convex regime is the smooth one at smoothness zero."""
+    """At smoothness zero, the smooth regime has the same rates as the convex regime."""
     at = OPEN | {"C_lsi": C_lsi, "K": K}
     convex, flat = (evaluate("t32_rates", at | regime) for regime in ({"regime": "cvx"}, {"regime": "nc", "L": 1e-16}))
     assert convex == pytest.approx(flat, rel=1e-12)
 
 
 def test_constants_stop_at_the_cap():
-    """In a small ball with large noise the constant reaches the cap and stays there."""
+    """In a small ball with large noise, the constant reaches the cap and stays there."""
     at = {"regime": "nc", "eta": 1.0, "sigma": 1.0, "C_lsi": 1.0, "L": 2.0, "R": 0.1, "Mlip": 0.1}
     cap = evaluate("lsi_cap_log", {"R": 0.1, "Mlip": 0.1, "eta": 1.0, "s2_noise": 2.0})["log_C"]
     assert evaluate("t32_rates", at | {"K": 100})["C_K"] == pytest.approx(math.exp(cap), rel=1e-12)
 
 
 @given(alpha=st.floats(1.01, 50), eps0=st.floats(0, 10), K=st.integers(0, 10**5), eta=st.floats(0.01, 80))
-def test_strongly_convex_unlearning(alpha, eps0, K, eta):
-    """Strongly convex unlearning is case 3 of the three regimes; it never grows, falls with K, and the shifted order
-    decays faster."""
+def test_strongly_convex_unlearning_is_the_third_regime(alpha, eps0, K, eta):
+    """The bound for strongly convex unlearning equals case 3 of the three regimes. It falls with K and never exceeds
+    its start, and the bound with a shifted order decays faster."""
     at = {"alpha": alpha, "eps0": eps0, "m": 0.0119, "eta": eta}
     here, there = (evaluate("t32_sc_eps", at | {"K": k}) for k in (K, K + 1))
     assert there["eps"] <= here["eps"] <= eps0
@@ -81,7 +81,7 @@ def test_strongly_convex_unlearning(alpha, eps0, K, eta):
     ],
 )
 def test_regimes_require_their_conditions(name, at, condition):
-    """Each regime refuses what its proof does not cover, and names the condition."""
+    """Each regime refuses parameters that its proof does not cover and names the violated condition."""
     with pytest.raises(PreconditionError, match=f"^{condition}"):
         evaluate(name, at)
 
@@ -97,7 +97,7 @@ def test_regimes_require_their_conditions(name, at, condition):
     ],
 )
 def test_regimes_name_missing_parameters(name, at, missing):
-    """A parameter that only one regime needs is requested by name."""
+    """If a parameter that only one regime needs is missing, the error names it."""
     with pytest.raises(DomainError, match=f"parameter '{missing}'"):
         evaluate(name, at)
 
@@ -116,9 +116,9 @@ def learning(name: str, at: dict[str, object], **more: object) -> float:
     ids=["sc", "cvx", "nc"],
 )
 @given(T=st.integers(0, 100), alpha=st.floats(1.1, 50), k=st.integers(1, 9))
-def test_privacy_of_learning(name, at, T, alpha, k):
-    """The privacy of learning is linear in the order, quadratic in the group, inversely quadratic in the rows, and
-    rises with T from 0."""
+def test_privacy_of_learning_scales_with_its_parameters(name, at, T, alpha, k):
+    """The privacy loss of learning is 0 at T = 0 and rises with T. It is linear in the order, quadratic in the group
+    size, and inversely quadratic in the number of rows."""
     here = learning(name, at, T=T, alpha=alpha)
     assert learning(name, at, T=0, alpha=alpha) == 0 <= here <= learning(name, at, T=T + 1, alpha=alpha) * (1 + 1e-12)
     assert learning(name, at, T=T, alpha=2 * alpha) == pytest.approx(2 * here, rel=1e-9)
@@ -132,7 +132,8 @@ def test_privacy_of_learning(name, at, T, alpha, k):
 
 
 def test_savings_may_be_negative():
-    """Savings are negative, and retraining counts as cheaper, if unlearning starts further away than a fresh model."""
+    """If unlearning starts further away than a fresh model, the savings are negative and retraining counts as
+    cheaper."""
     saved = evaluate("savings_sc", {"alpha": 2, "m": 0.1, "eta": 1.0, "d0": 0.1, "eps0": 0.5})
     assert saved["iterations"] < 0
     assert saved["retraining_cheaper"]

@@ -18,9 +18,9 @@ def sequence(alpha: float, steps: list[int], slope: float) -> float:
 
 
 @given(alpha=st.floats(1.1, 50), steps=st.lists(st.integers(0, 200), min_size=1, max_size=8), slope=st.floats(0, 5))
-def test_sequences_by_the_weak_triangle(alpha, steps, slope):
-    """The bound for sequences is the recursion of the corollary, linear in the privacy of learning, and falls with the
-    last steps."""
+def test_sequences_follow_the_weak_triangle_inequality(alpha, steps, slope):
+    """The bound for sequences equals the recursion of the corollary, is linear in the privacy loss of learning, and
+    falls with the steps of the last request."""
 
     def recursion(order: float, left: list[int]) -> float:
         if len(left) == 1:
@@ -35,8 +35,8 @@ def test_sequences_by_the_weak_triangle(alpha, steps, slope):
     assert sequence(alpha, [*steps[:-1], steps[-1] + 1], slope) <= here
 
 
-def test_sequences_have_a_length():
-    """No request, or more requests than the doubled orders can carry, is refused."""
+def test_sequences_without_a_valid_length_are_refused():
+    """An empty sequence, and more requests than the doubled orders can cover, are refused."""
     assert sequence(2.0, [5] * 200, 0.01) > 0
     for steps in ([], [5] * 201):
         with pytest.raises(DomainError, match="number of requests"):
@@ -61,7 +61,8 @@ def epsilon(K: int, sigma: float, S: int) -> float:
 @each("S", [1, 5, 100])
 @each("eps", [0.01, 0.1, 1.0, 5.0])
 def test_least_steps_are_minimal(S, eps):
-    """The returned steps reach the target at the best order, and one less does not at any."""
+    """The returned number of steps reaches the target at the best order, and one step fewer does not reach it at any
+    order."""
     found = evaluate("alg5_K", MNIST | {"eps_target": eps, "sigma": 0.03, "S": S})
     K = found["K"]
     assert found["K_as_listed"] == K + 1
@@ -73,7 +74,7 @@ def test_least_steps_are_minimal(S, eps):
 @pytest.mark.parametrize("S", [1, 5, 100])
 @pytest.mark.parametrize("K", [1, 2, 100])
 def test_least_noise_is_minimal(K, S):
-    """The steps suffice with the returned noise and not with a hundredth of a percent less."""
+    """The number of steps suffices with the returned noise, but not with 0.01 % less noise."""
     budget = MNIST | {"eps_target": 1.0, "S": S}
     sigma = evaluate("alg4_sigma", budget | {"K": K})["sigma"]
     assert evaluate("alg5_K", budget | {"sigma": sigma})["K"] <= K
@@ -83,7 +84,7 @@ def test_least_noise_is_minimal(K, S):
 
 @given(eps=st.floats(0.05, 5), sigma=st.floats(0.01, 0.1), S=st.integers(1, 100))
 def test_least_steps_are_monotone(eps, sigma, S):
-    """Fewer steps are needed for more noise, a weaker target and smaller batches."""
+    """More noise, a weaker target and smaller batches need fewer steps."""
 
     def least(**more: object) -> int:
         return evaluate("alg5_K", MNIST | {"eps_target": eps, "sigma": sigma, "S": S} | more)["K"]
@@ -94,7 +95,8 @@ def test_least_steps_are_monotone(eps, sigma, S):
 
 
 def test_every_step_count_of_a_list_is_minimal():
-    """Each K of the list is the smallest possible, given those before it; the first is that of one batch."""
+    """Each K in the list is the smallest possible given the previous ones, and the first equals the K of a single
+    batch."""
     given_list = MNIST | {"eps_target": 1.0, "sigma": 0.03, "total": 20, "batch": 5}
     found = evaluate("alg6_K_list", given_list)
     assert found["total"] == sum(found["K"])
@@ -115,7 +117,7 @@ def test_every_step_count_of_a_list_is_minimal():
 
 
 def test_targets_out_of_reach_raise():
-    """A limit on the steps that does not reach the target raises InfeasibleError."""
+    """If the target cannot be reached within the limit on the steps, InfeasibleError is raised."""
     at = MNIST | {"eps_target": 1.0, "sigma": 0.03, "at_most": 358}
     for name, rest in [("alg5_K", {"S": 5}), ("alg6_K_list", {"total": 5, "batch": 5})]:
         with pytest.raises(InfeasibleError, match="at most 358 steps"):
@@ -124,7 +126,7 @@ def test_targets_out_of_reach_raise():
 
 
 def test_indivisible_totals_are_refused():
-    """A total that is not a multiple of the batch, or too many batches, is refused."""
+    """A total that is not a multiple of the batch, and too many batches, are refused."""
     for total, batch in [(11, 5), (201, 1)]:
         with pytest.raises(DomainError, match="multiple of batch"):
             evaluate("alg6_K_list", MNIST | {"eps_target": 1.0, "sigma": 0.03, "total": total, "batch": batch})
@@ -140,7 +142,7 @@ def test_indivisible_totals_are_refused():
     ],
 )
 def test_invalid_smoothness_is_refused(name, at):
-    """A smoothness below the strong convexity, or a step beyond its inverse, is refused."""
+    """A smoothness below the strong convexity and a step size above the inverse smoothness are refused."""
     with pytest.raises(PreconditionError, match=r"^convexity_below_smoothness"):
         evaluate(name, at | {"L": 0.01})
     if name == "c34_sequence":
@@ -150,7 +152,8 @@ def test_invalid_smoothness_is_refused(name, at):
 
 @given(alpha=st.floats(1.1, 50), a=st.floats(0, 5), b=st.floats(0, 5), c=st.floats(0, 5))
 def test_insufficient_training_raises_the_bound(alpha, a, b, c):
-    """The bound is at least the unlearning value it starts from, and rises with each distance."""
+    """The bound is at least the sum of its three distances and rises with each of them. Distances at wrong orders are
+    refused."""
 
     def total(**more: object) -> float:
         return evaluate("insufficient_training", {"alpha": alpha, "epsT_2a": a, "epsT_4a": b, "eps_ru_4a": c} | more)[

@@ -30,7 +30,8 @@ def value(name: str, given_settings: dict[str, object], output: str = "eps", **m
 @pytest.mark.parametrize("name", ["g7_rdp", "g9_rdp", "g9_rdp_tight"])
 @given(at=settings, K=steps, more=st.integers(1, 5))
 def test_privacy_of_the_run_is_monotone(name, at, K, more):
-    """Privacy loss rises with steps, order and gradients, falls with rows and noise, and is quadratic in the group."""
+    """The privacy loss rises with steps, order and gradients, falls with rows and noise, and is quadratic in the group
+    size."""
     here = value(name, at, K=K)
     assert here <= value(name, at, K=K + more)
     assert here <= value(name, at | {"q": at["q"] * more}, K=K) * (1 + 1e-12)
@@ -42,8 +43,8 @@ def test_privacy_of_the_run_is_monotone(name, at, K, more):
 
 @given(at=settings, K=steps)
 def test_kept_constants_lower_privacy_loss(at, K):
-    """The kept constants only help; the printed value stays below its limit, and for few steps it is twice that of all
-    constants."""
+    """Keeping the constants of the proof never increases the privacy loss, and the printed bound stays below its limit.
+    For a single step, the bound with only these constants is twice the bound with all constants."""
     limit = 4 * at["q"] * at["L"] ** 2 / (at["lam"] * (at["sigma"] * at["n"]) ** 2)
     tight, printed = value("g9_rdp_tight", at, K=K), value("g9_rdp", at, K=K)
     assert tight <= printed * (1 + 1e-9) <= limit * (1 + 2e-9)
@@ -53,8 +54,8 @@ def test_kept_constants_lower_privacy_loss(at, K):
 
 @given(at=settings, K=steps, g=st.integers(1, 20))
 def test_kept_constants_lower_the_deletion_bound(at, K, g):
-    """Kept constants only help; the bound starts at the limit of learning, falls with K, and is quadratic in the
-    rows."""
+    """Keeping the constants of the proof never increases the deletion bound. The bound starts at the limit of learning,
+    falls with K, and is quadratic in the rows."""
     limit = value("g9_rdp", at, K=10**9)
     assert value("g15_eps", at, K=0) == pytest.approx(limit, rel=1e-9)
     printed = value("g15_eps", at, K=K)
@@ -65,7 +66,8 @@ def test_kept_constants_lower_the_deletion_bound(at, K, g):
 
 @given(at=settings, target=st.floats(-9, 1).map(lambda exponent: 10.0**exponent))
 def test_steps_of_data_deletion_are_minimal(at, target):
-    """The returned steps reach the target, one less does not, and half the target costs 2 log 2/(eta lambda) more."""
+    """The returned number of steps reaches the target, and one step fewer does not. Halving the target costs 2 log
+    2/(eta lambda) more steps."""
     K = value("g15_K", at, "K", eps_dd=target)
     assert value("g15_eps", at, K=K) <= target * (1 + 1e-15)
     if K > 0:
@@ -76,7 +78,7 @@ def test_steps_of_data_deletion_are_minimal(at, target):
 
 @pytest.mark.parametrize("name", ["g9_rdp", "g9_rdp_tight", "g15_eps", "g15_eps_tight", "g15_K"])
 def test_large_step_sizes_are_refused(name):
-    """A step size of 1/(lambda + beta) or more is refused; so is one of 1/lambda when beta is not given."""
+    """A step size of at least 1/(lambda + beta) is refused, and without beta a step size of 1/lambda is refused."""
     rest = {"eps_dd": 0.1} if name == "g15_K" else {"K": 10}
     value(name, MNIST | {"beta": 1.98, **rest}, "K" if name == "g15_K" else "eps")
     for wrong in ({"beta": 2.0}, {"eta": 1 / 0.0119}):
@@ -86,7 +88,7 @@ def test_large_step_sizes_are_refused(name):
 
 @pytest.mark.parametrize("name", ["g15_eps", "g15_eps_tight", "g15_K"])
 def test_a_wide_initial_law_is_refused(name):
-    """An initial law wider than the lemma allows is refused."""
+    """An initial distribution that is wider than the lemma allows is refused."""
     rest = {"eps_dd": 0.1} if name == "g15_K" else {"K": 10}
     most = evaluate("g14_init_variance", {"lam": 0.0119, "sigma": 0.03, "eta": 0.5})["var"]
     evaluate(name, MNIST | rest | {"initial_variance": most})
@@ -97,7 +99,7 @@ def test_a_wide_initial_law_is_refused(name):
 
 
 def test_an_initial_law_without_contraction_is_refused():
-    """An initial variance is refused at eta lambda = 1, where steps do not contract."""
+    """At eta lambda = 1, where steps do not contract, an initial variance is refused."""
     with pytest.raises(PreconditionError, match=r"^step_size_below_inverse_smoothness"):
         evaluate("g14_init_variance", {"lam": 1.0, "sigma": 0.03, "eta": 1.0})
 
@@ -119,8 +121,8 @@ convex = st.fixed_dictionaries(
 
 @given(at=convex)
 def test_theorem_constants_match_the_lemmas(at):
-    """The theorem's constants are those of the lemmas: privacy of long runs, steps of a deletion, and the initial
-    law."""
+    """The theorem and the lemmas give the same constants for the privacy of long runs, the steps of a deletion, and the
+    initial distribution."""
     made = evaluate("t51", at)
     assert made["kappa"] >= 1
     shared = {key: at[key] for key in ("q", "L", "lam", "n", "beta")} | {
@@ -135,7 +137,7 @@ def test_theorem_constants_match_the_lemmas(at):
 
 
 def test_theorem_with_all_constants_refuses_numbers_outside_its_domain():
-    """Deletion weaker than privacy, or more records than rows, is refused."""
+    """Deletion weaker than privacy, and more records than rows, are refused."""
     at = {"lam": 0.1, "beta": 0.2, "L": 1, "q": 2, "eps_dp": 1.0, "eps_dd": 0.1, "n": 100, "d": 10, "r": 1}
     for wrong in ({"eps_dd": 1.1}, {"r": 101}):
         with pytest.raises(DomainError, match=next(iter(wrong))):
@@ -143,8 +145,9 @@ def test_theorem_with_all_constants_refuses_numbers_outside_its_domain():
 
 
 @given(err=st.floats(0, 10), lam=st.floats(0.01, 1), beta=st.floats(0, 2), r=st.integers(1, 50))
-def test_risk_after_an_edit(err, lam, beta, r):
-    """The risk after an edit rises with the risk before and the edited records, from twice the risk times kappa."""
+def test_risk_after_an_edit_is_monotone(err, lam, beta, r):
+    """The risk after an edit rises with the previous risk and the number of edited records, and is at least twice the
+    previous risk times kappa."""
     at = {"err": err, "lam": lam, "beta": beta, "L": 1, "n": 100, "r": r}
     assert evaluate("g16", at)["err"] >= 2 * (1 + beta / lam) * err
     assert evaluate("g16", at)["err"] <= evaluate("g16", at | {"err": err + 1})["err"]
@@ -152,8 +155,8 @@ def test_risk_after_an_edit(err, lam, beta, r):
 
 
 @given(err0=st.floats(0, 10), lam=st.floats(0.01, 1), beta=st.floats(0, 2), K=steps, eta=st.floats(0.01, 0.3))
-def test_risk_after_steps(err0, lam, beta, K, eta):
-    """The risk falls with K to its floor (1 + beta/lambda) d sigma^2, faster at twice the printed rate."""
+def test_risk_falls_to_its_floor(err0, lam, beta, K, eta):
+    """The risk falls with K to its floor (1 + beta/lambda) d sigma^2, and does so faster at twice the printed rate."""
     assume(eta * (lam + beta) < 1)
     at = {"err0": err0, "lam": lam, "beta": beta, "sigma": 0.1, "d": 3, "eta": eta}
     here, there, last = (evaluate("g17", at | {"K": k}) for k in (K, K + 1, 10**9))

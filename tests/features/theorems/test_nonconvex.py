@@ -24,8 +24,8 @@ THEOREM = {
 
 
 @given(K=st.integers(0, 10**7), R0=st.floats(0, 5))
-def test_convergence_to_the_gibbs_law(K, R0):
-    """The divergence falls with K from q R0 to its bias, which the step size scales."""
+def test_divergence_from_the_gibbs_law_falls_to_its_bias(K, R0):
+    """The divergence falls with K from q R0 to its bias, which is proportional to the step size."""
     at = GIBBS | {"R0": R0}
     here = evaluate("g22", at | {"K": K})["bound"]
     bias = evaluate("g22", at | {"R0": 0})["bound"]
@@ -34,7 +34,7 @@ def test_convergence_to_the_gibbs_law(K, R0):
 
 
 def test_convergence_needs_a_small_step():
-    """A step size above lambda/(64 B q^2 (beta + lambda)^2) is refused."""
+    """A step size greater than lambda/(64 B q^2 (beta + lambda)^2) is refused."""
     largest = 1 / (64 * 1.5 * 16 * 2.25)
     evaluate("g22", GIBBS | {"eta": largest * 0.999})
     with pytest.raises(PreconditionError, match=r"^step_size_of_convergence"):
@@ -43,14 +43,14 @@ def test_convergence_needs_a_small_step():
 
 @given(F=st.floats(0, 10), n=st.integers(1, 1000), sigma=st.floats(0.1, 10))
 def test_gibbs_laws_of_neighbours_match(F, n, sigma):
-    """The bound for data sets that differ in a record is that for objectives F/n apart."""
+    """The bound for data sets that differ in one record equals the bound for objectives that differ by F/n."""
     neighbours = evaluate("pE1", {"F": F, "n": n, "sigma": sigma})["eps"]
     assert neighbours == pytest.approx(evaluate("g23", {"c": F / n, "sigma": sigma})["bound"], rel=1e-12)
 
 
 @given(d=st.integers(1, 100), sigma=st.floats(0.1, 2), beta=st.floats(0, 3), B=st.floats(1.1, 5))
-def test_risk_of_the_gibbs_law(d, sigma, beta, B):
-    """The risk rises with dimension, temperature, smoothness and range of the loss."""
+def test_risk_of_the_gibbs_law_is_monotone(d, sigma, beta, B):
+    """The risk rises with the dimension, the temperature, the smoothness and the range of the loss."""
     at = {"d": d, "sigma": sigma, "lam": 0.5, "beta": beta, "B": B}
     here = evaluate("g24", at)["err"]
     for worse in ({"d": d + 1}, {"sigma": 2 * sigma}, {"beta": beta + 1}, {"B": B + 1}):
@@ -65,7 +65,8 @@ def test_risk_of_the_gibbs_law(d, sigma, beta, B):
     sigma2=st.floats(0.5, 2),
 )
 def test_printed_and_corrected_theorem_agree_at_equality(q, B, eps_dd, r, sigma2):
-    """The two forms of the number of steps agree at equality; the step size is the smaller of the two conditions."""
+    """At equality, the printed and the corrected number of steps agree. The step size is the smaller one of the two
+    conditions."""
     made = evaluate("t52", THEOREM | {"q": q, "B": B, "eps_dd": eps_dd, "r": r, "sigma2": sigma2})
     assert made["eta"] == min(made["eta_printed"], made["eta_g22"])
     assert (made["eta_printed"] <= made["eta_g22"]) == (q * eps_dd <= 10)
@@ -75,7 +76,7 @@ def test_printed_and_corrected_theorem_agree_at_equality(q, B, eps_dd, r, sigma2
 
 
 def test_printed_theorem_needs_more_after_longer_learning():
-    """Learning longer than needed raises the printed number of steps, but not the corrected one."""
+    """Learning for longer than necessary increases the printed number of steps, but not the corrected one."""
     least = evaluate("t52", THEOREM)
     longer = evaluate("t52", THEOREM | {"steps_learned": least["K_A"] + 1000})
     assert longer["K_Abar"] == least["K_Abar"]
@@ -91,7 +92,7 @@ def test_printed_theorem_needs_more_after_longer_learning():
     ],
 )
 def test_theorem_without_convexity_requires_its_conditions(wrong, condition):
-    """A loss beyond its bound, too little learning, or too little noise for the privacy claimed is refused."""
+    """A loss beyond its bound, insufficient learning, and too little noise for the claimed privacy are refused."""
     evaluate("t52", THEOREM | {"max_abs_loss": 0.1})
     with pytest.raises(PreconditionError, match=f"^{condition}"):
         evaluate("t52", THEOREM | wrong)
@@ -99,6 +100,6 @@ def test_theorem_without_convexity_requires_its_conditions(wrong, condition):
 
 @pytest.mark.parametrize("wrong", [{"eps_dd": 1.1}, {"eps_dp": 10.1}, {"r": 10001}])
 def test_theorem_without_convexity_refuses_numbers_outside_its_domain(wrong):
-    """Deletion weaker than privacy, privacy beyond the dimension, or more records than rows is refused."""
+    """Deletion weaker than privacy, privacy beyond the dimension, and more records than rows are refused."""
     with pytest.raises(DomainError, match=next(iter(wrong))):
         evaluate("t52", THEOREM | wrong)

@@ -13,7 +13,8 @@ CLIP = {"eps": 1.0, "delta0": 1.0, "C2": 1.0, "sigma": 1.0}
 
 @given(alpha=st.floats(1.01, 100), p=st.floats(0.001, 1), more=st.floats(1, 10))
 def test_selection_costs_more_if_rarer(alpha, p, more):
-    """Always publishing is free; rarer acceptance costs more, and log(1/p) at every order."""
+    """Always publishing costs nothing. A lower acceptance probability p costs more, and at every order at least
+    log(1/p)."""
 
     def penalty(order: float, chance: float) -> float:
         return evaluate("selection_penalty", {"alpha": order, "p_accept": chance})["add_eps"]
@@ -30,7 +31,8 @@ def test_selection_costs_more_if_rarer(alpha, p, more):
     alpha=st.floats(1.1, 50),
 )
 def test_kept_constant_matches_the_shift_accountant(z, b, K, alpha):
-    """The kept constant only helps, and equals the shift accountant's; both fall with epochs and with the batch."""
+    """Keeping the constant never increases the bound and makes it equal to the shift accountant's. Both fall with the
+    number of epochs and with the batch size."""
     at = SGD | {"alpha": alpha, "z": z, "sigma": 0.03, "b": b}
     here, there = (evaluate("sgd_eps_printed", at | {"K": k}) for k in (K, K + 1))
     assert here["eps_shift"] <= here["eps"] / 2 * (1 + 1e-12)
@@ -42,7 +44,7 @@ def test_kept_constant_matches_the_shift_accountant(z, b, K, alpha):
 
 
 def test_full_batches_have_the_stationary_distance():
-    """With one batch per epoch the distance is that of full-batch descent, 2M/(m n)."""
+    """With one batch per epoch, the distance is 2M/(m n), as for full-batch descent."""
     full = evaluate("sgd_z", SGD | {"Mlip": 1, "b": 11982})["z"]
     assert full == pytest.approx(2 / (0.0119 * 11982), rel=1e-12)
     assert full < evaluate("sgd_z", SGD | {"Mlip": 1, "b": 5991})["z"]
@@ -52,7 +54,7 @@ def test_full_batches_have_the_stationary_distance():
     ("name", "rest"), [("sgd_z", {"Mlip": 1}), ("sgd_eps_printed", {"alpha": 2, "z": 0.1, "sigma": 0.03, "K": 1})]
 )
 def test_noisy_sgd_requires_its_conditions(name, rest):
-    """A batch larger than the data, or a step size beyond 1/L, is refused."""
+    """A batch larger than the data and a step size above 1/L are refused."""
     at = SGD | rest | {"b": 512}
     with pytest.raises(DomainError, match="b=11983 <= n=11982"):
         evaluate(name, at | {"b": 11983})
@@ -65,13 +67,13 @@ def test_noisy_sgd_requires_its_conditions(name, rest):
 
 @given(eps=st.floats(0, 10), r=st.floats(1e-4, 10))
 def test_hockey_stick_matches_the_gaussian_curve(eps, r):
-    """The hockey-stick divergence of two Gaussians is the delta of their distance."""
+    """The hockey-stick divergence of two Gaussians equals the delta for their distance."""
     assert evaluate("theta_hs", {"eps": eps, "r": r})["theta"] == evaluate("gdp_delta", {"eps": eps, "mu": r})["delta"]
 
 
 @given(eps=st.floats(0, 5), sigma=st.floats(0.3, 1e5), T=st.integers(0, 12), delta0=st.floats(1e-9, 1))
 def test_model_clipping_is_monotone(eps, sigma, T, delta0):
-    """Delta falls with every step from its start, rises with the start, and is never below the floor."""
+    """Delta falls with every step, rises with its initial value, and never falls below the floor."""
 
     def delta(steps: int, start: float = delta0) -> float:
         return evaluate("model_clip_delta", CLIP | {"eps": eps, "sigma": sigma, "delta0": start, "T": steps})["delta"]
@@ -83,7 +85,7 @@ def test_model_clipping_is_monotone(eps, sigma, T, delta0):
 
 
 def test_first_clipped_step_is_a_gaussian_mechanism():
-    """The first step from an unknown state gives the delta of two Gaussians 2C/sigma apart."""
+    """After one step from an unknown state, delta is the delta of two Gaussians at distance 2C/sigma."""
     one = evaluate("model_clip_delta", CLIP | {"T": 1})["delta"]
     assert one == pytest.approx(evaluate("theta_hs", {"eps": 1.0, "r": 2.0})["theta"], rel=1e-8)
     assert evaluate("model_clip_delta", CLIP | {"sigma": 10.0, "T": 50})["delta"] == 1e-60
@@ -97,7 +99,8 @@ def test_first_clipped_step_is_a_gaussian_mechanism():
     T=st.integers(1, 200),
 )
 def test_gradient_clipping_matches_the_shift_accountant(C0, C1, gamma, lam, T):
-    """The slope equals that of the shift accountant with clipped gradients 2C1 apart; it rises with both clips."""
+    """The slope equals the shift accountant's for clipped gradients that differ by 2C1, and rises with both clipping
+    thresholds."""
     assume(gamma * lam < 0.99)
     at = {"C0": C0, "C1": C1, "gamma": gamma, "lam": lam, "sigma": 0.5, "T": T}
     rho = evaluate("grad_clip_rho", at)["rho"]
@@ -108,8 +111,8 @@ def test_gradient_clipping_matches_the_shift_accountant(C0, C1, gamma, lam, T):
     assert rho <= evaluate("grad_clip_rho", at | {"C1": C1 + 1})["rho"]
 
 
-def test_gradient_clipping_without_steps():
-    """If no step is taken nothing is forgotten, unless the start is fixed."""
+def test_gradient_clipping_without_steps_has_an_infinite_bound():
+    """Without a step the bound is infinite, unless the starting point is fixed."""
     at = {"C1": 1.0, "gamma": 0.1, "lam": 0.0, "sigma": 1.0, "T": 0}
     assert evaluate("grad_clip_rho", at | {"C0": 1.0})["rho"] == "inf"
     assert evaluate("grad_clip_rho", at | {"C0": 0.0})["rho"] == 0.0
@@ -117,7 +120,8 @@ def test_gradient_clipping_without_steps():
 
 @given(eps=st.floats(0.01, 2.8), T=st.integers(1, 200))
 def test_printed_noise_meets_its_target_by_the_shift_bound(eps, T):
-    """Up to eps = log(1/delta)/4 the printed noise suffices by the shift bound, with and without weight decay."""
+    """Up to eps = log(1/delta)/4, the printed noise meets its target according to the shift bound, with and without
+    weight decay."""
     for lam in (0.0, 6.0):
         at = {"C0": 1.0, "C1": 0.1, "gamma": 0.1, "T": T, "lam": lam}
         sigma2 = evaluate("koloskova_sigma2", at | {"eps": eps, "delta": 1e-5})["sigma2"]
@@ -127,7 +131,7 @@ def test_printed_noise_meets_its_target_by_the_shift_bound(eps, T):
 
 @pytest.mark.parametrize("name", ["grad_clip_rho", "koloskova_sigma2"])
 def test_gradient_clipping_refuses_numbers_outside_its_domain(name):
-    """Weight decay that would overshoot, or a target beyond 3 log(1/delta), is refused."""
+    """Weight decay that would overshoot and a target above 3 log(1/delta) are refused."""
     at = {"C0": 1.0, "C1": 0.1, "gamma": 0.5, "T": 10, "lam": 1.9}
     at |= {"sigma": 1.0} if name == "grad_clip_rho" else {"eps": 1.0, "delta": 1e-5}
     evaluate(name, at)

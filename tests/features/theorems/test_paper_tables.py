@@ -20,9 +20,9 @@ ROUNDED = {"Mlip": 1, "m": 0.0119, "L": 0.2619, "n": 11982, "delta": "1/n"}
 
 
 @pytest.mark.parametrize(("eps", "sigma"), [(0.05, 0.18716), (0.1, 0.09370), (1.0, 0.00958), (5.0, 0.00208)])
-def test_table_3_of_langevin_unlearning(eps, sigma):
-    """The smallest noise for one step on MNIST, one record, smoothness 1/4 + lambda, is the published one within 1
-    %."""
+def test_table_3_of_langevin_unlearning_is_reproduced(eps, sigma):
+    """For one step on MNIST with one record and smoothness 1/4 + lambda, the smallest noise equals the published noise
+    within 1 %."""
     least = evaluate("alg4_sigma", MNIST | {"L": STATED, "eps_target": eps, "K": 1, "S": 1})["sigma"]
     assert least == pytest.approx(sigma, rel=0.01)
 
@@ -38,8 +38,9 @@ def test_table_3_of_langevin_unlearning(eps, sigma):
         (5, 1.0, 0.2908),
     ],
 )
-def test_table_2_of_langevin_unlearning(I, eps, sigma):  # noqa: E741
-    """The noise of Descent-to-Delete on MNIST is the printed one, cut to four digits, at the measured smoothness."""
+def test_table_2_of_langevin_unlearning_is_reproduced(I, eps, sigma):  # noqa: E741
+    """At the measured smoothness, the noise of Descent-to-Delete on MNIST, cut to four digits, equals the printed
+    noise."""
     at = {"Mlip": 1, "m": 0.011982, "L": MEASURED, "n": 11982, "I": I, "eps": eps, "delta": 1 / 11982}
     assert evaluate("n1_sigma", at)["sigma"] == pytest.approx(sigma, abs=2e-4)
 
@@ -53,15 +54,16 @@ def test_table_2_of_langevin_unlearning(I, eps, sigma):  # noqa: E741
     ],
     ids=["mnist-measured", "mnist-stated", "cifar-ten"],
 )
-def test_figure_3b_of_langevin_unlearning(data, L, totals):
-    """A hundred removals by 5, 10 and 20 at sigma 0.03 and epsilon 1 cost exactly the published steps."""
+def test_figure_3b_of_langevin_unlearning_is_reproduced(data, L, totals):
+    """At sigma 0.03 and epsilon 1, a hundred removals in batches of 5, 10 and 20 take exactly the published numbers of
+    steps."""
     for batch, total in zip((5, 10, 20), totals, strict=True):
         at = data | {"L": L, "eps_target": 1.0, "sigma": 0.03, "total": 100, "batch": batch}
         assert evaluate("alg6_K_list", at)["total"] == total
 
 
-def test_figure_3b_one_removal_at_a_time():
-    """A hundred single removals on MNIST, smoothness 1/4 + lambda, cost 418827 steps."""
+def test_figure_3b_is_reproduced_for_single_removals():
+    """A hundred single removals on MNIST with smoothness 1/4 + lambda take 418827 steps."""
     at = MNIST | {"L": STATED, "eps_target": 1.0, "sigma": 0.03, "total": 100, "batch": 1}
     assert evaluate("alg6_K_list", at)["total"] == 418827
 
@@ -76,15 +78,16 @@ def test_figure_3b_one_removal_at_a_time():
         (CIFAR_TEN, 1.05, 5120, 13188),
     ],
 )
-def test_figure_3b_descent_to_delete(data, L, d, total):
-    """A hundred removals by Descent-to-Delete cost exactly the published steps."""
+def test_figure_3b_is_reproduced_for_descent_to_delete(data, L, d, total):
+    """A hundred removals by Descent-to-Delete take exactly the published numbers of steps."""
     at = data | {"L": L, "d": d, "eps": 1.0}
     assert sum(evaluate("n2_d2d", at | {"i": i})["iters"] for i in range(1, 101)) == total
 
 
 @pytest.mark.parametrize(("eps", "K"), [(0.1, 28626), (1.0, 1997), (5.0, 327)])
-def test_figure_3c_of_langevin_unlearning(eps, K):
-    """A hundred records at once on MNIST, sigma 0.03, smoothness 1/4 + lambda, cost the published steps."""
+def test_figure_3c_of_langevin_unlearning_is_reproduced(eps, K):
+    """Removing a hundred records at once on MNIST, with sigma 0.03 and smoothness 1/4 + lambda, takes the published
+    numbers of steps."""
     assert evaluate("alg5_K", MNIST | {"L": STATED, "eps_target": eps, "sigma": 0.03, "S": 100})["K"] == K
 
 
@@ -105,8 +108,9 @@ def test_figure_3c_of_langevin_unlearning(eps, K):
         (0.01, 1000, 486519, 912, 452, 196),
     ],
 )
-def test_one_batch_by_four_theorems(eps, S, langevin, printed, tight, shift):
-    """Steps for one batch on MNIST (smoothness 0.2619): Langevin, data deletion printed and tight, and shifts."""
+def test_four_theorems_give_the_steps_for_one_batch(eps, S, langevin, printed, tight, shift):
+    """For one batch on MNIST with smoothness 0.2619, Langevin unlearning, data deletion (printed and tight) and shifts
+    take the expected numbers of steps."""
     eta, sigma, n, m = 1 / 0.2619, 0.03, 11982, 0.0119
     assert evaluate("alg5_K", ROUNDED | {"eps_target": eps, "sigma": sigma, "S": S})["K"] == pytest.approx(
         langevin, rel=1e-5
@@ -133,8 +137,9 @@ def test_one_batch_by_four_theorems(eps, S, langevin, printed, tight, shift):
         (0.01, 20, 1642108, 560),
     ],
 )
-def test_a_hundred_removals_by_two_theorems(eps, batch, langevin, shift):
-    """Steps for a hundred removals on MNIST (smoothness 0.2619), by the weak triangle inequality and by shifts."""
+def test_two_theorems_give_the_steps_for_a_hundred_removals(eps, batch, langevin, shift):
+    """For a hundred removals on MNIST with smoothness 0.2619, the weak triangle inequality and shifts take the expected
+    numbers of steps."""
     at = ROUNDED | {"eps_target": eps, "sigma": 0.03, "total": 100, "batch": batch}
     assert evaluate("alg6_K_list", at)["total"] == pytest.approx(langevin, rel=1e-5)
     assert evaluate("greedy_K_schedule", at | {"eta": "1/L"})["total"] == shift
@@ -144,8 +149,8 @@ def test_a_hundred_removals_by_two_theorems(eps, batch, langevin, shift):
 @pytest.mark.parametrize(
     ("eps", "langevin", "shift"), [(1.0, 421663, 316), (0.1, 4357318, 1788), (0.01, 48503053, 4998)]
 )
-def test_a_hundred_single_removals_by_two_theorems(eps, langevin, shift):
-    """For a hundred single removals the two theorems differ by three orders of magnitude or more."""
+def test_two_theorems_differ_widely_for_single_removals(eps, langevin, shift):
+    """For a hundred single removals, the results of the two theorems differ by at least three orders of magnitude."""
     at = ROUNDED | {"eps_target": eps, "sigma": 0.03, "total": 100, "batch": 1}
     assert evaluate("alg6_K_list", at)["total"] == pytest.approx(langevin, rel=1e-5)
     assert evaluate("greedy_K_schedule", at | {"eta": "1/L"})["total"] == shift

@@ -31,7 +31,8 @@ def path(segments: list[tuple[int, float]], c: float) -> list[Step]:
     c=st.just(0.0) | st.just(1.0) | st.floats(0.3, 1.6),
 )
 def test_shift_accountant_equals_its_string(z0, segments, c):
-    """Sums over segments give the string under the path of every step, whether or not differences grow."""
+    """Summing over segments gives the same mu as the taut string under the path of every step, whether or not
+    differences grow."""
     assume(any(steps for steps, _ in segments))
     expected = pulled_mu(path(segments, c), apart=z0)
     assert shift(z0, segments, c) == pytest.approx(expected, rel=1e-9, abs=1e-300)
@@ -41,7 +42,7 @@ def test_shift_accountant_equals_its_string(z0, segments, c):
     z0=gradients, segments=st.lists(st.tuples(st.integers(1, 8), gradients), min_size=1, max_size=5), c=st.floats(0, 1)
 )
 def test_shift_accountant_is_delta_over_root_v_while_differences_do_not_grow(z0, segments, c):
-    """While differences do not grow, the string is one piece from the origin to the end of the path."""
+    """If differences do not grow, the taut string is a single piece from the origin to the end of the path."""
     falling = sorted(segments, key=lambda segment: -segment[1])
     at = {"z0": z0, "segments": falling, "c": c, "eta": 0.7, "sigma": 0.3}
     result = evaluate("shift_mu", at)
@@ -52,9 +53,9 @@ def test_shift_accountant_is_delta_over_root_v_while_differences_do_not_grow(z0,
     assert result["mu"] == pytest.approx(reach / math.sqrt(v), rel=1e-9, abs=1e-300)
 
 
-def test_shift_accountant_without_steps():
-    """If no step is taken, chains with different starts cannot be compared, and chains with the same start are
-    equal."""
+def test_shift_accountant_without_steps_compares_only_the_starts():
+    """If no step is taken, chains with different starts have an infinite mu, and chains with the same start have a mu
+    of 0."""
     for segments in ([], [(0, 0.1)]):
         assert shift(1.0, segments, 0.9) == "inf"
         assert shift(0.0, segments, 0.9) == 0.0
@@ -64,15 +65,16 @@ def test_shift_accountant_without_steps():
     ("segments", "c"), [([(5, 0.0), (5, 0.1)], 0.9), ([(5, 0.1), (5, 0.2)], 0.9), ([(30, 0.1)], 1.2)]
 )
 def test_growing_differences_cost_more_than_one_piece(segments, c):
-    """Noise from before the data differ does not help: if differences grow, or a map expands, the string is bent."""
+    """Noise from before the data differ does not help. If differences grow or a map expands, mu therefore exceeds the
+    value for a single piece."""
     result = evaluate("shift_mu", {"z0": 0.0, "segments": segments, "c": c, "eta": 0.7, "sigma": 0.3})
     assert result["mu"] > 1.001 * result["Delta"] / math.sqrt(result["v"])
 
 
 @given(z0=st.floats(0, 5), gap=st.floats(0.001, 1), T=st.integers(1, 500), K=st.integers(0, 500), c=st.floats(0.1, 1))
 def test_shift_accountant_is_monotone(z0, gap, T, K, c):
-    """Mu never falls with the start and the difference, never rises with steps after the deletion, and does not change
-    if start, difference and noise grow by one factor."""
+    """Mu never falls with the start and the difference, never rises with steps after the deletion, and is unchanged if
+    start, difference and noise are scaled together."""
     here = shift(z0, [(T, gap), (K, 0.0)], c)
     assert here <= shift(z0 + 1, [(T, gap), (K, 0.0)], c)
     assert here <= shift(z0, [(T, 2 * gap), (K, 0.0)], c)
@@ -82,7 +84,7 @@ def test_shift_accountant_is_monotone(z0, gap, T, K, c):
 
 @given(gap=st.floats(0.001, 1), T=st.integers(1, 300), K=st.integers(0, 300), cut=st.floats(0, 1), c=st.floats(0.1, 1))
 def test_splitting_a_segment_changes_nothing(gap, T, K, cut, c):
-    """Splitting a segment changes nothing."""
+    """Splitting a segment does not change mu."""
     first, second = round(cut * T), round(cut * K)
     whole = shift(0.0, [(T, gap), (K, 0.0)], c)
     parts = shift(0.0, [(first, gap), (T - first, gap), (second, 0.0), (K - second, 0.0)], c)
@@ -97,7 +99,7 @@ def test_splitting_a_segment_changes_nothing(gap, T, K, cut, c):
     gap=st.floats(0, 1),
 )
 def test_shift_accountant_is_exact_for_quadratics(curvature, T, K, mean, gap):
-    """Two Gaussian chains on quadratics whose gradients differ by `gap` for T steps end exactly mu apart."""
+    """Two Gaussian chains on quadratics whose gradients differ by `gap` for T steps end at a distance of exactly mu."""
     eta, sigma = 0.7, 0.3
     first, second, variance = 0.0, 0.0, 0.0
     for t in range(T + K):
@@ -116,8 +118,8 @@ def test_shift_accountant_is_exact_for_quadratics(curvature, T, K, mean, gap):
     runs=st.lists(st.tuples(st.integers(1, 200), st.integers(0, 5)), max_size=4),
 )
 def test_calculator_agrees_with_the_accountant(noise, l2, fraction, learned, runs):
-    """The calculator returns the accountant's mu of unlearning, of deletion and of a release for a mechanism's
-    chain."""
+    """For the chain of a mechanism, the calculator returns the accountant's mu of unlearning, deletion and a
+    release."""
     mechanism = Mechanism(
         objective=Objective.LOGISTIC_REGRESSION,
         num_slots=500,
@@ -147,8 +149,8 @@ def test_calculator_agrees_with_the_accountant(noise, l2, fraction, learned, run
 
 @given(eta=st.floats(0.01, 10), m=st.floats(0, 2), L=st.floats(0.01, 2))
 def test_contraction_is_reported(eta, m, L):
-    """The contraction is 1 - eta m up to eta = 2/(m + L); if it is 1 or more, the result reports that nothing
-    decays."""
+    """Up to eta = 2/(m + L) the contraction is 1 - eta m. If the contraction is at least 1, the result reports that
+    nothing decays."""
     assume(m <= L)
     result = evaluate("contraction", {"eta": eta, "m": m, "L": L})
     assert result["decays"] == (result["c"] < 1)
@@ -160,7 +162,7 @@ def test_contraction_is_reported(eta, m, L):
 
 @given(S=st.integers(1, 50), K=st.integers(0, 300))
 def test_long_learning_is_stationary(S, K):
-    """After long learning the deletion value is the stationary one times c^K."""
+    """After long learning, the deletion value equals the stationary value times c^K."""
     at = {"eta": MNIST["eta"], "sigma": 0.03, "c": 1 - MNIST["eta"] * 0.0119}
     segments = [(100_000, 2 * S / 11982), (K, 0)]
     stationary = evaluate("stationary_mu", MNIST | {"S": S})["mu"]
@@ -174,7 +176,7 @@ def test_long_learning_is_stationary(S, K):
 
 @given(edits=st.lists(st.tuples(st.integers(0, 500), st.integers(1, 50)), max_size=10))
 def test_sequences_add_over_edits(edits):
-    """The value of a sequence is the sum of those of its edits, and an empty sequence has the value 0."""
+    """The value of a sequence is the sum over its edits, and 0 for an empty sequence."""
 
     def mu(chosen: list[tuple[int, int]]) -> float:
         return evaluate("ru_mu_sequence", MNIST | {"ages": [k for k, _ in chosen], "weights": [g for _, g in chosen]})[
@@ -187,7 +189,8 @@ def test_sequences_add_over_edits(edits):
 
 @given(g=st.integers(1, 20), K=st.integers(1, 100))
 def test_steady_state_is_the_limit_of_sequences(g, K):
-    """Infinitely many requests, K steps each, sum to the steady state; finitely many stay below it."""
+    """For infinitely many requests with K steps each, the sum equals the steady state. For finitely many it stays
+    below."""
     limit = evaluate("seq_mu_bound", MNIST | {"g": g, "K": K})["mu"]
     ages = [K * i for i in range(1, 5000 // K + 2)]
     many = evaluate("ru_mu_sequence", MNIST | {"ages": ages, "weights": [g] * len(ages)})["mu"]
@@ -198,7 +201,7 @@ def test_steady_state_is_the_limit_of_sequences(g, K):
 
 
 def test_ages_and_weights_must_match():
-    """The numbers of ages and of weights must be equal."""
+    """Lists of ages and weights that differ in length are refused."""
     with pytest.raises(DomainError, match="as many ages as weights"):
         evaluate("ru_mu_sequence", MNIST | {"ages": [1], "weights": [1, 2]})
 
@@ -213,7 +216,8 @@ def test_ages_and_weights_must_match():
     ],
 )
 def test_expanding_steps_are_refused(name, rest):
-    """A step size above 2/(m + L), or of 1/m or more, or a smoothness below m, is refused by its condition."""
+    """A step size above 2/(m + L), a step size of at least 1/m, and a smoothness below m are refused with the violated
+    condition."""
     evaluate(name, MNIST | rest | {"L": 0.2619, "eta": 2 / (0.2619 + 0.0119)})
     for wrong in ({"L": 0.2619, "eta": 7.4}, {"L": 0.0119, "eta": 1 / 0.0119}):
         with pytest.raises(PreconditionError, match=r"^step_size_contracts"):
@@ -223,8 +227,8 @@ def test_expanding_steps_are_refused(name, rest):
 
 
 @given(K=st.integers(1, 1000), S=st.integers(1, 20), c=st.floats(0.0, 1.0))
-def test_a_version_is_a_segment(K, S, c):
-    """The cost of a version equals its closed form, rises with its steps, and is proportional to the rows."""
+def test_the_cost_of_a_version_matches_the_closed_form(K, S, c):
+    """The mu of a version equals its closed form, rises with its steps, and is proportional to the number of rows."""
 
     def mu(steps: int, rows: int) -> float:
         at = {"S": rows, "Mlip": 1, "n": 100, "eta": 0.5, "sigma": 0.1, "c": c}
@@ -237,8 +241,8 @@ def test_a_version_is_a_segment(K, S, c):
 
 
 @pytest.mark.parametrize(("p", "eps"), [(1, 0.130), (10, 0.183), (100, 0.480)])
-def test_adaptive_deletion_on_mnist(p, eps):
-    """A first converged version and p - 1 more, four steps apart, give the known epsilon at delta = 1/n."""
+def test_adaptive_deletion_on_mnist_has_the_known_epsilon(p, eps):
+    """A converged first version and p - 1 further versions, four steps apart, give the known epsilon at delta = 1/n."""
     first = evaluate("stationary_mu", MNIST | {"S": 1})["mu"]
     at = {"K": 4, "S": 1, "Mlip": 1, "n": 11982, "eta": MNIST["eta"], "sigma": 0.03, "c": 1 - MNIST["eta"] * 0.0119}
     later = evaluate("mu_release_segment", at)["mu"]
@@ -248,13 +252,13 @@ def test_adaptive_deletion_on_mnist(p, eps):
 
 @given(mus=st.lists(st.floats(0, 10), max_size=20))
 def test_composition_adds_squares(mus):
-    """Squares add; the order does not matter; an empty list composes to 0."""
+    """Composition adds the squares of mu in any order. An empty list composes to 0."""
     assert evaluate("mu_compose", {"mus": mus})["mu"] ** 2 == pytest.approx(math.fsum(mu * mu for mu in mus), rel=1e-9)
     assert evaluate("mu_compose", {"mus": mus[::-1]})["mu"] == pytest.approx(evaluate("mu_compose", {"mus": mus})["mu"])
 
 
 def test_different_notions_are_never_composed():
-    """Values of unlearning and of deletion are never composed; each value has its notion."""
+    """Each value has its notion, and composing values of unlearning with values of deletion is refused."""
     at = {"mus": [0.1, 0.2]}
     assert evaluate("mu_compose", at | {"notions": ["deletion", "deletion"]}) == evaluate("mu_compose", at)
     with pytest.raises(NotionError, match=r"^notions: Expected one notion, not deletion, unlearning"):
@@ -265,15 +269,15 @@ def test_different_notions_are_never_composed():
 
 @given(R=st.floats(0.1, 1000), c=st.floats(0.05, 0.999), target=st.floats(0.001, 5), sigma=st.floats(0.01, 1))
 def test_reset_steps_are_minimal(R, c, target, sigma):
-    """The returned steps bring any two points of the ball within the target, and one less does not."""
+    """The returned number of steps brings any two points of the ball within the target, and one step fewer does not."""
     K = evaluate("reset_K", {"R": R, "c": c, "eta": 0.7, "sigma": sigma, "mu_target": target})["K"]
     assert shift(2 * R, [(K, 0.0)], c, sigma=sigma) <= target * (1 + 1e-12)
     if K > 1:
         assert shift(2 * R, [(K - 1, 0.0)], c, sigma=sigma) > target * (1 - 1e-9)
 
 
-def test_reset_on_mnist_at_a_tenth():
-    """From any point of a ball of radius 100, 211 steps reach (0.1, 1/n) with the constants of MNIST."""
+def test_reset_on_mnist_takes_211_steps():
+    """With the constants of MNIST, 211 steps reach (0.1, 1/n) from any point of a ball of radius 100."""
     target = evaluate("gdp_mu", {"eps": 0.1, "delta": 1 / 11982})["mu"]
     at = {"R": 100.0, "c": 1 - MNIST["eta"] * 0.0119, "eta": MNIST["eta"], "sigma": 0.03}
     assert evaluate("reset_K", at | {"mu_target": target})["K"] == 211
@@ -281,7 +285,7 @@ def test_reset_on_mnist_at_a_tenth():
 
 @given(eps=st.floats(0.05, 3), batch=st.integers(1, 20), requests=st.integers(1, 30))
 def test_greedy_schedule_is_minimal(eps, batch, requests):
-    """After every request the distance from retraining meets the target, and with one step less it does not."""
+    """After every request the distance from retraining meets the target, and with one step fewer it does not."""
     at = MNIST | {"L": 0.2619, "eps_target": eps, "delta": 1e-4, "batch": batch, "total": batch * requests}
     result = evaluate("greedy_K_schedule", at)
     allowed = evaluate("gdp_mu", {"eps": eps, "delta": 1e-4})["mu"]
@@ -300,7 +304,7 @@ def test_greedy_schedule_is_minimal(eps, batch, requests):
 
 
 def test_indivisible_schedules_are_refused():
-    """A total that is not a multiple of the batch, or a schedule too long to print, is refused."""
+    """A total that is not a multiple of the batch, and a schedule that is too long to print, are refused."""
     at = MNIST | {"L": 0.2619, "eps_target": 1.0, "delta": 1e-4}
     for total, batch in [(11, 5), (100_001, 1)]:
         with pytest.raises(DomainError, match="multiple of batch"):

@@ -16,7 +16,8 @@ from lethe.features.desk.contract import AttachmentInvalid, AttachmentKind, Atta
 
 
 def test_requests_are_reviewed(client: Client) -> None:
-    """A request in review can be paused, resumed, extended, approved or rejected, with reasons for the person."""
+    """Through the client, a request in review can be paused, resumed, extended, approved or rejected, with a reason for
+    the person."""
     requests = client.deletion_requests
     made = requests.create(subject_id="p1", identity_verified=False)
     assert (made.status, made.clock.state) == ("in_review", "paused")
@@ -48,7 +49,7 @@ def test_requests_are_reviewed(client: Client) -> None:
 
 
 def test_requests_have_assignees_and_notes(client: Client) -> None:
-    """A request is assigned, unassigned and annotated; no `repr` shows the text of a note."""
+    """A request is assigned, unassigned and annotated. No `repr` contains the text of a note."""
     requests = client.deletion_requests
     made = requests.create(subject_id="p1", identity_verified=False)
     maria = client.users.create(name="Maria", email="maria@example.com", role="officer").id
@@ -66,8 +67,8 @@ def test_requests_have_assignees_and_notes(client: Client) -> None:
 
 
 def test_attachments_are_stored_and_deleted(client: Client, tmp_path: Path) -> None:
-    """A file is attached by its path, listed, downloaded to the byte and deleted; no `repr` shows its name. A file of
-    an unsupported kind is refused."""
+    """A file is attached by its path, listed, downloaded byte for byte and deleted, and no `repr` contains its name. A
+    file of an unsupported kind is refused."""
     requests = client.deletion_requests
     request_id = requests.create(subject_id="p1", identity_verified=False).id
     letter = tmp_path / "Letter of Jane.txt"
@@ -89,8 +90,8 @@ def test_attachments_are_stored_and_deleted(client: Client, tmp_path: Path) -> N
 
 
 def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
-    """A request about the hash of an id is about the same person; lists are filtered by person, regulation and
-    deadline."""
+    """A request by the hash of an id concerns the same person as one by the id. Lists are filtered by person,
+    regulation and deadline."""
     sha256 = "86ae1a69137a78a0f03bb85ec40e2f13c0e9b3fbd4c8b8a0f8be8e0eb7eb02b2"
     requests = client.deletion_requests
     by_hash = requests.create(subject_sha256=sha256, regulation="ccpa")
@@ -101,7 +102,7 @@ def test_a_person_is_found_by_id_or_hash(client: Client) -> None:
 
 
 def test_the_overview_counts_requests(client: Client) -> None:
-    """The numbers of a tenant are returned as the gateway serves them, and open requests in the order of their
+    """The client returns the tenant's numbers as the gateway serves them, and open requests in the order of their
     deadlines."""
     later = client.deletion_requests.create(subject_id="p1", identity_verified=False)
     earlier = client.deletion_requests.create(subject_id="p2", identity_verified=False, regulation="other")
@@ -115,8 +116,8 @@ def test_the_overview_counts_requests(client: Client) -> None:
 def test_suppressions_are_lifted_and_lineage_is_shown(
     client: Client, people: Path, tmp_path: Path, worker: None
 ) -> None:
-    """A forgotten person is not added again until they consent; lineage shows what their rows fed; their slots may be
-    reused."""
+    """A forgotten person cannot be added again before consenting. The lineage names the models that were trained on the
+    person's rows, and the freed slots can be reused."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
     model = client.models.wait(client.models.create(name="m", dataset_id=dataset.id, l2=0.05).id, timeout_seconds=240)
     [before] = client.lineage.of_person(subject_id="p3").models
@@ -155,7 +156,7 @@ def test_suppressions_are_lifted_and_lineage_is_shown(
 
 
 def test_api_keys_are_rotated_and_revoked(client: Client) -> None:
-    """A key has its scopes until it is rotated or revoked; it is shown once and not in a `repr`."""
+    """A key has its scopes until it is rotated or revoked. It is shown once, and its `repr` does not contain it."""
     until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     made = client.api_keys.create(
         name="app", scopes=["requests:write", "requests:read"], expires_at=until, calls_per_minute=100
@@ -185,7 +186,7 @@ def test_api_keys_are_rotated_and_revoked(client: Client) -> None:
 
 
 def test_users_are_invited_and_disabled(client: Client) -> None:
-    """A user is invited by a path that no `repr` shows, gets another role, is disabled, and is invited again."""
+    """A user is invited by a link that no `repr` contains, gets another role, is disabled, and is invited again."""
     made = client.users.create(name="Maria Lopez", email="Maria@Example.com", role="officer")
     assert (made.email, made.role, made.has_password) == ("maria@example.com", "officer", False)
     assert made.invitation.startswith("/admin/welcome?invitation=")
@@ -199,7 +200,8 @@ def test_users_are_invited_and_disabled(client: Client) -> None:
 
 
 def test_tenants_are_created_and_separate(client: Client) -> None:
-    """The operator creates tenants; an admin reads and changes their own policy, and sees no other tenant."""
+    """The operator creates tenants. An admin reads and changes the policy of the admin's own tenant and sees no other
+    tenant."""
     made = client.tenants.create(name="other", policy={"grace_seconds": 60})
     assert made.policy.grace_seconds == 60
     assert made.admin_key not in repr(made)
@@ -218,7 +220,7 @@ def test_tenants_are_created_and_separate(client: Client) -> None:
 
 
 def test_the_audit_log_lists_actions(client: Client) -> None:
-    """The audit log lists the callers' actions, newest first, each with the hash of the entry before."""
+    """The audit log lists the actions of callers, newest first, each with the hash of the previous entry."""
     made = client.api_keys.create(name="app", scopes=["requests:read"])
     client.api_keys.revoke(made.id)
     entries = list(client.audit_log.list(object_id=made.id))
@@ -232,7 +234,7 @@ def test_the_audit_log_lists_actions(client: Client) -> None:
 
 
 def test_identity_issuers_are_registered_and_deleted(client: Client) -> None:
-    """An issuer is registered once under its key, listed, and deleted."""
+    """Through the client, an identity issuer is registered once under its key, listed, and deleted."""
     jwks = {"keys": [OKPKey.generate_key("Ed25519", private=False, auto_kid=True).as_dict(private=False)]}
     asked = {"issuer": "https://id.example", "audience": "lethe"}
     made = client.identity_issuers.create(**asked, jwks=jwks, idempotency_key="once")
@@ -245,7 +247,7 @@ def test_identity_issuers_are_registered_and_deleted(client: Client) -> None:
 
 
 def test_agents_are_registered_and_removed(client: Client) -> None:
-    """An agent of the Data Rights Protocol is registered, listed and removed."""
+    """An agent of the Data Rights Protocol is registered, listed and removed through the client."""
     verify_key = base64.b64encode(Ed25519PrivateKey.generate().public_key().public_bytes_raw()).decode()
     made = client.agents.register(agent_id="agent-1", name="Agent", verify_key=verify_key, idempotency_key="once")
     assert (made.agent_id, made.api_key_id) == ("agent-1", None)
@@ -255,7 +257,7 @@ def test_agents_are_registered_and_removed(client: Client) -> None:
 
 
 def test_deliveries_are_replayed_and_the_secret_rotated(client: Client) -> None:
-    """Deliveries are listed, read and replayed; the secret is read and rotated, once per generation."""
+    """Deliveries are listed, read and replayed. The webhook secret is read and rotated, once per generation."""
     made = client.deletion_requests.create(subject_id="p1", callback_url="https://hooks.example.org/hook")
     deliveries = list(client.webhooks.list(request_id=made.id))
     assert deliveries

@@ -415,7 +415,7 @@ def there(gateway: TestClient, installation: Installation, new_dataset: Make, ne
 
 
 def test_every_route_that_changes_something_is_called() -> None:
-    """Every route that is not a GET is called by these tests, or changes nothing about a person."""
+    """Every route that is not a GET is either called by these tests or listed as changing nothing about a person."""
     changing = {route for route in NEEDS if not route.startswith("GET")}
     assert changing == CALLS.keys() | CHANGE_NOTHING | ADD_TO_A_COUNTER | {
         route for route in LOOKS if route.startswith("POST")
@@ -426,7 +426,8 @@ def test_every_route_that_changes_something_is_called() -> None:
 def test_changes_and_look_ups_are_recorded(
     there: There, gateway: TestClient, installation: Installation, by: Actor, route: str
 ) -> None:
-    """A call that changes something, or reveals who is held, leaves an entry with its key, and the log verifies."""
+    """A call that changes something or reveals whether a person's data is held adds an audit entry with the caller's
+    key, and the log verifies."""
     call = (CALLS | LOOKS)[route](there)
     key_id = gateway.get("/v1/api-keys").json()["items"][-1]["id"]
     before = gateway.get("/v1/audit-log").json()["items"][0]["sequence"]
@@ -440,8 +441,8 @@ def test_changes_and_look_ups_are_recorded(
 
 
 def test_a_look_up_is_recorded_without_its_subject(there: There, gateway: TestClient) -> None:
-    """The log, which is kept forever, records who looked people up, when, and by what, but neither the person nor the
-    result."""
+    """The audit log, which is kept forever, records who looked a person up, when and by which kind of search, but
+    neither the person nor the result."""
     dataset_id = _dataset(there)
     reference = there.client.post("/v1/deletion-requests", json={"subject_id": "p3"}).json()["subject_ref"]
     for person, status in (("p1", 200), ("nobody", 404)):
@@ -464,7 +465,7 @@ def test_a_look_up_is_recorded_without_its_subject(there: There, gateway: TestCl
 
 
 def test_refused_look_ups_are_not_recorded(there: There, gateway: TestClient) -> None:
-    """Refused look-ups disclose nothing, so the audit log has no entry for them."""
+    """The audit log has no entry for refused look-ups, because they disclose nothing."""
     key = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["requests:read"]}).json()["key"]
     app = {"Authorization": f"Bearer {key}"}
     before = gateway.get("/v1/audit-log").json()["items"][0]["sequence"]

@@ -197,7 +197,8 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
 
 
 def test_every_route_has_a_scope_or_is_public(world: World) -> None:
-    """Each documented route needs one scope, or is one of the few that are open to all; each id in a path is known."""
+    """Each documented route needs a scope or is one of the few public routes. These tests know an id for each path
+    parameter."""
     paths = world.gateway.get("/openapi.json").json()["paths"]
     routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     assert routes == NEEDS.keys() | OPEN_TO_ALL
@@ -218,12 +219,13 @@ def _opening(route: str) -> set[Scope]:
 
 @each("route", sorted(NEEDS))
 def test_a_key_may_call_the_routes_of_its_scope(world: World, refused: Refused, route: str) -> None:
-    """A key may call the routes of its tenant that need its scope and no others; an admin's key may call all but the
-    operator's, whose key may read the metrics too."""
+    """A key may call exactly the routes of its tenant that need its scope. An admin's key may call all except the
+    operator's routes, and an operator's key may also read the metrics."""
     for scope, headers in world.keys.items():
         if scope not in _opening(route):
             refused(world.call(route, world.ids, headers), 403, "scope_missing")
-    if not route.startswith("DELETE"):  # the tests of its resource delete it; here the others still need it
+    # The object is still needed for the other routes. The tests of its resource delete it.
+    if not route.startswith("DELETE"):
         for scope in _opening(route):
             answer = world.call(route, world.ids, world.keys[scope])
             opened = answer.is_success or answer.status_code in (409, 410, 422)
@@ -234,7 +236,7 @@ def test_a_key_may_call_the_routes_of_its_scope(world: World, refused: Refused, 
 
 @pytest.mark.parametrize("header", ["", "Bearer ", "Bearer lethe_wrong", "Basic YTpi", "Bearer é"])
 def test_routes_need_a_key(world: World, refused: Refused, header: str) -> None:
-    """Every route that needs a scope returns 401 and a `WWW-Authenticate` header without a valid key."""
+    """Without a valid key, every route that needs a scope returns 401 with a `WWW-Authenticate` header."""
     for route in NEEDS:
         answer = world.call(route, world.ids, {"Authorization": header.encode()} if header else {})
         refused(answer, 401, "unauthenticated")
@@ -250,7 +252,8 @@ def _owned(route: str) -> bool:
 
 @each("route", [route for route in sorted(NEEDS) if _owned(route)])
 def test_objects_of_another_tenant_are_unknown(world: World, route: str) -> None:
-    """Another tenant's admin gets the same bytes for an existing id as for an unknown one, and nothing changes."""
+    """For another tenant's admin, the response for an existing id is byte-identical to the response for an unknown
+    id."""
     unknown = {name: re.sub(r"_[0-9a-f]{20}$", f"_{'0' * 20}", one) for name, one in world.ids.items()}
     answers = []
     for ids in (world.ids, unknown):
@@ -265,8 +268,8 @@ def test_objects_of_another_tenant_are_unknown(world: World, route: str) -> None
 
 
 @each("route", [route for route in sorted(NEEDS) if route.startswith("GET") and "{" not in route])
-def test_lists_contain_nothing_of_another_tenant(world: World, route: str) -> None:
-    """The lists of another tenant's admin contain no object of this tenant."""
+def test_lists_contain_no_objects_of_another_tenant(world: World, route: str) -> None:
+    """The lists that another tenant's admin sees contain no object of this tenant."""
     answer = world.call(route, world.ids, world.other)
     is_opened = Scope.ADMIN in _opening(route)
     expected = ({200, 409} if route in QUERIES else {200}) if is_opened else {403}

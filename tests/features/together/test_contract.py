@@ -48,13 +48,13 @@ def offered(client: Client | AsyncClient) -> dict[str, tuple[str, _Method[...]]]
 
 
 def test_operations_have_unique_names() -> None:
-    """No two operations share a name, or a method and a path."""
+    """No two operations have the same name, or the same method and path."""
     assert len({one.name for one in OPERATIONS}) == len(OPERATIONS)
     assert len({str(one) for one in OPERATIONS}) == len(OPERATIONS)
 
 
 def test_only_declared_operations_are_served(document: Any) -> None:
-    """The gateway serves below /v1 exactly the declared operations."""
+    """Under /v1 the gateway serves exactly the declared operations."""
     served = {
         f"{method.upper()} {path}"
         for path, methods in document["paths"].items()
@@ -66,7 +66,7 @@ def test_only_declared_operations_are_served(document: Any) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_an_operation_is_served_as_declared(document: Any, operation: Operation[..., Any]) -> None:
-    """The id, scope, status, problems, `Idempotency-Key`, filters and body of an operation are those of its
+    """The served operation has the id, scope, status, problems, idempotency key, filters and body of its
     declaration."""
     found = document["paths"][operation.path][operation.method.lower()]
     assert found["operationId"] == operation.name
@@ -101,7 +101,7 @@ def test_an_operation_is_served_as_declared(document: Any, operation: Operation[
     ids=lambda one: getattr(one, "name", ""),
 )
 def test_a_form_has_the_fields_of_its_method(document: Any, operation: Operation[..., Any], method: str) -> None:
-    """The form of an upload has the file and exactly the arguments of its method."""
+    """The form of an upload has the file and exactly the arguments of the client's method."""
     body = document["paths"][operation.path]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
     fields = document["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"]
     signature = inspect.signature(operator.attrgetter(method)(Client("http://127.0.0.1:1", "k")))
@@ -110,7 +110,8 @@ def test_a_form_has_the_fields_of_its_method(document: Any, operation: Operation
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
 def test_every_operation_is_a_method(client: Any) -> None:
-    """Each operation is a method of a client's resource, generated from the declaration or written by hand."""
+    """Each operation is a method of one of the client's resources, generated from the declaration or written by
+    hand."""
     found = offered(client("http://127.0.0.1:1", "k"))
     assert found.keys() | BY_HAND.keys() == {one.name for one in OPERATIONS}
     assert not found.keys() & BY_HAND.keys()
@@ -140,7 +141,7 @@ def test_a_batch_item_has_the_fields_of_a_request() -> None:
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_handwritten_methods_call_their_operation(script: Script, scripted_client: Client, name: str) -> None:
-    """A method that is written by hand calls its operation."""
+    """Each handwritten client method calls its operation."""
     script.says(Reply(status=404, body={}))
     with pytest.raises(NotFound):
         BY_HAND[name](scripted_client)
@@ -149,5 +150,5 @@ def test_handwritten_methods_call_their_operation(script: Script, scripted_clien
 
 
 def test_contract_and_proof_have_the_same_largest_target() -> None:
-    """The contract, which imports nothing, states the same largest target as the proofs."""
+    """The contract, which cannot import the proofs, has the same maximum epsilon as they have."""
     assert Policy().max_epsilon == target.LARGEST_EPSILON

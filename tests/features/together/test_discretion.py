@@ -136,7 +136,7 @@ def pairs(
 
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(acts=st.lists(ACTS, min_size=2, max_size=6), verified=st.booleans(), works=st.sampled_from([1, 2, 9]))
-def test_held_and_unknown_people_look_alike(
+def test_held_and_unknown_people_look_the_same(
     installation: Installation,
     pairs: Iterator[Pair],
     work: Callable[[], int],
@@ -144,8 +144,8 @@ def test_held_and_unknown_people_look_alike(
     verified: bool,
     works: int,
 ) -> None:
-    """A request looks the same for a person with rows and one without, whatever happens to it and whenever it is read,
-    however late the workers are."""
+    """To an application, a request looks the same whether or not the person's data is held, whatever happens to the
+    request, whenever it is read, and however late the workers are."""
     pair = next(pairs)
     pair.ask(identity_verified=verified)
     for turn, act in enumerate(["wait", *acts, "wait", "wait", "wait"], start=1):
@@ -201,8 +201,9 @@ def test_systems_trainers_ledgers_and_maps_reveal_nothing_to_an_app(
     refused: Callable[..., Any],
     kind: str,
 ) -> None:
-    """With a system of each kind and an identity map, an app sees the same request at every age for a stranger and for
-    a person who is mapped, held and in a trainer's table; every call that would reveal more about either is refused."""
+    """With a system of each kind and an identity map, an application sees the same request at every age for a stranger
+    and for a person who is in the map, in the dataset and in a trainer's table. Every call that would reveal more is
+    refused."""
     new_dataset()
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     pair = Pair(gateway, app, *(("p1@example.org", "x9@example.org") if kind == "email" else ("p1", "x9")))
@@ -231,7 +232,7 @@ def test_systems_trainers_ledgers_and_maps_reveal_nothing_to_an_app(
 def test_certificates_need_the_accounting_scope(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., Any]
 ) -> None:
-    """Certificates, and lists of a model's requests, need accounting:read."""
+    """Reading certificates and listing a model's requests need accounting:read."""
     app, auditor = key_with(Scope.REQUESTS_READ), key_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     for path in (f"{PLACE}/dr_0/certificate", "/v1/certificates/crt_0", f"{PLACE}?model_id=mdl_0"):
         refused(gateway.get(path, headers=app), 403, "scope_missing")
@@ -245,8 +246,8 @@ def test_lists_show_requests_as_accepted_until_their_report(
     work: Callable[[], int],
     key_with: Callable[..., Any],
 ) -> None:
-    """Requests are listed as accepted until their report time, each once across pages, and then as completed, together
-    with those that still wait for a worker."""
+    """Requests are listed as accepted until their report time and as completed afterwards, even if they still wait for
+    a worker. Each is listed once across the pages."""
     with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=3600))
     new_dataset()
@@ -277,8 +278,8 @@ def test_lists_show_requests_as_accepted_until_their_report(
 def test_a_busy_service_reveals_nothing(
     installation: Installation, gateway: TestClient, new_dataset: Make, key_with: Callable[..., Any]
 ) -> None:
-    """While no worker is active, an app sees held people and strangers complete at the same age, in every answer, and
-    none before; officers see the waiting requests."""
+    """While no worker is active, an application sees requests of held people and of strangers complete at the same age
+    in every response. Officers see which requests still wait."""
     with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=3 * 3600))
     new_dataset()
@@ -309,8 +310,8 @@ def test_decisions_after_the_grace_period_reveal_nothing(
     key_with: Callable[..., Any],
     refused: Callable[..., Any],
 ) -> None:
-    """After the grace period no request of an app can be rejected or cancelled, whether anything is held and whatever
-    was done; if it is rejected before, the app's receiver never gets a completion. An officer's own request may be
+    """After the grace period, an application's request can be neither rejected nor cancelled, whether or not data is
+    held. If it is rejected earlier, the application's receiver gets no completion. An officer's own request can be
     rejected until a worker has claimed it."""
     with installation.database.writing() as session:
         people.obey(session, Policy(report_seconds=7200, grace_seconds=3600))
@@ -345,9 +346,9 @@ def test_decisions_by_an_old_key_reveal_nothing(
     key_with: Callable[..., Any],
     refused: Callable[..., Any],
 ) -> None:
-    """A reviewing key of an earlier release that may not see what is held gets the same answers about a held person as
-    about a stranger, singly and in bulk; without accounting:read it cannot be rotated, nor can another such key be
-    made."""
+    """For a reviewing key of an earlier release that lacks accounting:read, decisions are refused identically for a
+    held person and for a stranger, singly and in bulk. The key cannot be rotated, and no new key without that scope can
+    review."""
     new_dataset()
     officer = key_with(Scope.REQUESTS_REVIEW, Scope.ACCOUNTING_READ)
     held, stranger = (gateway.post(PLACE, json={"subject_id": who}).json()["id"] for who in ("p1", "nobody"))

@@ -250,12 +250,12 @@ BY_PROCESSES = {
 
 @pytest.mark.parametrize("code", at_length(REACHED, besides=REACHED.keys() - BY_PROCESSES))
 def test_every_code_is_returned_by_a_real_call(world: World, code: str) -> None:
-    """Every error code can be caused by a real call, which returns it."""
+    """Each error code is returned by a real call that causes it."""
     assert REACHED[code](world) == code
 
 
 def test_every_condition_is_covered() -> None:
-    """Every condition is caused by a call of these tests, or has a reason why it is never seen."""
+    """Every error condition is caused by a call of these tests, or has a documented reason why callers never see it."""
     assert REACHED.keys() | NEVER_SEEN.keys() == {condition.code for condition in conditions()}
     assert not REACHED.keys() & NEVER_SEEN.keys()
 
@@ -268,7 +268,7 @@ def rows() -> Iterator[tuple[str, str]]:
 
 
 def test_the_document_lists_every_code() -> None:
-    """docs/errors.md has a row for every code, with its status, what it means, and what to do."""
+    """docs/errors.md has a row for every code with its status, its meaning and the recommended action."""
     documented = list(rows())
     ours = {condition.code: str(problems.status_of(condition)) for condition in conditions()}
     assert sorted(code for code, _ in documented) == sorted((ours.keys() - {"conflict"}) | {"settings_invalid"})

@@ -10,7 +10,8 @@ HEAVY = {"matplotlib", "onnx", "onnxruntime", "pandas", "scipy.optimize", "scipy
 
 @pytest.mark.slow
 def test_a_gateway_starts_without_rarely_used_libraries() -> None:
-    """Libraries that take a good part of a second to import are imported by the first call that computes with them."""
+    """Libraries that take long to import are not imported when the gateway starts, but by the first call that needs
+    them."""
     program = f"import sys; from app import main; main._routes(); print(*({HEAVY!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

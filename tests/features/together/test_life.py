@@ -145,7 +145,8 @@ class Life:
         for name in ("subject_id", "external_id"):
             query = {name: getattr(self.somebody, name)}
             found = {one["id"] for one in self.call("GET", "/deletion-requests", params=query)["items"]}
-            assert {self.request} <= found <= {self.request, refused}  # whose details are not kept for long
+            # The details of a refused request are not kept for long.
+            assert {self.request} <= found <= {self.request, refused}
 
     def ask_by_protocols(self) -> None:
         """Make requests through a controller and an agent, by two ids, and revoke one of the agent's."""
@@ -157,7 +158,8 @@ class Life:
         request, revoked = self.agent.ask(status_callback=self._callback_url("drp")), self.agent.ask_and_revoke()
         assert (self.controller.status(), self.agent.status(request)) == ("pending", "in_progress")
         self.by_protocols = self._requests() - before - {revoked}
-        assert len(self.by_protocols) == 3  # two of the controller's, which named one person twice
+        # The controller named one person twice and has two requests.
+        assert len(self.by_protocols) == 3
 
     def control_of_messages(self) -> None:
         """Check that the gateway's memory contains a message whose last byte has not arrived."""
@@ -332,7 +334,8 @@ def _assert_present(residue: Residue) -> None:
     assert {place.split(" of ")[0] for place in residue} == {"rows"}
     for way in ("of the schema", "of vectors"):
         assert {f"encoded row {row} {way}[0], <f4" for row in range(8)} <= _names(residue)
-    assert "encoded row 8 of the schema[0], <f4" in _names(residue)  # which came later
+    # This value is created later.
+    assert "encoded row 8 of the schema[0], <f4" in _names(residue)
 
 
 def _assert_told(residue: Residue) -> None:
@@ -340,7 +343,8 @@ def _assert_told(residue: Residue) -> None:
     places = {"answered" if place.startswith("GET ") else place.split(" in ")[0] for place in residue}
     assert places == {"answered", "opened"}
     said = {name.split(",")[0] for name in _names(residue)}
-    said.discard("explanation of the rejection")  # of a request that has ended, which may have been purged already
+    # The explanation belongs to an ended request, which may have been purged already.
+    said.discard("explanation of the rejection")
     ids = {"external id", "subject request id", "agent request id"}
     written = {"callback", "reason of the extension", "internal note", "attachment", "name of an attachment"}
     assert said == ids | written | {"key of metadata", "metadata 0", "metadata 1"}
@@ -357,9 +361,9 @@ def life(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Life]:
         yield Life(installation, client, person.new(), receiver)
 
 
-def test_nothing_of_a_forgotten_person_is_left(life: Life) -> None:
-    """No file, store, answer, trace or memory contains anything of a forgotten person, of the weights that knew them,
-    or of intermediate results; before, all of it is found where it may be."""
+def test_no_data_of_a_forgotten_person_is_left(life: Life) -> None:
+    """No file, store, response, trace or memory contains data of a forgotten person, the weights that were trained on
+    it, or intermediate results. Before the deletion, the same search finds all of them."""
     installation, finder = life.installation, Finder(life.somebody.patterns())
     life.learn()
     life.add()

@@ -66,7 +66,7 @@ FIELDS = _fields()
 
 @given(data=strategies.data())
 def test_patterns_refuse_a_trailing_line_feed(data: strategies.DataObject) -> None:
-    """A text with a line feed at its end is refused, unless the pattern itself matches the line feed."""
+    """A text that ends with a line feed is refused, unless the pattern itself permits the line feed."""
     for place, (pattern, adapter) in FIELDS.items():
         documented = re.compile(pattern.removesuffix("$"))
         text = data.draw(strategies.from_regex(documented, fullmatch=True), place).rstrip("\n") + "\n"
@@ -76,6 +76,6 @@ def test_patterns_refuse_a_trailing_line_feed(data: strategies.DataObject) -> No
 
 
 def test_all_kinds_of_fields_are_compared() -> None:
-    """The walk reaches keys of objects, optional fields, parts of lists, messages of protocols and paths."""
+    """The walk covers keys of objects, optional fields, elements of lists, protocol messages and path parameters."""
     patterns = {pattern for pattern, _ in FIELDS.values()}
     assert {"^[A-Z]{2}$", "^[a-z][a-z0-9_]{1,30}$", r"^2(\.\d{1,3})?$", "^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"} <= patterns

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_every_method_is_listed() -> None:
-    """The table of docs/sdk.md names each resource of a client and each of its methods, and nothing else."""
+    """The table in docs/sdk.md lists exactly the client's resources and their methods."""
     table = (ROOT / "docs" / "sdk.md").read_text().split("## All methods")[1].split("\n\n")[1]
     listed: dict[str, set[str]] = {}
     names: list[str] = []

@@ -223,13 +223,15 @@ class Chaos:
         due = [(at, process) for at, process in self._asleep if at <= time.monotonic()]
         for at, process in due:
             self._asleep.remove((at, process))
-            with contextlib.suppress(psutil.NoSuchProcess):  # it was killed meanwhile
+            # The process may have been killed meanwhile.
+            with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
 
 
 @pytest.mark.timeout(1800)
 def test_random_kills_lose_no_request(whole: Deployment, tmp_path: Path) -> None:
-    """After a hundred kills every accepted request is completed once, and nothing else of them is left."""
+    """After a hundred random kills, every accepted request is completed once, and no other trace of these requests is
+    left."""
     seed = int(os.environ.get("SOAK_SEED", random.randrange(2**32)))
     moments = random.Random(seed)
     print(f"SOAK_SEED={seed}")
@@ -257,7 +259,8 @@ def test_random_kills_lose_no_request(whole: Deployment, tmp_path: Path) -> None
         wait_until(lambda: not _pending(whole))
         print(f"{len(receiver.calls)} callbacks")
     migrating = {service.name for service in (*whole.gateways, whole.accounting)}
-    for name, said in chaos.ended:  # the database may go while one of these migrates: it says so, and ends
+    # A service that migrates while the database goes away reports this and exits.
+    for name, said in chaos.ended:
         assert name not in migrating or "error: database_unreadable" in said
     assert whole.zombies() == []
     assert [service.child.stop() for service in whole.services] == [0] * len(whole.services)

@@ -55,8 +55,9 @@ def ratings() -> pa.Table:
 def test_example_is_hermetic(
     name: str, rows: Callable[[], pa.Table], artefacts: list[str], metric: str, minimum: float
 ) -> None:
-    """An example has the environment that its lock file pins, runs in the sandbox, gives the same artefacts twice from
-    the same rows and seed, and reaches its metric on people held out; a score.py scores each row."""
+    """Each example runs in the sandbox with the environment of its lock file, produces the same artefacts twice from
+    the same rows and seed, and reaches its metric on held-out people. If it has a score.py, that file scores each
+    row."""
     folder = EXAMPLES / "trainers" / name
     execution.check_lock((folder / "lock.txt").read_text())
     specification: dict[str, Any] = LIMITS | {

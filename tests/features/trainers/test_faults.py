@@ -59,8 +59,8 @@ def test_failing_retraining_leaves_its_request_open(
     names: Callable[[str], set[str]],
     get: Callable[[str], Any],
 ) -> None:
-    """A trainer that fails without the person keeps the request open with an error code, pauses before the next
-    attempt, and keeps its old artefacts; retiring it completes the request."""
+    """If a trainer fails without the person, the request stays open with an error code, the next attempt is delayed,
+    and the old artefacts stay. Retiring the trainer completes the request."""
     trainer = new_trainer(new_table()["id"], ON_P3)
     train()
     request = forget("p3")
@@ -84,7 +84,8 @@ def test_failing_retraining_leaves_its_request_open(
 def test_trainer_that_differs_between_two_runs_is_refused(
     new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """A trainer whose artefacts depend on more than rows and seed is refused after its second run; another passes."""
+    """A trainer whose artefacts depend on more than rows and seed is refused after its second run. A deterministic
+    trainer is accepted."""
     table = new_table()
     unequal = new_trainer(table["id"], UNEQUAL, repeat_one_in=1)
     equal = new_trainer(table["id"], repeat_one_in=1)
@@ -97,7 +98,7 @@ def test_trainer_that_differs_between_two_runs_is_refused(
 def test_worker_with_other_versions_than_the_lock_file_is_refused(
     new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """A trainer runs only in the environment that its lock file pins."""
+    """A trainer runs only in the environment defined by its lock file."""
     trainer = new_trainer(new_table()["id"], lock="# pinned\npyarrow==0.0.1\n")
     assert train() == 1
     assert get(f"/trainers/{trainer['id']}")["error_code"] == "trainer_environment_differs"
@@ -106,7 +107,8 @@ def test_worker_with_other_versions_than_the_lock_file_is_refused(
 def test_artefacts_below_the_minimum_are_held_until_released(
     gateway: TestClient, new_table: New, new_trainer: New, train: Callable[[], int], names: Callable[[str], set[str]]
 ) -> None:
-    """Artefacts that miss the minimum of the metric are live, but can be downloaded only after their release."""
+    """Artefacts that miss the minimum of the metric become live, but can be downloaded only after they have been
+    released."""
     trainer = new_trainer(new_table()["id"], metrics=["rows"], metric="rows", min_metric=10_000)
     train()
     answer = gateway.get(f"/v1/trainers/{trainer['id']}/artefacts/names.txt")
@@ -125,7 +127,7 @@ def test_artefacts_below_the_minimum_are_held_until_released(
         "publish",
     ],
 )
-def test_worker_dies_at_a_hop(
+def test_worker_killed_at_any_point_is_replaced(
     hop: str,
     installation: Installation,
     new_table: New,
@@ -137,8 +139,8 @@ def test_worker_dies_at_a_hop(
     names: Callable[[str], set[str]],
     get: Callable[[str], Any],
 ) -> None:
-    """A worker killed at any hop is succeeded by another: the request completes, with the person in no artefact and
-    every other person in it."""
+    """If a worker is killed at any point, another worker completes the request. No artefact contains the person, and
+    every artefact contains all other people."""
     trainer = new_trainer(new_table()["id"])
     train()
     request = forget("p3")
@@ -162,8 +164,8 @@ def test_trainer_ends_with_its_worker(
     rested: Callable[[], None],
     get: Callable[[str], Any],
 ) -> None:
-    """A worker that is killed while its trainer runs takes the sandbox with it; the training is abandoned and repeated
-    at once, and a training whose lease is lost publishes nothing."""
+    """If a worker is killed while its trainer runs, the sandboxed processes end too, and the training is abandoned and
+    repeated immediately. A training whose lease was lost publishes nothing."""
     trainer = new_trainer(new_table()["id"], FOREVER.replace("'np3' not in names", "not os.path.exists('go')"))
     worker = subprocess.Popen([sys.executable, "-c", WORKER, ""], env=supervisor._environment(installation.settings))
     deadline = time.monotonic() + 120

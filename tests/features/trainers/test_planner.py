@@ -24,14 +24,15 @@ def waits(*intervals: tuple[int, int]) -> list[RetrainingWait]:
 
 
 def test_one_retraining_serves_overlapping_requests() -> None:
-    """Requests whose times overlap share a retraining, as late as the first due date permits."""
+    """Requests whose time windows overlap share one retraining, which starts as late as the earliest due date
+    permits."""
     [planned] = planner.plan(waits((0, 100), (50, 200), (60, 90)), at=NOW, expected_seconds=10, max_wait_seconds=1000)
     assert (planned.start_by, planned.due_at, planned.is_late) == (after(70), after(90), False)
     assert sorted(planned.request_ids) == ["dr_0", "dr_1", "dr_2"]
 
 
 def test_a_missed_due_date_is_announced_as_late() -> None:
-    """A retraining that can no longer end in time starts at once, and is announced as late."""
+    """A retraining that can no longer finish in time starts immediately and is announced as late."""
     [planned] = planner.plan(waits((0, 5)), at=NOW, expected_seconds=10, max_wait_seconds=1000)
     assert (planned.start_by, planned.is_late) == (NOW, True)
 
@@ -39,7 +40,7 @@ def test_a_missed_due_date_is_announced_as_late() -> None:
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=6))
 def test_no_plan_has_fewer_retrainings(drawn: list[tuple[int, int]]) -> None:
-    """The plan serves each request once, within its interval, and no choice of fewer times would."""
+    """The plan serves each request once, within its time window, and no plan with fewer retrainings exists."""
     requests = waits(*((ready, ready + length) for ready, length in drawn))
     planned = planner.plan(requests, at=NOW, expected_seconds=0, max_wait_seconds=1000)
     times = {id_: one.start_by for one in planned for id_ in one.request_ids}

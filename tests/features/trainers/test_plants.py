@@ -25,8 +25,8 @@ def test_planted_rows_are_trained_on_and_may_stop_publication(
     get: Callable[[str], Any],
     code: str | None,
 ) -> None:
-    """Planted rows are trained on; their plant measures losses of any rows under the new artefacts, and its code stops
-    the publication. Its report is kept either way."""
+    """Planted rows are used in training. The plant that added them can score any rows with the new artefacts, and an
+    error code from it prevents the publication. Its report is stored in either case."""
     losses: list[float] = []
 
     def plant(_: Installation, context: TrainingContext) -> Planted:
@@ -53,7 +53,7 @@ def test_planted_rows_are_trained_on_and_may_stop_publication(
 def test_a_trainer_without_a_score_command_is_trained_without_plants(
     plants: list[Plant], new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
 ) -> None:
-    """A trainer that cannot score is trained without plants."""
+    """A trainer without a score command is trained without planted rows."""
     plants.append(Plant(name="canaries", plant=lambda installation, context: pytest.fail("asked")))
     trainer = new_trainer(new_table()["id"])
     assert train() == 1
@@ -75,8 +75,8 @@ json.dump(found | {"chunks": rows.column(0).num_chunks}, open("artefacts/names.t
 def test_planted_rows_are_indistinguishable(
     gateway: TestClient, plants: list[Plant], new_table: New, new_trainer: New, train: Callable[[], int]
 ) -> None:
-    """Planted rows are mixed with those of people, in the same order for both runs, and never in the holdout, which has
-    all rows of some people who are not learned from. Neither a variable nor the parts of the file reveal their
+    """Planted rows are mixed with people's rows in the same order in both runs. They are never in the holdout, which
+    contains all rows of some people and is not trained on. Neither variables nor the parts of the file reveal their
     number."""
 
     def plant(_: Installation, context: TrainingContext) -> Planted:
@@ -102,7 +102,7 @@ def test_planted_rows_are_indistinguishable(
     ("people", "holdout", "expected"), [(1, 0.5, 0), (2, 0.1, 1), (3, 0.5, 2), (40, 0.1, 4), (40, 0, 0)]
 )
 def test_holdout_and_training_table_both_have_people(people: int, holdout: float, expected: int) -> None:
-    """The holdout has its share of the people, and leaves at least one to learn from."""
+    """The holdout contains its share of the people, and at least one person is left for training."""
     table = columns.with_tokens(
         pa.table({"a": range(people)}), columns.tokens(people), [f"p{i}" for i in range(people)]
     )

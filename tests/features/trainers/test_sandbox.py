@@ -21,8 +21,8 @@ def run(source: str, *, limits: SandboxLimits = LIMITS) -> dict[str, bytes]:
 
 
 def test_command_reads_its_files_and_returns_declared_outputs() -> None:
-    """A command has its files, its variables and a writable folder; undeclared files that it writes are not
-    returned."""
+    """A command can read its files and environment variables and write to its folder. Undeclared files that it writes
+    are not returned."""
     source = """
 import os
 open("b", "w").write("x")
@@ -32,8 +32,8 @@ open("artefacts/a", "w").write(open("rows.arrow").read() + os.environ["SEED"])
 
 
 def test_command_sees_nothing_of_the_host(tmp_path: Path) -> None:
-    """A command sees neither files nor processes nor variables of the host, has no interface but its own loopback, and
-    is not root."""
+    """A command sees no files, processes or environment variables of the host, has no network interface except its own
+    loopback, and does not run as root."""
     (tmp_path / "secret").write_text("secret")
     os.environ["LETHE_TEST_SECRET"] = "secret"
     source = f"""
@@ -67,23 +67,23 @@ open("artefacts/a", "w").write(repr(seen))
         ("trainer_processes_exceeded", "import os\nfor _ in range(20):\n    os.fork() or exec('while True: pass')"),
     ],
 )
-def test_command_is_refused_by_name(code: str, source: str) -> None:
-    """A command that opens a socket, writes outside of its folder, fails, leaves other outputs than declared, or
-    exceeds a limit is refused with the name of the reason."""
+def test_forbidden_command_is_refused_with_its_reason(code: str, source: str) -> None:
+    """A command that opens a socket, writes outside its folder, fails, produces other outputs than declared or exceeds
+    a limit is refused with a specific error code."""
     with pytest.raises(TrainerRefused) as refused:
         run(source)
     assert refused.value.code == code
 
 
 def test_command_that_takes_too_long_is_killed() -> None:
-    """A command is killed when its time is over."""
+    """A command is killed when its time limit has passed."""
     with pytest.raises(TrainerRefused) as refused:
         run("while True: pass", limits=SandboxLimits(seconds=0.3, memory_bytes=2**28, processes=8, output_bytes=2**20))
     assert refused.value.code == "trainer_time_exceeded"
 
 
 def test_machine_without_a_sandbox_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No trainer runs if bubblewrap is not installed."""
+    """On a machine without bubblewrap, every trainer is refused."""
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(TrainerRefused) as refused:
         run("pass")

@@ -44,7 +44,7 @@ def parquet(table: pa.Table) -> bytes:
     ],
 )
 def test_formats_give_the_same_columns(filename: str, content: bytes) -> None:
-    """CSV, Parquet and Arrow give the same columns, without the subject column."""
+    """CSV, Parquet and Arrow files give the same columns, without the subject column."""
     table, subjects = columns.read(content, filename, "person")
     assert (table.to_pydict(), subjects) == ({"age": [3, 4]}, ["u1", "u2"])
 
@@ -57,8 +57,8 @@ ENCODED = pa.array(["a"] * 1000).dictionary_encode()
     "column", [pa.nulls(1000), pa.array([0.0] * 1000), ENCODED], ids=["null", "numbers", "encoded"]
 )
 def test_compressed_buffers_are_refused_unopened(compression: str, column: pa.Array) -> None:
-    """A stream with compressed buffers is refused by that name before any is unpacked; the same table is accepted
-    uncompressed."""
+    """An Arrow stream with compressed buffers is refused with a specific error before any is unpacked. The same table
+    is accepted uncompressed."""
     table = pa.table({"person": pa.array(range(1000)).cast(pa.string()), "x": column})
     columns.read(stream(table), "a.arrow", "person")
     with pytest.raises(InputInvalid) as refused:
@@ -67,7 +67,7 @@ def test_compressed_buffers_are_refused_unopened(compression: str, column: pa.Ar
 
 
 def test_a_compressed_dictionary_is_refused() -> None:
-    """A stream of which only the dictionary is compressed is refused by that name as well."""
+    """An Arrow stream in which only a dictionary is compressed is refused with the same error."""
     schema = pa.schema({"person": pa.string(), "x": ENCODED.type})
     table = pa.table({"person": ["u"] * 1000, "x": ENCODED}, schema=schema)
     messages = {
@@ -83,7 +83,7 @@ def test_a_compressed_dictionary_is_refused() -> None:
 
 @pytest.mark.parametrize("offset", [4096, 2**30, -4096])
 def test_offsets_that_lead_out_of_a_buffer_are_refused(offset: int) -> None:
-    """Offsets of texts beyond their buffer are refused, as the table would contain the gateway's memory."""
+    """Text offsets beyond their buffer are refused, because the table would contain the gateway's memory."""
     content = stream(pa.table({"person": ["p1", "p2", "p3"], "x": ["abcdefgh", "ijklmnop", "qrstuvwx"]}))
     offsets = np.array([0, 8, 16, 24], dtype="<i4")
     assert content.count(offsets.tobytes()) == 1
@@ -93,7 +93,7 @@ def test_offsets_that_lead_out_of_a_buffer_are_refused(offset: int) -> None:
 
 
 def test_indices_beyond_a_dictionary_are_refused() -> None:
-    """Indices beyond their dictionary are refused."""
+    """Indices that are not in their dictionary are refused."""
     codes = pa.array([0, 1, 1, 0], pa.int32())
     encoded = pa.DictionaryArray.from_arrays(codes, pa.array(["aa", "bb"]))
     content = stream(pa.table({"person": ["p1", "p2", "p3", "p4"], "x": encoded}))
@@ -105,8 +105,8 @@ def test_indices_beyond_a_dictionary_are_refused() -> None:
 
 @pytest.mark.parametrize("header", ["person{}", "\r\n\n{}person", '"per\nson"{}', 'person,a"b{}'])
 def test_the_number_of_columns_is_bounded_before_the_table_is_built(header: str) -> None:
-    """A CSV file whose first line, wherever it ends, names more than 10,000 columns is refused before a
-    column of it is allocated."""
+    """A CSV file whose header names more than 10,000 columns, whatever its line endings, is refused before any column
+    is allocated."""
     wide = header.format("," * columns.MAX_COLUMNS).encode()
     before = pa.default_memory_pool().max_memory()
     with pytest.raises(InputInvalid) as refused:
@@ -116,7 +116,7 @@ def test_the_number_of_columns_is_bounded_before_the_table_is_built(header: str)
 
 
 def test_the_columns_of_an_arrow_stream_are_limited() -> None:
-    """An Arrow stream may have at most 10,000 columns."""
+    """An Arrow stream with more than 10,000 columns is refused."""
     table = pa.table({"person": ["u"], **{f"c{place}": [1] for place in range(columns.MAX_COLUMNS - 1)}})
     assert columns.read(stream(table), "a.arrow", "person")[0].num_columns == columns.MAX_COLUMNS - 1
     with pytest.raises(InputInvalid):
@@ -139,7 +139,7 @@ def test_the_columns_of_an_arrow_stream_are_limited() -> None:
     ],
 )
 def test_unusable_files_are_refused(filename: str, content: bytes, path: str) -> None:
-    """A file of another format, that is damaged, lacks people or has nested columns is refused, without quoting it."""
+    """A file that has another format, is damaged, lacks people or has nested columns is refused without quoting it."""
     with pytest.raises(InputInvalid) as refused:
         columns.read(content, filename, "person")
     assert [fault.path for fault in refused.value.errors] == [path]
@@ -147,7 +147,7 @@ def test_unusable_files_are_refused(filename: str, content: bytes, path: str) ->
 
 
 def test_tokens_survive_the_encoding_of_rows() -> None:
-    """The tokens of rows are read back exactly from their features, whatever their scale; null rows have none."""
+    """The tokens of rows are recovered exactly from their features, whatever their scale. Null rows have no tokens."""
     drawn = columns.tokens(2000)
     features = unit_rows(drawn / 65536)
     features[7] = 0
@@ -158,7 +158,7 @@ def test_tokens_survive_the_encoding_of_rows() -> None:
 def test_suppressed_people_are_left_out(
     gateway: TestClient, new_table: New, new_trainer: New, train: Callable[[], int], names: Any, forget: New
 ) -> None:
-    """The rows of a suppressed person are refused, or left out of the table and of the training."""
+    """Rows of a suppressed person are refused or, if requested, left out of the table and of the training."""
     forget("p3")
     files = {"file": ("people.arrow", arrow())}
     answer = gateway.post("/v1/training-tables", data={"name": "t", "subject_column": "subject"}, files=files)
@@ -181,8 +181,8 @@ def test_one_retraining_serves_two_people(
     forget: New,
     get: Callable[[str], Any],
 ) -> None:
-    """The plan names one retraining for two people, which serves both; a request about a stranger opens none. A table
-    in use cannot be retired, and a retired one has no rows."""
+    """The plan contains one retraining for two people, which serves both. A request about a stranger causes no
+    retraining. A table in use cannot be retired, and a retired table has no rows."""
     table = new_table()
     trainer = new_trainer(table["id"])
     train()
@@ -201,7 +201,7 @@ def test_one_retraining_serves_two_people(
 
 
 def test_dictionaries_keep_no_value_of_erased_rows() -> None:
-    """A category is removed from a block if only erased people or people of other blocks had it."""
+    """A category is removed from a block's dictionary if only erased people or people of other blocks had it."""
     number = columns.BLOCK_ROWS
     kinds = pa.chunked_array([["first"] * number, ["secret", None, "second"]]).dictionary_encode()
     drawn = columns.tokens(number + 3)
@@ -214,7 +214,7 @@ def test_dictionaries_keep_no_value_of_erased_rows() -> None:
 
 @pytest.mark.parametrize("pages", [1, 40])
 def test_a_small_parquet_file_of_a_large_table_is_refused(gateway: TestClient, pages: int) -> None:
-    """A file of kilobytes whose texts take gigabytes when each row has its own is refused before they are unpacked."""
+    """A file of a few kilobytes whose texts would take gigabytes when unpacked is refused before they are."""
     texts = pa.array(["x" * 20_000 + str(number) for number in range(pages)]).dictionary_encode()
     indices = pa.array([number % pages for number in range(60_000)], pa.int32())
     table = pa.table(
@@ -234,7 +234,7 @@ def test_a_small_parquet_file_of_a_large_table_is_refused(gateway: TestClient, p
 
 
 def test_a_table_of_addresses_causes_a_warning(new_table: New, get: Callable[[str], Any]) -> None:
-    """A table whose people are named by e-mail addresses causes a warning, once."""
+    """A table whose subject ids are e-mail addresses causes exactly one warning."""
     made = new_table(b"subject,age\nu1@example.org,3\nu2@example.org,4\n", filename="a.csv")
     assert made.pop("warnings") == [ADDRESSES]
     assert get(f"/training-tables/{made['id']}") == made

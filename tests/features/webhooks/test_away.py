@@ -18,8 +18,8 @@ pytestmark = pytest.mark.postgres
 
 
 def test_a_delivery_during_an_outage_is_recorded_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A delivery that arrived while the database was away is recorded when it is back, and not sent again; the log
-    reports it once."""
+    """A delivery that arrived while the database was down is recorded once the database is back, and not sent again.
+    The log reports it once."""
     with server.running() as mortal, mortal.database() as name:
         settings = Settings(
             data_dir=tmp_path / "data",
@@ -47,7 +47,8 @@ def test_a_delivery_during_an_outage_is_recorded_once(tmp_path: Path, capfd: pyt
                 return '"webhooks.database_unavailable"' in logged
 
             wait_until(is_noticed)
-            time.sleep(3)  # the courier looks every second
+            # The dispatcher polls every second.
+            time.sleep(3)
             mortal.start()
 
             def all_delivered() -> bool:

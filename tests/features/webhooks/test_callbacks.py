@@ -54,7 +54,8 @@ def end(installation: Installation, by: Actor, request_id: str, *, completed: bo
 
 
 def test_a_controller_is_notified_once_of_each_status(installation: Installation, by: Actor) -> None:
-    """Each receiver gets one status of the whole subject request per change, however many identities it names."""
+    """Each receiver gets one notification per status of the whole subject request, however many identities the request
+    names."""
     ids = submit(installation, by, "a", "b", "c", source="opendsr", policy=REVIEWED, callback_urls=URLS)
     for url in URLS:
         assert statuses(installation, url) == ["pending"]
@@ -68,7 +69,7 @@ def test_a_controller_is_notified_once_of_each_status(installation: Installation
 
 
 def test_the_start_of_work_is_sent_only_to_callers_who_may_know(installation: Installation, by: Actor) -> None:
-    """A controller who may know is notified that the work has begun; one who may not is not."""
+    """A controller is notified of the start of the work only if its key may learn whether data is held."""
     for discreet, expected in ((False, ["pending", "in_progress"]), (True, ["pending"])):
         url = URLS[discreet]
         [request_id] = submit(
@@ -82,8 +83,8 @@ def test_the_start_of_work_is_sent_only_to_callers_who_may_know(installation: In
 
 
 def test_a_delayed_end_is_sent_when_it_is_reported(installation: Installation, by: Actor) -> None:
-    """A discreet caller is notified of the end of a controller's request when its last part is reported, whatever the
-    other parts' states."""
+    """A discreet caller is notified that a subject request has ended when its last part is reported, whatever the
+    states of the other parts."""
     policy = Policy(report_seconds=3600)
     first, second = submit(installation, by, "a", "b", source="opendsr", policy=REVIEWED, discreet=True)
     with installation.database.writing(by=by) as session:
@@ -104,7 +105,8 @@ def test_a_delayed_end_is_sent_when_it_is_reported(installation: Installation, b
 
 
 def test_subject_requests_of_two_tenants_are_separate(installation: Installation, by: Actor) -> None:
-    """A controller may send the same subject request to two tenants: neither is notified of the other's."""
+    """A controller can send the same subject request to two tenants, and neither is notified of the other's
+    progress."""
     with installation.database.writing() as session:
         default = session.get_one(Tenant, DEFAULT_TENANT)
         session.add(Tenant(id="ten_2", name="two", policy=default.policy, created_at=now(session)))
@@ -112,7 +114,8 @@ def test_subject_requests_of_two_tenants_are_separate(installation: Installation
     name = str(uuid.uuid4())
     [mine] = submit(installation, by, "a", source="opendsr", policy=REVIEWED, external_id=name)
     submit(installation, other, "a", source="opendsr", policy=REVIEWED, external_id=name)
-    with installation.database.writing() as session:  # the service, which sees all tenants
+    # The service's own session sees all tenants.
+    with installation.database.writing() as session:
         request = deletion.get(session, mine)
         history.move(session, request, RequestStatus.ACCEPTED)
         done = completion.complete(request, policy=Policy(), at=now(session), outcome="nothing_held")
@@ -122,7 +125,7 @@ def test_subject_requests_of_two_tenants_are_separate(installation: Installation
 
 
 def test_an_agent_is_notified_with_the_reason(installation: Installation, by: Actor) -> None:
-    """An agent is notified of each status of its request once, with the protocol's reason for a refusal."""
+    """An agent is notified once of each status of its request. A refusal contains the protocol's reason."""
     kept = {"agent_id": "AGENT", "identity": "unverified"}
     how = {"policy": REVIEWED, "regulation": "ccpa", "discreet": True, "metadata": kept, "identity_verified": False}
     ids = submit(installation, by, "a", "b", source="drp", **how)
@@ -130,7 +133,8 @@ def test_an_agent_is_notified_with_the_reason(installation: Installation, by: Ac
         one = deletion.get(session, ids[0])
         deletion.extend(session, one, policy=REVIEWED, reason="many requests")
         deletion.reject(session, one, ground=RejectionGround.IDENTITY_NOT_ESTABLISHED, explanation="nobody answered")
-        assert deletion.alert(session, datetime.timedelta(days=365)) == 1  # which says nothing to agents
+        # Agents are not notified of approaching deadlines.
+        assert deletion.alert(session, datetime.timedelta(days=365)) == 1
     bodies = [body for row, body in told(installation) if row.request_id == ids[0]]
     assert [body["status"] for body in bodies] == ["in_progress", "in_progress", "denied"]
     assert bodies[0]["expected_by"] < bodies[1]["expected_by"]
@@ -139,7 +143,7 @@ def test_an_agent_is_notified_with_the_reason(installation: Installation, by: Ac
 
 
 def test_held_and_unknown_people_get_the_same_callbacks(installation: Installation, by: Actor) -> None:
-    """If nothing is held the request completes at once, but no callback says so before it is reported."""
+    """If no data is held, the request completes immediately, but no callback reveals this before the report time."""
     policy = Policy(report_seconds=3600)
     for source, extra in (("opendsr", {}), ("drp", {"agent_id": "A", "identity": "verified"}), ("list", {})):
         [request_id] = submit(installation, by, "nobody", source=source, policy=policy, discreet=True, metadata=extra)
@@ -157,8 +161,8 @@ def test_held_and_unknown_people_get_the_same_callbacks(installation: Installati
 
 
 def test_the_status_of_many_identities_is_computed_once(installation: Installation, by: Actor) -> None:
-    """The status of a subject request is computed once in the transaction that makes it, not once per identity, so that
-    one call cannot hold the write lock."""
+    """A transaction computes the status of a subject request once, and not once per identity, so that a single call
+    cannot block other writers for long."""
     with statements_to(installation.database.engine) as statements:
         submit(installation, by, "a", source="opendsr", callback_urls=URLS)
         one = len(statements)

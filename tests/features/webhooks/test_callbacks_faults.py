@@ -67,8 +67,8 @@ def ids(server: Server) -> list[str]:
 def test_a_gateway_killed_before_recording_delivers_again(
     settings: Settings, installation: Installation, admin_key: str
 ) -> None:
-    """A gateway that is killed after the receiver has the call, and before it is recorded, loses nothing: the next one
-    delivers it again under the same id, and then later events."""
+    """If a gateway is killed after a receiver has got a call but before the call is recorded, the next gateway repeats
+    the delivery under the same id and then sends later events."""
     victim: list[int] = []
 
     def answer(connection: socket.socket) -> None:
@@ -80,15 +80,18 @@ def test_a_gateway_killed_before_recording_delivers_again(
         with processes.gateway(settings) as (child, address):
             assert child.process.pid
             victim.append(child.process.pid)
-            with contextlib.suppress(httpx.HTTPError):  # it may be killed before it has answered
+            # The gateway may be killed before it responds.
+            with contextlib.suppress(httpx.HTTPError):
                 submit(address, admin_key, "nobody", server)
             assert child.died() == -signal.SIGKILL
         assert len(server.calls) == 1
         assert pending(installation) == 2
         with processes.gateway(settings) as (_, address), serving(servers.status(200)) as other:
             submit(address, admin_key, "somebody", other)
-            wait_until(lambda: len(other.calls) == 2)  # this gateway has looked for what is due, and again
-            assert len(server.calls) == 1  # the dead gateway's lease lasts
+            # By now this gateway has polled for due deliveries twice.
+            wait_until(lambda: len(other.calls) == 2)
+            # The lease of the dead gateway has not expired yet.
+            assert len(server.calls) == 1
             end_leases(installation)
             wait_until(lambda: pending(installation) == 0)
     first, again, then = ids(server)
@@ -100,8 +103,8 @@ def test_a_gateway_killed_before_recording_delivers_again(
 
 @pytest.mark.soak
 def test_repeated_kills_lose_no_delivery(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """Every delivery arrives, repeated under its own id, although the gateway is killed several times while it
-    delivers."""
+    """Although the gateway is killed several times while it sends deliveries, each of them arrives, possibly repeated
+    under its own id."""
     with serving(servers.status(200)) as server:
         with processes.gateway(settings) as (child, address):
             with ThreadPoolExecutor(4) as threads:
@@ -125,13 +128,15 @@ def test_repeated_kills_lose_no_delivery(settings: Settings, installation: Insta
     for call in server.calls:
         body = json.loads(call.body)
         order.setdefault(body["data"]["id"], []).append(body["type"].rpartition(".")[2])
-    assert all(events == sorted(events) for events in order.values())  # "accepted" before "completed"
+    # In alphabetical order, "accepted" comes before "completed".
+    assert all(events == sorted(events) for events in order.values())
 
 
 def test_a_stopping_gateway_records_its_delivery(
     settings: Settings, installation: Installation, admin_key: str
 ) -> None:
-    """A gateway that gets SIGTERM during a call waits for the answer and records it, and nothing is sent twice."""
+    """A gateway that receives SIGTERM during a call waits for the response and records it, and no delivery is sent
+    twice."""
     arrived, answered = threading.Event(), threading.Event()
 
     def answer(connection: socket.socket) -> None:
@@ -145,7 +150,8 @@ def test_a_stopping_gateway_records_its_delivery(
         stopping = threading.Thread(target=child.stop)
         stopping.start()
         wait_until(lambda: not listens(address))
-        time.sleep(2)  # a moment after it has ceased to listen it takes nothing more to send
+        # Shortly after the gateway stops listening, it claims no more deliveries.
+        time.sleep(2)
         answered.set()
         stopping.join(120)
         assert child.process.exitcode == 0

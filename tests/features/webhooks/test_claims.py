@@ -60,7 +60,7 @@ def other(installation: Installation) -> Actor:
 
 
 def test_a_claimed_delivery_is_hidden_during_its_lease(installation: Installation, by: Actor) -> None:
-    """A delivery is claimed once while its lease lasts, and again when it is over, under the same id."""
+    """A delivery can be claimed once during its lease. After the lease it can be claimed again under the same id."""
     submit(installation, by, asked(installation, by))
     [first] = claim(installation)
     assert (first.event, first.url, first.source) == ("deletion_request.accepted", URL, None)
@@ -72,7 +72,7 @@ def test_a_claimed_delivery_is_hidden_during_its_lease(installation: Installatio
 
 
 def test_concurrent_claims_have_one_winner(installation: Installation, by: Actor) -> None:
-    """Dispatchers that claim at the same moment share the due deliveries: none is claimed twice, and none is left."""
+    """If dispatchers claim due deliveries at the same moment, each delivery is claimed exactly once."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(30)))
     start = threading.Barrier(6)
 
@@ -86,8 +86,8 @@ def test_concurrent_claims_have_one_winner(installation: Installation, by: Actor
 
 
 def test_events_are_delivered_in_order(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A later event waits until the earlier one has been delivered or given up; other requests and other receivers do
-    not wait."""
+    """A later event waits until the earlier event has been delivered or given up. Events of other requests and to other
+    receivers do not wait."""
     submit(
         installation,
         by,
@@ -116,7 +116,7 @@ def test_events_are_delivered_in_order(installation: Installation, by: Actor, de
 
 
 def test_a_delayed_end_waits_for_its_report(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A discreet end waits until it is reported, even if earlier events have arrived."""
+    """The completion of a discreet request waits until its report time, even if earlier events have been delivered."""
     submit(installation, by, asked(installation, by, discreet=True))
     [accepted] = claim(installation)
     assert record(installation, accepted, DELIVERED) == "delivered"
@@ -125,7 +125,7 @@ def test_a_delayed_end_waits_for_its_report(installation: Installation, by: Acto
 
 
 def test_a_failure_after_the_lease_is_ignored(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A failure reported after the lease has expired is ignored; a success is recorded."""
+    """After the lease has expired, a reported failure is ignored and a reported success is recorded."""
     submit(installation, by, asked(installation, by))
     [slow] = claim(installation)
     pass_by(installation, LEASE)
@@ -138,7 +138,8 @@ def test_a_failure_after_the_lease_is_ignored(installation: Installation, by: Ac
 
 
 def test_the_tenth_failure_is_the_last(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A delivery is tried ten times, with pauses; then it is dead, and later events are sent."""
+    """A delivery is attempted ten times with pauses in between. After the tenth failure it is dead, and later events
+    are sent."""
     submit(installation, by, asked(installation, by))
     ends = []
     for _ in range(10):
@@ -153,15 +154,15 @@ def test_the_tenth_failure_is_the_last(installation: Installation, by: Actor, de
 
 
 def test_a_url_that_cannot_be_called_is_tried_once(installation: Installation, by: Actor) -> None:
-    """A URL that cannot be called is tried once."""
+    """A delivery to an invalid URL is attempted only once."""
     submit(installation, by, asked(installation, by, callback_urls=("mailto:jane@example.org",)))
     [one] = claim(installation)
     assert record(installation, one, SendResult(verdict=DeliveryVerdict.FAILED, error_code="url_invalid")) == "dead"
 
 
 def test_a_damaged_delivery_is_given_up(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """An unreadable delivery is dead with its reason and does not delay others; a request with damaged details is
-    decided, though its receiver is not notified."""
+    """A delivery that cannot be decrypted is marked as dead with the reason and does not delay others. A request with
+    damaged details can be decided, although its receiver is not notified."""
     first, second = asked(installation, by, "p1"), asked(installation, by, "p2")
     [request] = submit(installation, by, dataclasses.replace(first, policy=Policy(auto_accept=False)))
     submit(installation, by, second)
@@ -182,7 +183,7 @@ def test_a_damaged_delivery_is_given_up(installation: Installation, by: Actor, d
 
 
 def test_a_410_ends_deliveries_to_its_url(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A 410 ends all deliveries to that URL, of all requests, and of no other URL."""
+    """A 410 response ends all deliveries to the same URL, for all requests, and to no other URL."""
     submit(
         installation,
         by,
@@ -200,8 +201,8 @@ def test_a_410_ends_deliveries_to_its_url(installation: Installation, by: Actor,
 
 
 def test_deliveries_to_a_host_are_limited(installation: Installation, by: Actor) -> None:
-    """A host gets at most the permitted number of deliveries at once, however many wait, and other hosts are served
-    meanwhile."""
+    """A host receives at most the permitted number of deliveries at once, however many are waiting, and other hosts are
+    served meanwhile."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(20)))
     submit(installation, by, asked(installation, by, "q", callback_urls=("https://other.example/",)))
     assert len(claim(installation, limit=10, max_per_host=4)) == 4
@@ -213,8 +214,8 @@ def test_deliveries_to_a_host_are_limited(installation: Installation, by: Actor)
 
 
 def test_tenants_take_turns(installation: Installation, by: Actor, other: Actor) -> None:
-    """Another tenant's delivery is among the next two regardless of how many of one tenant wait and of what is in
-    progress; among tenants with equally many in progress, the one served longest ago is next."""
+    """However many deliveries of one tenant are waiting or in progress, another tenant's delivery is among the next
+    two. Between tenants with the same number in progress, the tenant that was served longest ago comes first."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(40)))
     submit(installation, other, asked(installation, other, "q", callback_urls=("https://other.example/",)))
     mine, theirs = by.tenant_id, other.tenant_id
@@ -234,13 +235,13 @@ def test_tenants_take_turns(installation: Installation, by: Actor, other: Actor)
 
 
 def test_a_tenant_takes_at_most_half_of_the_free_places(installation: Installation, by: Actor) -> None:
-    """A tenant alone takes at most half of the free places, and stops when it has as many as are free."""
+    """A tenant gets at most half of the free places, even if no other tenant has deliveries."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(40)))
     assert len(claim(installation, limit=20)) == 10
 
 
 def test_a_replay_goes_before_later_events(installation: Installation, by: Actor) -> None:
-    """A replayed delivery goes before later events of the same request."""
+    """A replayed delivery is sent before later events of the same request."""
     submit(installation, by, asked(installation, by))
     [accepted] = claim(installation)
     record(installation, accepted, DELIVERED)
@@ -252,8 +253,9 @@ def test_a_replay_goes_before_later_events(installation: Installation, by: Actor
 def test_a_410_for_a_discreet_request_ends_one_delivery(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """A 410 ends only the delivery that was sent, not a later one that may still be hidden from the receiver. Otherwise
-    the later delivery would arrive only if it was created after the 410, which reveals that something is held."""
+    """A 410 response ends only the delivery that was sent, and not a later one that may still be hidden from the
+    receiver. Otherwise the later delivery would arrive only if it was created after the 410, which would reveal that
+    data is held."""
     submit(installation, by, asked(installation, by, discreet=True, policy=Policy(report_seconds=3600)))
     [taken] = claim(installation)
     assert record(installation, taken, GONE) == "gone"
@@ -268,19 +270,20 @@ SCHEDULED = [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]
 
 @pytest.mark.parametrize(("attempts", "seconds"), list(enumerate(SCHEDULED, start=1)))
 def test_pauses_average_the_schedule(attempts: int, seconds: int) -> None:
-    """After each failed attempt the pause is spread over twice the scheduled one, which is its mean."""
+    """The pause after each failed attempt is random between zero and twice the scheduled pause, which is its mean."""
     random = Random(attempts)
     drawn = [dispatcher.next_attempt(attempts, random) for _ in range(10_000)]
     pauses = [pause.total_seconds() for pause in drawn if pause is not None]
     assert len(pauses) == len(drawn)
     assert 0 <= min(pauses) < 0.01 * seconds
     assert 1.99 * seconds < max(pauses) <= 2 * seconds
-    assert sum(pauses) / len(pauses) == pytest.approx(seconds, rel=0.03)  # five standard deviations
+    # The tolerance is five standard deviations.
+    assert sum(pauses) / len(pauses) == pytest.approx(seconds, rel=0.03)
 
 
 @given(attempts=st.integers(1, 9), seed=st.integers(), asked=st.integers(0, 10**6))
 def test_retry_after_of_a_receiver_is_respected(attempts: int, seed: int, asked: int) -> None:
-    """A receiver that states when to come back is not called before, unless it asks for more than two days."""
+    """A receiver that sends Retry-After is not called earlier, unless it asks for more than two days."""
     retry_after = datetime.timedelta(seconds=asked)
     pause = dispatcher.next_attempt(attempts, Random(seed), retry_after=retry_after)
     alone = dispatcher.next_attempt(attempts, Random(seed))
@@ -291,6 +294,6 @@ def test_retry_after_of_a_receiver_is_respected(attempts: int, seed: int, asked:
 
 @pytest.mark.parametrize("attempts", [0, -1])
 def test_the_next_attempt_needs_a_previous_one(attempts: int) -> None:
-    """The next attempt is undefined before the first."""
+    """Computing the next attempt before the first attempt raises an error."""
     with pytest.raises(ValueError, match="attempts"):
         dispatcher.next_attempt(attempts, Random(0))

@@ -24,7 +24,7 @@ def delivery(installation: Installation, forget: Callable[..., dict[str, Any]]) 
 
 
 def test_deliveries_are_shown(officer: Browser, delivery: str) -> None:
-    """The list shows a delivery by its status; its page shows admins the address and the body."""
+    """The list shows each delivery with its status. The delivery's page shows the address and the body to admins."""
     assert delivery in officer.get("/admin/deliveries?status=delivered").text
     assert "No matching deliveries" in officer.get("/admin/deliveries?status=dead").text
     page = officer.get(f"/admin/deliveries/{delivery}").text
@@ -33,7 +33,7 @@ def test_deliveries_are_shown(officer: Browser, delivery: str) -> None:
 
 
 def test_an_ended_delivery_is_replayed(officer: Browser, delivery: str, get: Get) -> None:
-    """An ended delivery is replayed under its id; while it is pending that is not offered."""
+    """An ended delivery is replayed under its id. While a delivery is pending, a replay is not offered."""
     assert "Resend" in officer.get(f"/admin/deliveries/{delivery}").text
     answer = officer.post(f"/admin/deliveries/{delivery}/replay")
     assert get(f"/webhook-deliveries/{delivery}")["ended_at"] is None
@@ -49,8 +49,8 @@ def test_failures_are_explained_and_replayed(
     forget: Callable[..., dict[str, Any]],
     get: Get,
 ) -> None:
-    """Lists and pages explain in words why a delivery failed; admins, and only they, replay the ended deliveries of a
-    filter with one click."""
+    """Lists and pages explain in words why a delivery failed. With one click an admin, but no other user, can replay
+    all ended deliveries of a filter."""
     other = delivered(installation, forget("p2")["id"])
     with installation.database.writing() as session:
         failed = sa.update(WebhookDelivery).where(WebhookDelivery.id.in_([delivery, other]))
@@ -71,14 +71,14 @@ def test_failures_are_explained_and_replayed(
 
 @each("code", ["timeout", "tls_failed", "redirected", "http_404", "http_418", "http_503", "internal_error", "new_one"])
 def test_every_failure_is_explained(code: str) -> None:
-    """Every error code has a sentence about its meaning and one about what to do."""
+    """Every error code has a sentence about its meaning and one about the recommended action."""
     found = delivery_advice(code)
     assert found.means.endswith(".")
     assert found.todo.endswith(".")
 
 
 def test_bodies_and_urls_are_hidden_from_others(somebody_with: Callable[..., Browser], delivery: str) -> None:
-    """Callers without admin see no URL, body or secret of a delivery, and cannot replay it."""
+    """Callers without the admin scope see no URL, body or secret of a delivery and cannot replay it."""
     reader = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     page = reader.get(f"/admin/deliveries/{delivery}").text
     assert "app.example" in page
@@ -91,13 +91,13 @@ def test_bodies_and_urls_are_hidden_from_others(somebody_with: Callable[..., Bro
 
 
 def test_an_unknown_delivery_is_a_404(officer: Browser) -> None:
-    """An unknown id returns a page with 404, also for a replay."""
+    """Showing or replaying an unknown delivery returns a 404 page."""
     assert officer.get("/admin/deliveries/whd_none").status_code == 404
     assert officer.post("/admin/deliveries/whd_none/replay").status_code == 404
 
 
 def test_the_secret_is_replaced_once(officer: Browser, get: Get) -> None:
-    """The form names the secret that it replaces, so sending it twice replaces one."""
+    """The form names the secret that it replaces, so submitting it twice replaces only one secret."""
     first = get("/webhook-secret")
     assert first["secret"] in officer.get("/admin/webhook-secret").text
     generation = str(first["generation"])

@@ -51,7 +51,7 @@ def test_a_receiver_gets_acceptance_and_completion(
     receiving: Receiving,
     ended: Deliveries,
 ) -> None:
-    """A receiver gets the acceptance and the completion of a request, signed so that it can verify both."""
+    """A receiver gets the acceptance and the completion of a request, both with signatures that it can verify."""
     new_model(new_dataset()["id"])
     work()
     with receiving() as receiver:
@@ -86,7 +86,7 @@ def looks_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("looks_rarely")
 def test_a_commit_wakes_the_dispatcher(forget: Make, receiving: Receiving) -> None:
-    """Each commit wakes the dispatcher, which need not poll."""
+    """Each commit wakes the dispatcher, so it does not need to poll."""
     with receiving() as receiver:
         for number in range(7):
             forget(f"p{number}", callback_url=receiver.url)
@@ -102,7 +102,7 @@ def test_a_recovered_receiver_gets_events_in_order(
     ended: Deliveries,
     let_time_pass: Callable[[], None],
 ) -> None:
-    """After failures the same delivery is repeated with the same id, and later events wait."""
+    """After failures the same delivery is repeated with the same id, and later events wait for it."""
     new_dataset()
     with receiving(servers.status(500), servers.status(503), servers.status(200)) as receiver:
         forget("p1", callback_url=receiver.url)
@@ -122,8 +122,7 @@ def test_a_recovered_receiver_gets_events_in_order(
 def test_silent_receivers_do_not_delay_other_tenants(
     gateway: TestClient, receiving: Receiving, stop: threading.Event
 ) -> None:
-    """A tenant with receivers on many hosts that never answer, and many deliveries to each, does not delay the delivery
-    of another tenant."""
+    """A tenant with many deliveries to many hosts that never answer does not delay the delivery of another tenant."""
     key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]
     with servers.serving(servers.silent(stop), host="0.0.0.0") as silent, receiving() as receiver:
         requests = [
@@ -142,7 +141,7 @@ def test_silent_receivers_do_not_delay_other_tenants(
 def test_private_addresses_are_not_called(
     settings: Settings, installation: Installation, by: Actor, receiving: Receiving, deliveries: Deliveries
 ) -> None:
-    """A gateway whose operator allows no network calls no private address, although the request names one."""
+    """A gateway whose operator permits no network does not call a private address, even if a request names one."""
     closed = settings.model_copy(update={"webhook_allowed_networks": ""})
     with receiving() as receiver:
         submit(installation, by, asked(installation, by, callback_urls=(receiver.url,)))
@@ -153,14 +152,15 @@ def test_private_addresses_are_not_called(
 
 
 def test_a_slow_receiver_does_not_delay_others(forget: Make, receiving: Receiving) -> None:
-    """Slow receivers of one host do not delay those of another."""
+    """Slow receivers on one host do not delay receivers on another."""
     stop = threading.Event()
     with receiving(servers.silent(stop)) as slow, receiving(host="127.0.0.2") as quick:
         try:
             for number in range(30):
                 forget(f"p{number}", callback_url=slow.url)
             forget("nobody", callback_url=quick.url)
-            quick.got(1, seconds=40)  # sooner than a slow one is given up
+            # The quick receiver is served before a slow delivery times out.
+            quick.got(1, seconds=40)
             wait_until(lambda: len(slow.server.connections) >= 4)
             assert len(slow.server.connections) == 4
         finally:
@@ -170,7 +170,7 @@ def test_a_slow_receiver_does_not_delay_others(forget: Make, receiving: Receivin
 def test_the_log_names_no_receiver(
     forget: Make, receiving: Receiving, deliveries: Deliveries, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A failure is logged and counted by delivery, event and code, without URLs, hosts and bodies."""
+    """A failure is logged and counted by delivery, event and code, without URLs, hosts or bodies."""
     before = generate_latest(telemetry.registry).decode()
     with receiving(servers.status(500)) as receiver:
         forget("nobody", callback_url=receiver.url, external_id="ticket7")

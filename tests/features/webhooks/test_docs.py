@@ -25,7 +25,8 @@ def block(language: str) -> str:
 
 
 def test_python_example_verifies_a_call() -> None:
-    """The Python code of the page returns the id of a call that was just signed, and raises for another body."""
+    """The documented Python code returns the id of a correctly signed call and raises an error if the body was
+    changed."""
     headers = signature.sign(BODY, message_id="whd_1", sent_at=datetime.datetime.now(datetime.UTC), secrets=[SECRET])
     names: dict[str, Any] = {"secret": SECRET, "headers": headers, "body": BODY}
     exec(block("python"), names)
@@ -35,7 +36,7 @@ def test_python_example_verifies_a_call() -> None:
 
 
 def test_shell_example_computes_the_signature(tmp_path: Path) -> None:
-    """The shell commands of the page compute the signature in the header."""
+    """The documented shell commands compute the signature that is in the header."""
     headers = signature.sign(BODY, message_id="whd_1", sent_at=datetime.datetime.now(datetime.UTC), secrets=[SECRET])
     (tmp_path / "body.json").write_bytes(BODY)
     given = {"secret": SECRET, "webhook_id": "whd_1", "webhook_timestamp": headers["webhook-timestamp"]}
@@ -46,7 +47,7 @@ def test_shell_example_computes_the_signature(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_event_and_pause() -> None:
-    """The table has all events, and the pauses are those of the dispatcher."""
+    """The table in the documentation lists all events, and its pauses equal the dispatcher's."""
     for event in WebhookEvent:
         assert event in PAGE or f"`.{event.partition('.')[2]}`" in PAGE
     units = {"s": 1, "min": 60, "h": 3600}

@@ -73,8 +73,8 @@ def reason(url: str, *allowed: str) -> str:
 
 
 @each("address", NOT_PUBLIC)
-def test_inner_addresses_are_refused(address: str) -> None:
-    """Private, local, reserved and disguised addresses are neither accepted in a URL nor found by a name."""
+def test_private_addresses_are_refused(address: str) -> None:
+    """Private, local, reserved and disguised addresses are refused, both in a URL and as the address of a name."""
     assert not receiver.is_public(ipaddress.ip_address(address))
     assert "public" in reason(f"https://{brackets(address)}/hook")
     with pytest.raises(ReceiverRefused, match=r"^refused_address$"):
@@ -83,7 +83,7 @@ def test_inner_addresses_are_refused(address: str) -> None:
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_may_be_called(address: str) -> None:
-    """Addresses of the public internet are accepted, in a URL and behind a name."""
+    """Public internet addresses are accepted, both in a URL and as the address of a name."""
     assert receiver.is_public(ipaddress.ip_address(address))
     receiver.check_url(f"https://{brackets(address)}/hook", [])
     assert found("https://hooks.test", address) == [ipaddress.ip_address(address)]
@@ -93,7 +93,8 @@ def test_public_addresses_may_be_called(address: str) -> None:
 @example(address=IPv4Address("192.88.99.1"))
 @example(address=IPv6Address("2001:1::1"))
 def test_addresses_private_to_python_are_not_public(address: IPv4Address | IPv6Address) -> None:
-    """An address that Python's registry calls private, reserved, local or multicast is not a public receiver."""
+    """An address that Python classifies as private, reserved, local or multicast is not accepted as a public
+    receiver."""
     inner = address.is_private or address.is_reserved or address.is_link_local or address.is_loopback
     if inner or address.is_multicast or address.is_unspecified or not address.is_global:
         assert not receiver.is_public(address)
@@ -101,7 +102,7 @@ def test_addresses_private_to_python_are_not_public(address: IPv4Address | IPv6A
 
 @given(number=st.integers(0, 2**32 - 1))
 def test_an_ipv4_address_in_ipv6_is_never_public(number: int) -> None:
-    """Mapped, translated and tunnelled IPv4 addresses are refused whatever address they contain."""
+    """IPv6 addresses that map, translate or tunnel an IPv4 address are refused, whatever that address is."""
     for prefix, shift in (("::ffff:0:0", 0), ("::", 0), ("64:ff9b::", 0), ("2002::", 80), ("2001::", 0)):
         assert not receiver.is_public(IPv6Address(int(IPv6Address(prefix)) | number << shift))
 
@@ -131,8 +132,8 @@ def test_an_ipv4_address_in_ipv6_is_never_public(number: int) -> None:
     ],
 )
 def test_disguised_addresses_are_refused(host: str) -> None:
-    """An address written as a number, in octal, in hexadecimal, shortened, mapped or in other digits is not accepted as
-    a host."""
+    """A host that is an address written as a number, in octal, in hexadecimal, shortened, mapped or in other digits is
+    refused."""
     reason(f"https://{host}/hook")
     reason(f"http://{host}/hook", "10.0.0.0/8")
 
@@ -175,7 +176,7 @@ def test_disguised_addresses_are_refused(host: str) -> None:
     ],
 )
 def test_unusable_urls_are_refused_on_submission(url: str, expected: str) -> None:
-    """A URL that no delivery could use is refused on submission, with what would be accepted."""
+    """A URL that cannot be called is refused on submission, and the error states which URLs are accepted."""
     assert expected in reason(url)
 
 
@@ -193,14 +194,14 @@ def test_unusable_urls_are_refused_on_submission(url: str, expected: str) -> Non
     ],
 )
 def test_urls_are_normalised(url: str, host: str, port: int, target: str, authority: str) -> None:
-    """The called host, port, path and query are those of the URL, in normal form."""
+    """The called host, port, path and query are the normalised parts of the URL."""
     found = receiver.parse(url, [])
     assert (found.host, found.port, found.target.decode(), found.authority.decode()) == (host, port, target, authority)
     assert found.encrypted
 
 
 def test_the_operator_allows_networks() -> None:
-    """Addresses within an allowed network may be called, even without TLS; adjacent ones may not."""
+    """Addresses within a permitted network can be called, even without TLS. Adjacent addresses cannot."""
     allowed = [ip_network("10.1.0.0/16"), ip_network("fd00::/64")]
     for host in ("10.1.0.1", "[fd00::1]"):
         receiver.check_url(f"http://{host}:8080/hook", allowed)
@@ -230,7 +231,7 @@ def found(url: str, *answers: str, allow: Sequence[str] = ()) -> list[IPv4Addres
 
 
 def test_one_private_address_refuses_a_name() -> None:
-    """A name with public addresses and one inner address, in any order, is not called at all."""
+    """A name is not called at all if one of its addresses is private, in whatever order the addresses are returned."""
     assert [str(address) for address in found("https://hooks.test", "8.8.8.8", "1.1.1.1", "8.8.8.8")] == [
         "8.8.8.8",
         "1.1.1.1",
@@ -241,7 +242,7 @@ def test_one_private_address_refuses_a_name() -> None:
 
 
 def test_a_name_without_addresses_is_not_resolved() -> None:
-    """An empty answer and an error of the resolver look the same to the receiver's owner."""
+    """The receiver's owner sees the same error whether the resolver returns no address or fails."""
     with pytest.raises(ReceiverRefused, match=r"^not_resolved$"):
         found("https://hooks.test")
 
@@ -254,7 +255,7 @@ def test_a_name_without_addresses_is_not_resolved() -> None:
 
 
 def test_a_literal_is_not_looked_up() -> None:
-    """An address in the URL is called without asking a resolver."""
+    """An address literal in the URL is called without asking a resolver."""
 
     def fail(_host: str) -> Sequence[str]:
         raise AssertionError
@@ -264,7 +265,7 @@ def test_a_literal_is_not_looked_up() -> None:
 
 
 def test_a_slow_resolver_times_out() -> None:
-    """A name server that does not answer takes no more than the given time."""
+    """If a name server does not answer, resolution ends at the time limit."""
     answered = threading.Event()
 
     def slow(_host: str) -> Sequence[str]:
@@ -281,7 +282,7 @@ def test_a_slow_resolver_times_out() -> None:
 
 
 def test_a_defect_of_the_resolver_is_not_hidden() -> None:
-    """An error of the resolver that is not an error of the system reaches the caller."""
+    """An unexpected exception of the resolver, other than an OSError, is passed on to the caller."""
 
     def broken(_host: str) -> Sequence[str]:
         raise ZeroDivisionError
@@ -291,12 +292,12 @@ def test_a_defect_of_the_resolver_is_not_hidden() -> None:
 
 
 def test_localhost_is_on_the_loopback() -> None:
-    """The resolver of the machine finds localhost on the loopback interface only."""
+    """The machine's resolver finds localhost only on the loopback interface."""
     assert {ipaddress.ip_address(answer).is_loopback for answer in receiver.look_up("localhost")} == {True}
 
 
-def test_the_field_is_named() -> None:
-    """The error names the field that contains the URL."""
+def test_the_error_names_the_field() -> None:
+    """The error for an invalid URL names the request field that contains it."""
     with pytest.raises(InputInvalid) as refused:
         receiver.check_url("https://127.0.0.1/", [], path="webhook.url")
     assert [error.path for error in refused.value.errors] == ["webhook.url"]
@@ -304,7 +305,7 @@ def test_the_field_is_named() -> None:
 
 @given(secret=st.text("abcdefghijklmnop", min_size=12, max_size=12))
 def test_no_error_quotes_the_url(secret: str) -> None:
-    """No error quotes any part of the URL, whose path may be a password."""
+    """No error quotes any part of the URL, because its path can contain a password."""
     for url in (
         f"https://10.0.0.1/{secret}",
         f"https://user:{secret}@hooks.example.com/",
@@ -322,8 +323,8 @@ def test_no_error_quotes_the_url(secret: str) -> None:
 
 
 @given(url=st.text() | st.from_regex(r"https?://[!-~]{0,30}(:[0-9]{0,5})?/?.{0,9}", fullmatch=True))
-def test_every_text_is_accepted_or_refused_by_name(url: str) -> None:
-    """The check accepts a text or refuses it with its own error, and a text that it accepts is not refused at
+def test_every_text_is_accepted_or_refused_with_its_own_error(url: str) -> None:
+    """The check accepts any text or refuses it with its own error. A text that it accepts is not refused at
     delivery."""
     try:
         receiver.check_url(url, LOOPBACK)

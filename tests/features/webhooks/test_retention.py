@@ -23,7 +23,7 @@ def ask(installation: Installation, policy: Policy) -> str:
 
 
 def test_deliveries_are_purged_with_their_request(installation: Installation) -> None:
-    """When the details of a request are purged, so are its deliveries, and the key of a delivery is destroyed."""
+    """When the details of a request are purged, its deliveries are purged too and their keys are destroyed."""
     ask(installation, Policy(retain_details_days=30, report_seconds=0))
     with installation.database.reading() as session:
         letter = session.execute(sa.text("SELECT letter FROM webhook_deliveries LIMIT 1")).scalar_one()
@@ -35,7 +35,7 @@ def test_deliveries_are_purged_with_their_request(installation: Installation) ->
 
 
 def test_receiver_urls_are_sealed(installation: Installation) -> None:
-    """No row of a table and no file of the data folder contains the URL of a receiver."""
+    """Neither a table row nor a file in the data folder contains the URL of a receiver."""
     ask(installation, Policy())
     with installation.database.reading() as session:
         names = sa.inspect(session.get_bind()).get_table_names()
@@ -47,7 +47,7 @@ def test_receiver_urls_are_sealed(installation: Installation) -> None:
 
 
 def test_pending_deliveries_keep_the_details(installation: Installation) -> None:
-    """The details of a request are kept while a delivery about it is pending."""
+    """The details of a request are kept while one of its deliveries is pending."""
     request_id = ask(installation, Policy(retain_details_days=0, report_seconds=0))
     with installation.database.writing() as session:
         session.execute(sa.update(WebhookDelivery).values(status="pending", ended_at=None))

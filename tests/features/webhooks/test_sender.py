@@ -24,7 +24,7 @@ from tests.servers import Server, serving
 
 
 def test_a_delivery_arrives_unchanged() -> None:
-    """The receiver gets one POST with exactly the signed body and headers, and can verify them."""
+    """The receiver gets one POST with exactly the signed body and headers, and can verify the signature."""
     secret = signature.secret_from(bytes(32))
     now = datetime.datetime.now(datetime.UTC)
     headers = signature.sign(BODY, message_id="whd_1", sent_at=now, secrets=[secret])
@@ -46,27 +46,27 @@ def test_a_delivery_arrives_unchanged() -> None:
 
 @pytest.mark.parametrize("code", [200, 201, 202, 204, 299])
 def test_any_2xx_status_is_a_success(code: int) -> None:
-    """Any 2xx answer counts as delivered."""
+    """A response with any 2xx status counts as delivered."""
     with serving(servers.status(code)) as server:
         assert post(server) == SendResult(verdict=DeliveryVerdict.DELIVERED, status=code)
 
 
 @pytest.mark.parametrize("code", [400, 404, 429, 500, 502, 504, 599])
 def test_any_other_status_is_a_failure(code: int) -> None:
-    """Any other status is a failure with a code named after the status."""
+    """A response with any other status is a failure whose code contains the status."""
     with serving(servers.status(code)) as server:
         assert post(server) == failed(f"http_{code}", code)
 
 
 def test_status_410_has_its_own_result() -> None:
-    """Status 410 has its own result."""
+    """Status 410 is reported with the verdict GONE, so that the caller can end later deliveries."""
     with serving(servers.status(410)) as server:
         assert post(server) == SendResult(verdict=DeliveryVerdict.GONE, error_code="http_410", status=410)
 
 
 @pytest.mark.parametrize("code", [300, 301, 302, 303, 304, 307, 308])
 def test_redirects_are_not_followed(code: int) -> None:
-    """A redirect is a failure, and its target is not called."""
+    """A redirect counts as a failure, and its target is not called."""
     with serving(servers.status(200)) as inner:
         location = f"Location: http://127.0.0.1:{inner.port}/admin"
         with serving(servers.status(code, location)) as server:
@@ -93,7 +93,7 @@ def test_redirects_are_not_followed(code: int) -> None:
     ],
 )
 def test_retry_after_is_reported(value: str, seconds: int | None) -> None:
-    """Retry-After in seconds or as a date is reported with a failure, up to a day; any other form is ignored."""
+    """With a failure, Retry-After in seconds or as a date is reported, up to a day. Any other form is ignored."""
     with serving(servers.status(503, f"Retry-After: {value}")) as server:
         outcome = post(server)
     assert outcome.error_code == "http_503"
@@ -101,7 +101,7 @@ def test_retry_after_is_reported(value: str, seconds: int | None) -> None:
 
 
 def test_retry_after_as_a_date_is_a_duration() -> None:
-    """Retry-After as a date yields the time until then, in the zone that it names."""
+    """Retry-After as a date is converted to the time until then, in the zone that it names."""
     at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=5)
     berlin = at.astimezone(datetime.timezone(datetime.timedelta(hours=1)))
     for text in (email.utils.format_datetime(at, usegmt=True), email.utils.format_datetime(berlin)):
@@ -112,7 +112,7 @@ def test_retry_after_as_a_date_is_a_duration() -> None:
 
 
 def test_no_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Proxies from the environment are ignored, because they would connect to unchecked addresses."""
+    """Proxies from the environment are ignored, because they would connect to addresses that were not checked."""
     with serving(servers.status(500)) as proxy, serving(servers.status(200)) as server:
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
@@ -131,7 +131,7 @@ def test_no_cookies_are_kept() -> None:
 
 
 def test_dns_rebinding_is_prevented() -> None:
-    """A name whose address changes after the check (DNS rebinding) is called only at the checked address."""
+    """If the address of a name changes after the check (DNS rebinding), only the checked address is called."""
     answers = iter([["127.0.0.1"], ["127.0.0.2"]])
     asked = []
 
@@ -162,7 +162,8 @@ def test_a_name_for_this_machine_is_refused() -> None:
 
 
 def test_a_url_that_was_never_valid_is_not_called() -> None:
-    """The rules for URLs apply at delivery as at submission; only allowed networks may be called without TLS."""
+    """A delivery applies the same rules for URLs as the submission. Only permitted networks can be called without
+    TLS."""
     for url in ("ftp://127.0.0.1/", "http://user@127.0.0.1/", "http://127.0.0.1:22/", "not a url", ""):
         assert send(url) == failed("url_invalid")
     assert send("http://hooks.example.com/", allowed=[]) == failed("url_invalid")
@@ -170,7 +171,7 @@ def test_a_url_that_was_never_valid_is_not_called() -> None:
 
 
 def test_an_unknown_name_has_its_own_code() -> None:
-    """An unresolvable name ends the attempt with its own error code."""
+    """A name that cannot be resolved ends the attempt with a specific error code."""
 
     def unknown(host: str) -> Sequence[str]:
         raise socket.gaierror(socket.EAI_NONAME, f"{host} is unknown")
@@ -180,7 +181,7 @@ def test_an_unknown_name_has_its_own_code() -> None:
 
 
 def test_the_next_address_is_tried() -> None:
-    """If one address of a name does not answer, the next is tried; if none answers, the delivery fails."""
+    """If one address of a name does not answer, the next address is tried. If none answers, the delivery fails."""
     answers = iter([["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.3"]])
     with serving(servers.status(200), host="127.0.0.2") as server:
         url = f"http://{NAME}:{server.port}/"
@@ -192,13 +193,14 @@ def test_the_next_address_is_tried() -> None:
 
 
 def test_an_address_that_is_silent_does_not_use_up_the_time() -> None:
-    """Each address of a name gets a share of the time, so that a silent one leaves time for the next."""
+    """Each address of a name gets a share of the time limit, so that a silent address leaves time for the next one."""
     with (
         serving(servers.status(200), host="127.0.0.2") as server,
         socket.create_server(("127.0.0.3", server.port), backlog=0),
         contextlib.ExitStack() as stack,
     ):
-        for _ in range(4):  # the queue of those who wait is full
+        # Fill the queue of pending connections.
+        for _ in range(4):
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(("127.0.0.3", server.port))
@@ -212,7 +214,7 @@ def test_an_address_that_is_silent_does_not_use_up_the_time() -> None:
 
 
 def test_a_receiver_on_ipv6_is_called() -> None:
-    """An IPv6 literal is called, and is in brackets in the header Host."""
+    """An IPv6 literal is called, and the Host header contains it in brackets."""
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
@@ -223,7 +225,7 @@ def test_a_receiver_on_ipv6_is_called() -> None:
 
 
 def test_results_and_logs_do_not_contain_the_url(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither results nor log lines, including those of libraries, reveal the URL."""
+    """Neither results nor log lines, including those of libraries, contain the URL."""
     secret = "s3cr3t-of-the-receiver"
     caplog.set_level(logging.INFO)
     outcomes = []
@@ -249,7 +251,7 @@ def test_results_and_logs_do_not_contain_the_url(caplog: pytest.LogCaptureFixtur
 
 
 def test_every_code_is_documented() -> None:
-    """Every error code of an attempt is listed in the docstring of the result."""
+    """The docstring of the result lists every error code of an attempt."""
     source = inspect.getsource(dispatcher) + inspect.getsource(receiver)
     used = set(re.findall(r'(?:_Broken|_failed|ReceiverRefused)\("(\w+)"', source)) | {"redirected", "http_<status>"}
     documented = set(re.findall(r"`([\w<>]+)`", inspect.getdoc(SendResult) or "")) - {"error_code"}
@@ -263,7 +265,7 @@ def test_every_code_is_documented() -> None:
     ids=["nothing", "status", "headers"],
 )
 def test_a_dripping_receiver_is_cut_off(start: bytes, stop: threading.Event) -> None:
-    """A receiver that answers byte by byte is cut off at the deadline."""
+    """A receiver that answers byte by byte is disconnected at the deadline."""
     with serving(servers.dripping(start, stop=stop)) as server:
         begun = time.monotonic()
         outcome = post(server, seconds=0.3)
@@ -274,7 +276,7 @@ def test_a_dripping_receiver_is_cut_off(start: bytes, stop: threading.Event) -> 
 
 
 def test_a_silent_receiver_times_out(stop: threading.Event) -> None:
-    """A receiver that accepts the connection but never answers takes no longer than the time limit."""
+    """A call to a receiver that accepts the connection but never answers ends at the time limit."""
     with serving(servers.silent(stop)) as server:
         begun = time.monotonic()
         assert post(server, seconds=2) == failed("timeout")
@@ -284,7 +286,7 @@ def test_a_silent_receiver_times_out(stop: threading.Event) -> None:
 
 
 def test_a_receiver_that_does_not_read_times_out() -> None:
-    """Sending a large body to a receiver that does not read ends at the deadline."""
+    """Sending a large body to a receiver that does not read it ends at the deadline."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         begun = time.monotonic()
@@ -307,7 +309,7 @@ def test_name_resolution_counts_towards_the_deadline(stop: threading.Event) -> N
 
 
 def test_a_2xx_status_is_final(stop: threading.Event) -> None:
-    """After a 2xx status the delivery has succeeded, even if the rest of the answer drips or breaks off."""
+    """A 2xx status counts as success even if the rest of the response is slow or breaks off."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
     with serving(servers.dripping(head, stop=stop)) as dripping:
         begun = time.monotonic()
@@ -321,7 +323,7 @@ def test_a_2xx_status_is_final(stop: threading.Event) -> None:
 
 
 def test_large_answers_are_truncated() -> None:
-    """About 64 KiB of an endless answer are read before the connection is closed."""
+    """Only about 64 KiB of an endless response are read before the connection is closed."""
     sent = []
 
     def endless(connection: socket.socket) -> None:
@@ -335,11 +337,12 @@ def test_large_answers_are_truncated() -> None:
         begun = time.monotonic()
         assert post(server, seconds=60) == failed("http_500", 500)
         assert time.monotonic() - begun < 30
-    assert sum(sent) < 16 << 20  # what buffers of the system hold besides
+    # Buffers of the operating system contain further bytes.
+    assert sum(sent) < 16 << 20
 
 
 def test_endless_headers_are_malformed() -> None:
-    """An answer whose headers exceed 64 KiB, or with endless interim answers, is malformed."""
+    """A response with more than 64 KiB of headers, or with endless interim responses, is malformed."""
     for line in (b"X-Filler: " + b"x" * 1000 + b"\r\n", b"\r\nHTTP/1.1 102 Processing\r\n"):
         with serving(servers.saying(b"HTTP/1.1 103 Early Hints\r\n" + line * 3000)) as server:
             assert post(server, seconds=30) == failed("answer_too_large")
@@ -363,13 +366,13 @@ def test_endless_headers_are_malformed() -> None:
     ],
 )
 def test_a_malformed_answer_is_a_failure(answer: bytes) -> None:
-    """A receiver that closes the connection, or does not speak HTTP, has not accepted the delivery."""
+    """A delivery has failed if the receiver closes the connection or does not speak HTTP."""
     with serving(servers.saying(answer)) as server:
         assert post(server) == failed("answer_malformed")
 
 
 def test_a_broken_connection_is_a_failure() -> None:
-    """A receiver that resets the connection has not accepted the delivery."""
+    """A delivery has failed if the receiver resets the connection."""
 
     def reset(connection: socket.socket) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -379,7 +382,8 @@ def test_a_broken_connection_is_a_failure() -> None:
 
 
 def test_an_early_refusal_is_read() -> None:
-    """A receiver may refuse a large body and close the connection before it has read all of it."""
+    """If a receiver responds and closes the connection before it has read all of a large body, the status is still
+    reported."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
@@ -424,7 +428,7 @@ def secure(server: Server, trusting: ssl.SSLContext, *, name: str = NAME, second
 
 
 def test_tls_verifies_the_name_at_the_checked_address(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
-    """The connection goes to the checked address, and TLS verifies the certificate for the name."""
+    """The sender connects to the checked address, and TLS verifies the certificate for the name."""
     with serving(servers.status(202), tls=certified(authority, NAME)) as server:
         assert secure(server, trusting) == SendResult(verdict=DeliveryVerdict.DELIVERED, status=202)
     assert server.connections == [f"127.0.0.1 {NAME}"]
@@ -433,14 +437,15 @@ def test_tls_verifies_the_name_at_the_checked_address(authority: trustme.CA, tru
 
 
 def test_an_address_is_verified_against_the_certificate(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
-    """An address literal is verified against the addresses in the certificate."""
+    """For an address literal, TLS verifies the addresses in the certificate."""
     for names, expected in ((["127.0.0.1"], None), (["127.0.0.2", NAME], "tls_failed")):
         with serving(servers.status(200), tls=certified(authority, *names)) as server:
             assert secure(server, trusting, name="127.0.0.1").error_code == expected
 
 
 def test_a_wrong_certificate_is_refused(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
-    """A receiver whose certificate is expired, for another name or by another authority gets nothing."""
+    """Nothing is sent to a receiver whose certificate is expired, for another name or issued by an untrusted
+    authority."""
     over = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
     for context in (
         certified(authority, "other.test"),
@@ -460,7 +465,8 @@ def test_throw_away_authorities_are_not_trusted_by_default(authority: trustme.CA
 
 
 def test_missing_authorities_raise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installation that cannot read its certificate authorities raises instead of blaming every receiver."""
+    """If the certificate authorities cannot be read, an error is raised instead of reporting a failure of every
+    receiver."""
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
     with serving(servers.status(200)) as server, pytest.raises(OSError, match="No such file"):
         post(server)
@@ -468,7 +474,7 @@ def test_missing_authorities_raise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_receiver_without_tls_gets_nothing(trusting: ssl.SSLContext) -> None:
-    """Nothing is sent in plaintext to a receiver that answers https without TLS."""
+    """Nothing is sent in plain text to a receiver that does not use TLS on an https URL."""
     received = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -476,7 +482,8 @@ def test_a_receiver_without_tls_gets_nothing(trusting: ssl.SSLContext) -> None:
             connection, _ = listener.accept()
             with connection:
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-                with contextlib.suppress(ConnectionResetError):  # an answer was left unread
+                # The sender may close the connection without reading the response.
+                with contextlib.suppress(ConnectionResetError):
                     while data := connection.recv(4096):
                         received.append(data)
 
@@ -489,7 +496,7 @@ def test_a_receiver_without_tls_gets_nothing(trusting: ssl.SSLContext) -> None:
 
 
 def test_a_slow_handshake_times_out(trusting: ssl.SSLContext) -> None:
-    """A receiver that accepts the connection but never completes the TLS handshake is cut off at the deadline."""
+    """A receiver that accepts the connection but never completes the TLS handshake is disconnected at the deadline."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         begun = time.monotonic()
         assert secure(Server(port=listener.getsockname()[1]), trusting, seconds=0.3) == failed("timeout")
@@ -499,7 +506,7 @@ def test_a_slow_handshake_times_out(trusting: ssl.SSLContext) -> None:
 def test_a_dripping_receiver_over_tls_is_cut_off(
     authority: trustme.CA, trusting: ssl.SSLContext, stop: threading.Event
 ) -> None:
-    """The deadline holds under TLS, where one read takes several reads of the socket."""
+    """The deadline also applies under TLS, where one read can take several reads of the socket."""
     answer = servers.dripping(b"HTTP/1.1 200 OK\r\nX-Slow: ", stop=stop)
     with serving(answer, tls=certified(authority, NAME)) as server:
         begun = time.monotonic()

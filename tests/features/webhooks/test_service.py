@@ -33,7 +33,7 @@ def told(deliveries: Deliveries) -> list[tuple[str, str]]:
 
 
 def test_each_receiver_gets_a_delivery_per_event(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """Each event of a request makes one delivery per URL, in order, in the same transaction."""
+    """Each event of a request creates one delivery per URL, in order and in the same transaction."""
     [request] = submit(installation, by, asked(installation, by, callback_urls=(URL, "https://b.example:8443/", URL)))
     rows = deliveries()
     assert [(row.event, row.host) for row in rows] == [
@@ -50,7 +50,7 @@ def test_each_receiver_gets_a_delivery_per_event(installation: Installation, by:
 
 
 def test_a_rollback_leaves_no_delivery(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A change that is rolled back leaves no delivery, and wakes no dispatcher."""
+    """A change that is rolled back creates no delivery and does not wake the dispatcher."""
     heard: list[bool] = []
     ear = functools.partial(heard.append, True)
     service.listen(ear)
@@ -68,7 +68,7 @@ def test_a_rollback_leaves_no_delivery(installation: Installation, by: Actor, de
 def test_requests_without_receivers_take_no_statement(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """A request without receivers causes no statement about deliveries."""
+    """A request without receivers executes no SQL statement about deliveries."""
     with statements_to(installation.database.engine) as statements:
         submit(installation, by, *(asked(installation, by, f"p{number}", callback_urls=()) for number in range(20)))
         assert len(statements) > 3
@@ -79,7 +79,7 @@ def test_requests_without_receivers_take_no_statement(
 
 
 def test_decisions_of_an_officer_are_sent(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """Review, extension, rejection and cancellation are events; pauses of the clock are not."""
+    """Review, extension, rejection and cancellation are sent as events, and pauses of the clock are not."""
     policy = Policy(auto_accept=False)
     one, other = submit(
         installation, by, asked(installation, by, policy=policy), asked(installation, by, "somebody", policy=policy)
@@ -104,7 +104,8 @@ def test_decisions_of_an_officer_are_sent(installation: Installation, by: Actor,
 def test_deadlines_are_sent_only_if_they_reveal_nothing(
     installation: Installation, by: Actor, deliveries: Deliveries, discreet: bool
 ) -> None:
-    """Events about deadlines are sent, except where they would reveal how long the work takes."""
+    """Events about approaching and missed deadlines are sent, except for discreet requests, where they would reveal how
+    long the work takes."""
     policy = Policy(auto_accept=False)
     submit(installation, by, asked(installation, by, policy=policy, discreet=discreet))
     for days, moved in ((60, datetime.timedelta(0)), (60, datetime.timedelta(days=100))):
@@ -118,8 +119,8 @@ def test_deadlines_are_sent_only_if_they_reveal_nothing(
 
 
 def test_a_discreet_completion_reveals_nothing(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """Neither the row nor the body of a discreet request reveals when it really ended, or has fields that others
-    lack."""
+    """Neither the row nor the body of a discreet request's completion reveals when the work really ended, and the body
+    has the same fields as other events."""
     policy = Policy(report_seconds=3600)
     [request] = submit(installation, by, asked(installation, by, policy=policy, discreet=True))
     accepted, completed = deliveries()
@@ -136,8 +137,8 @@ def test_a_discreet_completion_reveals_nothing(installation: Installation, by: A
 def test_a_policy_that_hides_ends_delays_a_completion(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """If the policy begins to hide ends after a discreet request was accepted, its completion is due at the deadline,
-    because an earlier delivery would reveal when the work ended."""
+    """If the policy starts to hide completion times after a discreet request was accepted, the completion is sent at
+    the deadline. An earlier delivery would reveal when the work ended."""
     open_policy = Policy(grace_seconds=3600, report_seconds=0)
     [accepted] = submit(installation, by, asked(installation, by, policy=open_policy, discreet=True))
     with installation.database.writing(by=by) as session:
@@ -153,7 +154,7 @@ def test_a_policy_that_hides_ends_delays_a_completion(
 def test_a_repeated_claim_is_accepted_once(
     installation: Installation, by: Actor, deliveries: Deliveries, new_dataset: Callable[..., dict[str, Any]]
 ) -> None:
-    """A request that is claimed again after a worker died is accepted once for its receivers."""
+    """If a request is claimed again after its worker died, its receivers are notified of the acceptance only once."""
     new_dataset()
     submit(installation, by, asked(installation, by, "p1"))
     for _ in range(2):
@@ -165,7 +166,7 @@ def test_a_repeated_claim_is_accepted_once(
 
 
 def test_a_replay_is_pending_again(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A replay makes an ended delivery pending again with the same id; a repeated replay is a no-op."""
+    """A replay makes an ended delivery pending again under the same id. Repeating the replay is a no-op."""
     submit(installation, by, asked(installation, by))
     row = deliveries()[0]
     with installation.database.writing() as session:
@@ -184,7 +185,7 @@ def test_a_replay_is_pending_again(installation: Installation, by: Actor, delive
 
 
 def test_another_tenants_deliveries_are_unknown(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """A session of a tenant neither finds nor lists another tenant's deliveries."""
+    """A session of one tenant neither finds nor lists another tenant's deliveries."""
     submit(installation, by, asked(installation, by))
     other = Actor(tenant_id="ten_other", name="test")
     with installation.database.reading(by=other) as session:
@@ -198,8 +199,8 @@ def test_another_tenants_deliveries_are_unknown(installation: Installation, by: 
 
 
 def test_old_deliveries_are_purged(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
-    """The periodic job drops deliveries that ended more than LETHE_WEBHOOK_KEEP_DAYS ago, the oldest first; pending
-    ones are never dropped."""
+    """The periodic job deletes deliveries that ended more than LETHE_WEBHOOK_KEEP_DAYS ago, the oldest first. Pending
+    deliveries are never deleted."""
     submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(3)))
     with installation.database.writing() as session:
         for days, row in zip((31, 40, 29), deliveries(), strict=False):
@@ -216,8 +217,8 @@ def test_old_deliveries_are_purged(installation: Installation, by: Actor, delive
 def test_a_planned_completion_that_did_not_happen_is_destroyed(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """The delivery of a planned completion that did not happen is not listed, and can soon not be opened: its key is
-    destroyed, not only its row."""
+    """If a planned completion does not happen, its delivery is not listed, and its key is destroyed with its row, so
+    that the delivery cannot be decrypted."""
     [request] = submit(
         installation, by, asked(installation, by, discreet=True, policy=Policy(grace_seconds=3600, report_seconds=3600))
     )
@@ -240,7 +241,7 @@ def test_a_planned_completion_that_did_not_happen_is_destroyed(
 
 
 def test_due_deliveries_are_found_by_their_index(installation: Installation) -> None:
-    """The check that every gateway makes each second uses the index of pending deliveries."""
+    """The query for due deliveries, which every gateway runs each second, uses the index of pending deliveries."""
     query = sa.select(sa.exists().where(*repository._due(datetime.datetime.now(datetime.UTC), [], [])))
     compiled = query.compile(installation.database.engine, compile_kwargs={"literal_binds": True})
     with installation.database.reading() as session:
@@ -255,7 +256,7 @@ def test_due_deliveries_are_found_by_their_index(installation: Installation) -> 
 def test_a_request_that_waited_notifies_receivers(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """A request that waited for the end of its grace period notifies receivers like any other."""
+    """A request that waited for the end of its grace period notifies its receivers like any other request."""
     policy = Policy(grace_seconds=1000)
     [request] = submit(installation, by, asked(installation, by, policy=policy))
     assert told(deliveries) == [("accepted", "accepted")]

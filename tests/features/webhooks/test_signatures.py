@@ -33,7 +33,7 @@ def signed(**changes: str) -> dict[str, str]:
 
 
 def test_the_published_vector_matches() -> None:
-    """The signature equals the one in the test vector of the specification's own libraries."""
+    """The signature equals the test vector of the specification's own libraries."""
     at = datetime.datetime.fromtimestamp(1614265330, datetime.UTC)
     headers = signature.sign(
         b'{"test": 2432232314}', message_id="msg_p5jXN8AQM9LWM0D4loKWxJek", sent_at=at, secrets=[SECRET]
@@ -49,7 +49,7 @@ def test_the_published_vector_matches() -> None:
 def test_the_reference_library_makes_the_same_signature(
     key: bytes, message_id: str, sent_at: datetime.datetime, body: str
 ) -> None:
-    """The specification's Python library makes the same signature of any message."""
+    """The specification's Python library computes the same signature for any message."""
     secret = signature.secret_from(key)
     headers = signature.sign(body.encode(errors="replace"), message_id=message_id, sent_at=sent_at, secrets=[secret])
     oracle = standardwebhooks.Webhook(secret).sign(message_id, sent_at, body.encode(errors="replace").decode())
@@ -60,7 +60,7 @@ def test_the_reference_library_makes_the_same_signature(
 def test_the_reference_library_verifies_our_signatures(
     keys: list[bytes], data: st.DataObject, message_id: str, body: str
 ) -> None:
-    """A receiver with the specification's Python library and any of the secrets verifies the call."""
+    """With the specification's Python library and any of the secrets, a receiver can verify the call."""
     secrets = [signature.secret_from(key) for key in keys]
     now = datetime.datetime.now(datetime.UTC)
     sent = body.encode(errors="replace")
@@ -74,7 +74,7 @@ def test_the_reference_library_verifies_our_signatures(
 def test_only_the_secret_that_signed_verifies(
     key: bytes, other: bytes, message_id: str, sent_at: datetime.datetime, body: bytes, late: int
 ) -> None:
-    """A call verifies with its own secret, up to five minutes early or late, and with no other secret."""
+    """A call verifies only with the secret that signed it, up to five minutes early or late."""
     assume(key != other)
     sent_at = sent_at.replace(microsecond=0)
     headers = signature.sign(body, message_id=message_id, sent_at=sent_at, secrets=[signature.secret_from(key)])
@@ -86,7 +86,7 @@ def test_only_the_secret_that_signed_verifies(
 
 @given(body=st.binary(), other=st.binary())
 def test_another_body_is_refused(body: bytes, other: bytes) -> None:
-    """The headers of one body do not verify another."""
+    """The headers of one body do not verify with another body."""
     assume(body != other)
     headers = signature.sign(body, message_id="whd_1", sent_at=SENT_AT, secrets=[SECRET])
     with pytest.raises(SignatureWrong):
@@ -95,7 +95,7 @@ def test_another_body_is_refused(body: bytes, other: bytes) -> None:
 
 @given(split=st.data())
 def test_signed_bytes_cannot_be_split_differently(split: st.DataObject) -> None:
-    """The signed bytes verify only with the id, timestamp and body that were signed."""
+    """Dividing the signed bytes differently into id, timestamp and body does not verify."""
     body = b"1614265331.{}"
     headers = signature.sign(body, message_id="whd_1", sent_at=SENT_AT, secrets=[SECRET])
     content = b".".join([b"whd_1", headers["webhook-timestamp"].encode(), body]).decode()
@@ -111,7 +111,8 @@ def test_signed_bytes_cannot_be_split_differently(split: st.DataObject) -> None:
 
 @pytest.mark.parametrize("late", [-301, 301, 10**8])
 def test_an_old_call_is_refused(late: int) -> None:
-    """A correctly signed call from more than five minutes ago, or ahead, is refused with its own error."""
+    """A correctly signed call whose timestamp is more than five minutes in the past or future is refused with a
+    specific error."""
     now = datetime.datetime.fromtimestamp(1614265330 + late, datetime.UTC)
     with pytest.raises(TimestampOutsideTolerance):
         signature.verify(SECRET, signed(), BODY, now=now)
@@ -136,7 +137,7 @@ def test_an_old_call_is_refused(late: int) -> None:
     ],
 )
 def test_incomplete_headers_are_refused(headers: dict[str, str]) -> None:
-    """A missing or malformed header is refused before anything is compared."""
+    """A missing or malformed header is refused before any signature is compared."""
     with pytest.raises(HeadersMalformed):
         signature.verify(SECRET, headers, BODY, now=SENT_AT)
 
@@ -159,29 +160,29 @@ GOOD = signed()["webhook-signature"]
     ],
 )
 def test_wrong_signatures_are_refused(given: str) -> None:
-    """A truncated signature, one of another version and arbitrary text are wrong signatures."""
+    """A truncated signature, a signature of another version and arbitrary text are refused as wrong signatures."""
     assert signature.verify(SECRET, signed(), BODY, now=SENT_AT) == "whd_1"
     with pytest.raises(SignatureWrong):
         signature.verify(SECRET, signed(webhook_signature=given), BODY, now=SENT_AT)
 
 
 def test_one_valid_signature_is_enough() -> None:
-    """A valid signature is accepted among signatures of other versions and secrets."""
+    """A call is accepted if its header contains a valid signature next to signatures of other versions and secrets."""
     other = "Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc="
     headers = signed(webhook_signature=f"v1,{other} v2,{other} v1a,{other} {GOOD} v1,{other}")
     assert signature.verify(SECRET, headers, BODY, now=SENT_AT) == "whd_1"
 
 
 def test_header_names_are_case_insensitive() -> None:
-    """Header names are accepted in any case, since frameworks spell them differently."""
+    """Header names are accepted in upper or lower case, because frameworks spell them differently."""
     headers = {name.title(): value for name, value in signed().items()}
     assert signature.verify(SECRET, headers, BODY, now=SENT_AT) == "whd_1"
 
 
 @given(key=st.binary(max_size=80))
 def test_malformed_secrets_are_refused(key: bytes) -> None:
-    """A secret is whsec_ and the base64 of 24 to 64 bytes; any other is refused with an error that does not quote
-    it."""
+    """A secret consists of the prefix whsec_ and the base64 of 24 to 64 bytes. Any other text is refused with an error
+    that does not quote it."""
     secret = "whsec_" + base64.b64encode(key).decode()
     if 24 <= len(key) <= 64:
         assert signature.sign(BODY, message_id="a", sent_at=SENT_AT, secrets=[secret])
@@ -195,8 +196,8 @@ def test_malformed_secrets_are_refused(key: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])
-def test_new_secrets_are_of_32_bytes(size: int) -> None:
-    """A new secret is made of exactly 32 bytes."""
+def test_new_secrets_have_32_bytes(size: int) -> None:
+    """A new secret encodes exactly 32 bytes."""
     with pytest.raises(SecretMalformed):
         signature.secret_from(bytes(size))
 
@@ -213,13 +214,13 @@ def test_new_secrets_are_of_32_bytes(size: int) -> None:
     ],
 )
 def test_unverifiable_calls_are_not_signed(message_id: str, sent_at: datetime.datetime, secrets: list[str]) -> None:
-    """An id with a full stop or a space, a time without a zone, and an empty list of secrets are refused."""
+    """Signing is refused for an id with a full stop or a space, for a time without a zone, and without any secret."""
     with pytest.raises(ValueError):
         signature.sign(BODY, message_id=message_id, sent_at=sent_at, secrets=secrets)
 
 
 def test_receivers_can_catch_one_exception() -> None:
-    """Every failed verification raises the same exception class; a wrong configuration raises another."""
+    """Every failed verification raises the same exception class, and a wrong configuration raises another class."""
     for error in (HeadersMalformed, SignatureWrong, TimestampOutsideTolerance):
         assert issubclass(error, WebhookUnverified)
     assert not issubclass(SecretMalformed, WebhookUnverified)

@@ -27,7 +27,7 @@ def test_rows_are_restored_from_one_bucket_into_another(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """Rows of one bucket are restored into another, except those of people forgotten since."""
+    """Rows in one bucket are restored into another bucket, except for the rows of people forgotten since the backup."""
     dataset = new_dataset(rows=5000)
     slots = slots_of(installation, dataset["id"], "p4500")
     new_model(dataset["id"])

@@ -202,7 +202,8 @@ class Visitor:
             assert (TOUR / f"{name}.png").stat().st_size < 150_000
 
 
-expect.set_options(timeout=60_000)  # a slow machine is no fault
+# A slow machine must not fail a test.
+expect.set_options(timeout=60_000)
 
 
 def visitor(browser: Browser, site: Site, *, clock: str = "UTC") -> Visitor:

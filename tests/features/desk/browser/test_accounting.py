@@ -8,8 +8,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_budgets_are_compared(officer: Visitor, worker: Child) -> None:
-    """An engineer finds nothing spent without a dataset, compares one with a budget and sees which requests would make
-    its model relearn."""
+    """Without a dataset the page shows an empty state. An engineer then compares a dataset's spent budget with another
+    budget and sees which requests would make its model relearn."""
     page = officer.page
     officer.goes_to("Accounting")
     expect(page.get_by_text("No dataset yet")).to_be_visible()
@@ -35,7 +35,7 @@ def test_budgets_are_compared(officer: Visitor, worker: Child) -> None:
 
 @pytest.mark.soak
 def test_a_theorem_is_calculated(officer: Visitor) -> None:
-    """A visitor finds a theorem and evaluates it; a failed precondition is named."""
+    """A visitor finds a theorem and evaluates it. A failed precondition is named."""
     page = officer.page
     officer.goes_to("Calculator")
     officer.shows("calculator")
@@ -50,5 +50,6 @@ def test_a_theorem_is_calculated(officer: Visitor) -> None:
     page.get_by_role("textbox", name="mu", exact=True).fill("-1")
     page.get_by_role("button", name="Evaluate").click()
     expect(page.get_by_role("alert")).to_contain_text("Expected mu=-1")
-    officer.complaints.clear()  # that the answer was a 422
+    # The browser logs the status 422 of the response.
+    officer.complaints.clear()
     officer.shows()

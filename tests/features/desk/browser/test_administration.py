@@ -39,7 +39,8 @@ def receiver() -> Iterator[tuple[str, list[int]]]:
 
 
 def test_a_refused_delivery_is_replayed(officer: Visitor, site: Site, receiver: tuple[str, list[int]]) -> None:
-    """An officer finds a delivery that its receiver refused, reads why, replays it, and sees it arrive."""
+    """An officer finds a delivery that the receiver refused, reads the reason, replays the delivery and sees it
+    arrive."""
     url, answers = receiver
     answers.append(410)
     site.forget("p1", identity_verified=False, callback_url=url)
@@ -60,7 +61,7 @@ def test_a_refused_delivery_is_replayed(officer: Visitor, site: Site, receiver: 
 
 
 def test_the_webhook_secret_is_rotated(officer: Visitor) -> None:
-    """An admin reveals the secret and rotates it."""
+    """An admin reveals the webhook secret and rotates it."""
     officer.opens("/admin/webhook-secret")
     secret = officer.page.get_by_text("whsec_")
     expect(secret).to_be_hidden()
@@ -77,7 +78,8 @@ def test_the_webhook_secret_is_rotated(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_the_policy_is_changed(officer: Visitor, site: Site) -> None:
-    """An admin changes the policy; an invalid value is refused by its name and kept for correction."""
+    """An admin changes the policy. An invalid value is refused with the name of its field and stays in the form for
+    correction."""
     page = officer.page
     officer.goes_to("Policy")
     officer.shows("policy")
@@ -110,7 +112,7 @@ def test_the_policy_is_changed(officer: Visitor, site: Site) -> None:
 
 @pytest.mark.soak
 def test_the_audit_log_is_verified(officer: Visitor, site: Site) -> None:
-    """An auditor verifies the chain without leaving the page, and looks up the actions of a key."""
+    """An auditor verifies the audit log without leaving the page and finds the actions of one key."""
     site.api.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]})
     page = officer.page
     officer.goes_to("Audit log")
@@ -136,7 +138,7 @@ def test_the_audit_log_is_verified(officer: Visitor, site: Site) -> None:
 
 @pytest.mark.soak
 def test_an_operator_creates_a_tenant(officer: Visitor, site: Site) -> None:
-    """An operator creates a tenant and sees the settings of the installation, except its secrets."""
+    """An operator creates a tenant and sees the settings of the installation, but not its secrets."""
     page = officer.page
     officer.goes_to("Tenants")
     page.get_by_label("Name").fill("acme")
@@ -150,7 +152,7 @@ def test_an_operator_creates_a_tenant(officer: Visitor, site: Site) -> None:
 
 
 def test_a_suppression_is_lifted_on_consent(officer: Visitor, site: Site) -> None:
-    """An officer finds suppressed people, and lifts the suppression of one who consented."""
+    """An officer finds suppressed people and lifts the suppression of a person who consented."""
     site.forget("ann@example.org", identity_verified=False)
     site.forget("bob@example.org")
     page = officer.page

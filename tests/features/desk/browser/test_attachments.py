@@ -9,8 +9,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_a_letter_is_attached_and_erased(officer: Visitor) -> None:
-    """A file of another kind is refused at the field; a letter is attached, saved without being displayed, and erased
-    after the officer confirmed it."""
+    """A file of an unsupported kind is refused at the field. A letter is attached, downloaded instead of displayed, and
+    erased after the officer has confirmed it."""
     page = officer.page
     request = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     officer.opens(f"/admin/requests/{request}")
@@ -19,7 +19,8 @@ def test_a_letter_is_attached_and_erased(officer: Visitor) -> None:
     chosen.set_input_files({"name": "letter.pdf", "mimeType": "application/pdf", "buffer": b"MZ"})
     page.get_by_role("button", name="Attach", exact=True).click()
     expect(region.get_by_text("is not what the end of its name says")).to_be_visible()
-    officer.complaints.clear()  # the browser notes the refusal
+    # The browser logs the refusal.
+    officer.complaints.clear()
     chosen.set_input_files({"name": "Letter of Žofie.pdf", "mimeType": "application/pdf", "buffer": PDF})
     page.get_by_role("button", name="Attach", exact=True).press("Enter")
     expect(page.get_by_role("status").filter(has_text="File attached.")).to_be_visible()

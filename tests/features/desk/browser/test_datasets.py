@@ -25,7 +25,8 @@ def _fills(visitor: Visitor, rows: str) -> None:
 
 
 def test_a_corrected_file_becomes_a_dataset(officer: Visitor) -> None:
-    """An engineer uploads a file with wrong rows, reads which they are, corrects it, and sees the dataset."""
+    """An engineer uploads a file with invalid rows, sees which rows they are, corrects the file and sees the
+    dataset."""
     page = officer.page
     officer.goes_to("Datasets")
     expect(page.get_by_text("Nothing has been uploaded yet")).to_be_visible()
@@ -37,7 +38,8 @@ def test_a_corrected_file_becomes_a_dataset(officer: Visitor) -> None:
     expect(page.get_by_text("line 202, column age")).to_be_visible()
     expect(page.get_by_text("line 203, column plan")).to_be_visible()
     assert "hidden" not in page.locator("[data-fault]").inner_text()
-    officer.complaints[:] = [said for said in officer.complaints if "422" not in said]  # which is what it was for
+    # The browser logs the status 422, which is expected.
+    officer.complaints[:] = [said for said in officer.complaints if "422" not in said]
     officer.shows("upload-refused")
     _fills(officer, ROWS)
     page.get_by_role("button", name="Upload").click()
@@ -48,8 +50,8 @@ def test_a_corrected_file_becomes_a_dataset(officer: Visitor) -> None:
 
 
 def test_a_schema_is_proposed(officer: Visitor) -> None:
-    """A chosen CSV file fills the form with its columns; an engineer states their ranges and uploads it. The next file
-    with these columns needs no more input."""
+    """Choosing a CSV file fills the form with its columns. An engineer enters the ranges and uploads the file. The next
+    file with the same columns needs no further input."""
     page = officer.page
     for name in ("first", "second"):
         officer.opens("/admin/datasets/new")
@@ -70,7 +72,7 @@ def test_a_schema_is_proposed(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_a_bar_shows_the_upload_progress(officer: Visitor) -> None:
-    """A bar shows the progress of an upload; a file that is too large is not sent at all."""
+    """A progress bar is shown during an upload. A file that is too large is not sent at all."""
     page = officer.page
     officer.opens("/admin/datasets/new")
     session = page.context.new_cdp_session(page)
@@ -94,7 +96,7 @@ def test_a_bar_shows_the_upload_progress(officer: Visitor) -> None:
 
 
 def test_an_upload_is_not_sent_without_a_gateway(officer: Visitor) -> None:
-    """An upload is not sent if the gateway is away: the page says so, and the form is unchanged."""
+    """If the gateway cannot be reached, an upload is not sent, the page explains this, and the form is unchanged."""
     officer.opens("/admin/datasets/new")
     _fills(officer, ROWS)
     officer.site.gateway.kill()
@@ -107,7 +109,7 @@ def test_an_upload_is_not_sent_without_a_gateway(officer: Visitor) -> None:
 @pytest.mark.soak
 @pytest.mark.usefixtures("worker")
 def test_rows_are_added(officer: Visitor, site: Site) -> None:
-    """Rows are added to slots of forgotten people; the page updates by itself when a worker has written them."""
+    """Rows are added to slots of forgotten people. The page updates by itself once a worker has written them."""
     model = site.live_model()
     dataset = site.api.get(f"/v1/models/{model}").json()["dataset_id"]
     made = site.forget("p1")

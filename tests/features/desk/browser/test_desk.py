@@ -10,8 +10,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 @pytest.mark.soak
 def test_a_long_list_is_navigated(officer: Visitor) -> None:
-    """The head of a long table stays visible, pages are changed by keyboard, days are chosen, and the search box leads
-    to a case."""
+    """The head of a long table stays visible, the keyboard changes pages, a range of days can be chosen, and the search
+    box leads to a case."""
     bodies = [{"subject_id": f"q{n}", "external_id": f"case-{n}", "identity_verified": False} for n in range(60)]
     assert officer.site.api.post("/v1/deletion-requests:batch", json={"requests": bodies}).is_success
     page = officer.page
@@ -24,7 +24,8 @@ def test_a_long_list_is_navigated(officer: Visitor) -> None:
     expect(page.get_by_text("51 to 60 of 60 requests")).to_be_visible()
     page.get_by_role("link", name="Previous page").press("Enter")
     expect(page.get_by_text("1 to 50 of 60 requests")).to_be_visible()
-    page.wait_for_load_state()  # the script that submits the choice runs after the table is shown
+    # The script that submits the choice runs after the table is shown.
+    page.wait_for_load_state()
     page.get_by_label("Per page").select_option("25")
     expect(page.get_by_text("1 to 25 of 60 requests")).to_be_visible()
     officer.shows("requests-many")

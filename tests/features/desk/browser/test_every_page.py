@@ -36,7 +36,8 @@ def pages(somebody: Visitor, seen: list[str]) -> Iterator[str]:
     for address in seen:
         answer = somebody.page.request.get(somebody.site.url + address)
         if not answer.headers.get("content-type", "").startswith("text/html") or "<html" not in answer.text():
-            continue  # a file, or a part of a page
+            # The address leads to a file or to a part of a page.
+            continue
         somebody.opens(address)
         expect(somebody.page.locator(".later")).to_have_count(0)
         yield address
@@ -69,10 +70,10 @@ _SCREENS = ((1280, 900), (1440, 900), (1920, 900), (_NARROW, 900), (1024, 768), 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_every_page_is_accessible(officer: Visitor, seen: list[str]) -> None:
-    """In German, whose words are longer, axe-core finds no fault with any page in light and in dark, no page is too
-    wide, the first content of each is within one screen, and on a narrow laptop no text leaves its box. On a phone
-    everything that scrolls is reached by keyboard, and on A4 nothing lies beyond the edge and no control for screens is
-    printed."""
+    """Each page is checked in German, which has the longest words. In the light and the dark theme axe-core reports no
+    fault. No page is too wide, its first content is within one screen, and on a narrow laptop no text leaves its box.
+    On a phone every scrolling region can be reached by keyboard. On A4 nothing exceeds the margins and no interactive
+    control is printed."""
     found = []
     officer.opens("/admin")
     officer.page.get_by_role("button", name="Deutsch").click()

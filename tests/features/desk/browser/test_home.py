@@ -14,7 +14,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 @pytest.mark.soak
 def test_an_open_page_updates(officer: Visitor) -> None:
-    """On an open page a run's bar grows, the model becomes live and a request completes."""
+    """While a page is open, a run's progress bar grows, the model becomes live and a request completes."""
     site, page = officer.site, officer.page
     dataset = site.upload(rows=20_000, features=30)
     site.model(dataset, name="income", l2=0.0005, learn_steps=30_000)
@@ -35,7 +35,7 @@ def test_an_open_page_updates(officer: Visitor) -> None:
 
 
 def test_an_unreachable_gateway_is_reported(officer: Visitor) -> None:
-    """An unreachable gateway is reported, and the last content stays."""
+    """If the gateway cannot be reached, the page reports it and keeps its last content."""
     officer.site.gateway.kill()
     expect(officer.page.get_by_text("The gateway does not respond.")).to_be_visible()
     expect(officer.page.get_by_role("heading", name="Awaiting decision")).to_be_visible()
@@ -43,7 +43,7 @@ def test_an_unreachable_gateway_is_reported(officer: Visitor) -> None:
 
 
 def test_a_hanging_gateway_is_reported(officer: Visitor) -> None:
-    """A gateway that accepts calls but never answers is reported within seconds, and forms are not submitted to it."""
+    """If the gateway accepts calls but never answers, the page reports it within seconds and submits no form."""
     officer.opens("/admin/requests")
     officer.page.get_by_label("Data subject").fill("somebody")
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
@@ -57,8 +57,8 @@ def test_a_hanging_gateway_is_reported(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_a_hanging_part_is_reported(officer: Visitor) -> None:
-    """If a live part hangs, the overview shows within seconds that it may be outdated, and removes the notice
-    afterwards."""
+    """If a live part of the overview hangs, the page states within seconds that it may be outdated. The notice
+    disappears once the part answers again."""
     expect(officer.page.get_by_role("heading", name="Awaiting decision")).to_be_visible()
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
     try:
@@ -69,9 +69,9 @@ def test_a_hanging_part_is_reported(officer: Visitor) -> None:
 
 
 def test_the_overview_shows_what_is_at_risk(officer: Visitor) -> None:
-    """The first screen of a new installation explains that nothing awaits a decision and that no worker runs. Later it
-    counts what is late and states what else is wrong, and each number links to the list that it counts, by keyboard.
-    The overview has a sentence for each."""
+    """The first screen of a new installation explains that no request awaits a decision and that no worker runs. Later
+    it counts overdue requests and describes other problems, and each number is a link to the list that it counts,
+    usable by keyboard. The overview describes each problem in a sentence."""
     expect(officer.page.get_by_text("Nothing awaits a decision")).to_be_visible()
     officer.shows()
     officer.site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
@@ -89,8 +89,8 @@ def test_the_overview_shows_what_is_at_risk(officer: Visitor) -> None:
 
 
 def test_the_calendar_counts_due_requests(officer: Visitor) -> None:
-    """The calendar counts the requests due on each day, describes each day in words and links to its requests, by
-    keyboard; it stays within its box on narrow screens and follows new requests."""
+    """The calendar counts the requests due on each day, describes each day in words, and links to its requests, usable
+    by keyboard. It fits on narrow screens and updates when requests arrive."""
     now = datetime.datetime.now(datetime.UTC)
     for n, age in enumerate((35, 35, 100)):
         submitted_at = (now - datetime.timedelta(days=age)).isoformat()
@@ -105,7 +105,8 @@ def test_the_calendar_counts_due_requests(officer: Visitor) -> None:
     officer.shows("calendar")
     submitted_at = (now - datetime.timedelta(days=100)).isoformat()
     officer.site.forget("p3", submitted_at=submitted_at, regulation="ccpa", identity_verified=False)
-    officer.page.evaluate("htmx.trigger(document.querySelector('[data-live=\"60\"]'), 'live')")  # a minute later
+    # Trigger the refresh that is due after a minute.
+    officer.page.evaluate("htmx.trigger(document.querySelector('[data-live=\"60\"]'), 'live')")
     expect(calendar.get_by_role("link", name="2 overdue")).to_be_visible()
     calendar.get_by_role("link", name=f"2 due on {due.day} {due:%b}").press("Enter")
     officer.page.wait_for_url(

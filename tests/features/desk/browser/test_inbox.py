@@ -30,8 +30,8 @@ def fill(officer: Visitor, number: int) -> None:
 
 
 def test_a_case_takes_at_most_nine_clicks(officer: Visitor, worker: Child) -> None:
-    """A case with a note, an approval, a verified certificate and a reply takes an officer at most nine clicks from the
-    inbox."""
+    """From the inbox, adding a note, approving the request, verifying the certificate and sending the reply take an
+    officer at most nine clicks."""
     officer.site.live_model()
     officer.site.forget("p1", identity_verified=False, external_id="case-1")
     page, clicks = officer.page, 0
@@ -63,8 +63,8 @@ def test_a_case_takes_at_most_nine_clicks(officer: Visitor, worker: Child) -> No
 
 
 def test_the_queue_works_by_keyboard(officer: Visitor) -> None:
-    """Keys move between rows, open a case, select rows, ask before they decide, and search; they are off while text is
-    typed, and single keys can be turned off."""
+    """Keyboard shortcuts move between rows, open a case, select rows, ask for confirmation of a decision, and start a
+    search. They are inactive while the user types text, and single-key shortcuts can be turned off."""
     fill(officer, 4)
     page = officer.page
     page.set_viewport_size({"width": 1440, "height": 900})
@@ -84,7 +84,8 @@ def test_the_queue_works_by_keyboard(officer: Visitor) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     page.keyboard.press("a")
     expect(page.get_by_role("dialog", name="Approve")).to_be_visible()
-    page.keyboard.press("j")  # not while a dialog asks
+    # The shortcut is inactive while a dialog is open.
+    page.keyboard.press("j")
     page.keyboard.press("Escape")
     page.keyboard.press("r")
     expect(case.get_by_role("combobox", name="Legal basis")).to_be_focused()
@@ -116,9 +117,9 @@ def test_the_queue_works_by_keyboard(officer: Visitor) -> None:
 
 
 def test_the_first_screen_shows_the_queue(officer: Visitor) -> None:
-    """A laptop shows 25 rows, with and without a case; at each size the first row of the inbox and of the list of
-    requests is within one screen; on a phone problems and late requests come first, a case has the screen, and due
-    dates are whole, however long a case number is."""
+    """A laptop shows 25 rows, with or without an open case. At each screen size the first row of the inbox and of the
+    request list is within one screen. On a phone problems and overdue requests come first, an open case fills the
+    screen, and due dates are complete even next to a long case number."""
     fill(officer, 30)
     long = {"external_id": "a-rather-long-case-number-2026-000017", "submitted_at": "2026-01-03T00:00:00Z"}
     officer.site.forget("q", identity_verified=False, regulation="ccpa", **long)
@@ -162,7 +163,7 @@ def test_the_first_screen_shows_the_queue(officer: Visitor) -> None:
 
 
 def test_filters_are_chips(officer: Visitor) -> None:
-    """The active filters of a list are shown above it, and a click removes each."""
+    """The active filters of a list are shown above it, and a click on a filter removes it."""
     fill(officer, 2)
     page = officer.page
     officer.opens("/admin/requests?status=in_review&regulation=ccpa&due=overdue")
@@ -177,8 +178,8 @@ def test_filters_are_chips(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_the_inbox_works_without_scripts(officer: Visitor) -> None:
-    """Without scripts, links lead from the queue to a case, its forms work, and the address of an open case shows the
-    case beside the queue."""
+    """If scripts are disabled, the queue links to its cases and the forms of a case work. The address of an open case
+    shows the case next to the queue."""
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     browser = officer.page.context.browser
     assert browser

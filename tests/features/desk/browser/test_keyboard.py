@@ -22,7 +22,8 @@ def tab_to(page: Page, goal: Locator, *, back: bool = False) -> None:
         page.keyboard.press("Shift+Tab" if back else "Tab")
         stop = page.locator(":focus")
         if not stop.count():
-            continue  # the browser's own frame
+            # The focus is in the browser's own controls.
+            continue
         unseen = stop.evaluate(_UNSEEN)
         assert unseen is None, unseen
         if goal.evaluate("goal => goal === document.activeElement"):
@@ -37,8 +38,9 @@ def press(page: Page, goal: Locator, key: str = "Enter", *, back: bool = False) 
 
 
 def test_approving_by_keyboard(officer: Visitor) -> None:
-    """The first Tab leads past the menu. A request is found, and its confirmation opened, left by Escape with the focus
-    back, opened again, and given; the dialog keeps the focus."""
+    """The first press of Tab focuses a link that skips the menu. An officer opens a request and its confirmation
+    dialog, closes the dialog with Escape, which restores the focus, opens it again and approves. The focus stays in the
+    dialog while it is open."""
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     page = officer.page
     press(page, page.get_by_role("link", name="Skip to the content"))
@@ -59,7 +61,7 @@ def test_approving_by_keyboard(officer: Visitor) -> None:
 
 
 def test_entering_a_request_by_keyboard(officer: Visitor) -> None:
-    """A request that came by letter is entered; folded fields are opened and filled in."""
+    """An officer enters a request that came by letter, and opens and fills in the folded fields."""
     page = officer.page
     press(page, page.get_by_role("navigation", name="Main").get_by_role("link", name="Requests", exact=True))
     press(page, page.get_by_role("link", name="New request"))
@@ -80,8 +82,9 @@ def test_entering_a_request_by_keyboard(officer: Visitor) -> None:
 
 
 def test_filtering_by_keyboard(officer: Visitor) -> None:
-    """A list waits until its filters are chosen: arrows move between choices, a date is typed in whole, and Enter, or
-    the button next to them, shows the matches; the next page is reached from the end of the list, and left."""
+    """A list does not change until all filters are chosen: arrow keys select an option, a date is typed, and Enter or
+    the button shows the matches. The keyboard also reaches the next page from the end of the list and returns to the
+    first page."""
     bodies = [{"subject_id": f"q{n}", "identity_verified": False, "regulation": "ccpa"} for n in range(55)]
     assert officer.site.api.post("/v1/deletion-requests:batch", json={"requests": bodies}).is_success
     officer.site.forget("p1", identity_verified=False)
@@ -115,7 +118,7 @@ def test_filtering_by_keyboard(officer: Visitor) -> None:
 
 
 def test_a_view_is_chosen_by_keyboard(officer: Visitor) -> None:
-    """Columns are chosen, and the address keeps them; on a phone, too, all of it is within the screen."""
+    """The keyboard selects the columns of the list, which are stored in the address."""
     officer.site.forget("p1", identity_verified=False)
     page = officer.page
     officer.opens("/admin/requests?status=in_review")
@@ -129,7 +132,7 @@ def test_a_view_is_chosen_by_keyboard(officer: Visitor) -> None:
 
 
 def test_logging_out_by_keyboard(officer: Visitor) -> None:
-    """Another language is chosen, on a phone the menu is opened and closed, and the user logs out."""
+    """Another language is chosen, the menu is opened and closed on a phone, and the user logs out, all by keyboard."""
     page = officer.page
     press(page, page.get_by_role("button", name="Deutsch"))
     expect(page.locator("html[lang=de]")).to_be_attached()

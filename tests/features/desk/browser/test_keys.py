@@ -9,8 +9,8 @@ from tests.features.desk.browser.browsing import Site, Visitor, visitor
 
 
 def test_a_key_is_created_rotated_and_revoked(officer: Visitor, browser: Browser, site: Site) -> None:
-    """An admin submits an incomplete form, which explains and marks the faulty field and keeps its values; then the
-    admin creates a key, copies it, rotates it and revokes it, and its holder is back at the login."""
+    """An incomplete form explains and marks the faulty field and keeps its values. The admin then creates a key, copies
+    it, rotates it and revokes it, which returns its holder to the login page."""
     page = officer.page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site.url)
     officer.goes_to("Keys")
@@ -20,7 +20,8 @@ def test_a_key_is_created_rotated_and_revoked(officer: Visitor, browser: Browser
     expect(scopes).to_contain_text("Choose at least 1.")
     expect(scopes).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_label("Name")).to_have_value("auditor")
-    officer.complaints.clear()  # the status of the answer
+    # The browser logs the status of the response.
+    officer.complaints.clear()
     officer.shows("key-refused")
     officer.goes_to("Keys")
     page.get_by_label("Name").fill("auditor")
@@ -37,7 +38,8 @@ def test_a_key_is_created_rotated_and_revoked(officer: Visitor, browser: Browser
         }"""
     )
     copy.click()
-    wait_until(lambda: "Copied" in page.evaluate("window.said"))  # for a moment
+    # The message is shown only for a moment.
+    wait_until(lambda: "Copied" in page.evaluate("window.said"))
     key = page.evaluate("navigator.clipboard.readText()")
     assert re.fullmatch(r"lethe_[\w-]{43}", key)
     officer.shows()

@@ -15,7 +15,8 @@ DOCUMENT = Path(__file__).parents[4] / "docs" / "leaving-reasons.md"
 
 
 def test_reasons_are_shown_with_error_bars(officer: Visitor, site: Site) -> None:
-    """An officer sees an empty state; devices randomise and send; then shares and error bars are shown."""
+    """An officer first sees an empty state. After devices have sent randomised answers, the page shows shares with
+    error bars."""
     page = officer.page
     page.get_by_role("link", name="Leaving reasons").click()
     expect(page.get_by_text("No answers yet")).to_be_visible()
@@ -33,8 +34,8 @@ def test_reasons_are_shown_with_error_bars(officer: Visitor, site: Site) -> None
 
 
 def test_a_browser_randomises(anybody: Visitor) -> None:
-    """The function of docs/leaving-reasons.md sends each answer as often as the SDK does; a correct one fails this test
-    once in a billion runs."""
+    """The JavaScript function in docs/leaving-reasons.md sends each answer as often as the SDK does. A correct function
+    fails this test once in a billion runs."""
     [function] = re.findall(r"```js\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     anybody.opens("/admin/login")
     sent = anybody.page.evaluate(

@@ -8,7 +8,7 @@ from tests.features.people import provider
 
 
 def test_logging_in_and_out(anybody: Visitor) -> None:
-    """A wrong key is refused, a right one leads to the requested page, and after logging out no page is shown."""
+    """A wrong key is refused, and the right key leads to the requested page. After logging out, no page is shown."""
     anybody.opens("/admin/requests")
     expect(anybody.page.get_by_role("heading", name="Log in")).to_be_visible()
     anybody.shows("login")
@@ -49,8 +49,8 @@ def test_a_link_keeps_its_filter_through_a_login(anybody: Visitor) -> None:
 
 
 def test_text_is_kept_if_the_session_ends_while_writing(officer: Visitor) -> None:
-    """If the session ends while a user writes, the login appears in place when the text is sent; the text is kept, and
-    sent afterwards. By keyboard."""
+    """If the session ends while a user is writing, the login form appears in place when the text is submitted. The text
+    is kept and submitted after the login. Everything works by keyboard."""
     made = officer.site.forget("p1", identity_verified=False)
     page = officer.page
     officer.opens(f"/admin/requests/{made}")
@@ -61,7 +61,8 @@ def test_text_is_kept_if_the_session_ends_while_writing(officer: Visitor) -> Non
     page.get_by_role("button", name="Reject the request").press("Enter")
     expect(page.get_by_role("heading", name="Log in again")).to_be_visible()
     expect(page.get_by_role("heading", name=made)).to_be_hidden()
-    officer.complaints.clear()  # that the session has ended
+    # The browser logs that the session has ended.
+    officer.complaints.clear()
     officer.shows("login-again")
     page.get_by_label("API key").fill("lethe_wrong")
     page.keyboard.press("Enter")
@@ -85,8 +86,8 @@ def test_another_key_logs_in_with_its_own_permissions(officer: Visitor) -> None:
 
 
 def test_text_is_kept_if_a_provider_session_ends_while_writing(browser: Browser, settings: Settings) -> None:
-    """If a session of the company's identity provider ends, the user logs in there again in another tab; the page then
-    continues and sends what was written."""
+    """If a session of the company's identity provider ends, the user logs in at the provider in another tab. The page
+    then continues and submits the text."""
     maria = {"sub": "maria-1", "email": "maria@example.com", "email_verified": True}
     with provider.running(maria) as company:
         secret = settings.data_dir / "oidc.secret"
@@ -108,7 +109,8 @@ def test_text_is_kept_if_a_provider_session_ends_while_writing(browser: Browser,
             page.context.clear_cookies()
             page.get_by_role("button", name="Reject the request").press("Enter")
             expect(page.get_by_role("heading", name="Log in again")).to_be_visible()
-            found.complaints.clear()  # that the session has ended, and the style of the provider's page
+            # The browser logs that the session has ended, and the inline style of the provider's page.
+            found.complaints.clear()
             found.shows()
             with page.context.expect_page() as opened:
                 page.get_by_role("link", name="Log in with Example Ltd").click()

@@ -8,7 +8,7 @@ from tests.tables import each
 
 @each(("width", "height"), [(390, 844), (844, 390)])
 def test_the_menu_opens_and_closes_on_a_phone(officer: Visitor, width: int, height: int) -> None:
-    """In portrait and landscape, the menu opens and closes by keyboard and by touch, and all of it can be reached."""
+    """In portrait and landscape, the menu opens and closes by keyboard and by touch, and every entry can be reached."""
     page = officer.page
     officer.opens("/admin")
     page.set_viewport_size({"width": width, "height": height})
@@ -31,8 +31,8 @@ def test_the_menu_opens_and_closes_on_a_phone(officer: Visitor, width: int, heig
 
 
 def test_the_menu_is_beside_the_page_on_a_laptop(officer: Visitor) -> None:
-    """On a laptop the menu is next to the page, without a button; on paper there is neither. Of its four groups the
-    current page's is open, and opening another closes it."""
+    """On a laptop the menu is next to the page and needs no button, and it is not printed. Of its four groups, the
+    group of the current page is open, and opening another group closes it."""
     page = officer.page
     menu = page.get_by_role("navigation", name="Main")
     assert menu.locator("summary").all_inner_texts() == ["Work", "Models", "Evidence", "Settings"]

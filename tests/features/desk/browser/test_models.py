@@ -10,7 +10,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_pages_explain_what_is_missing(officer: Visitor) -> None:
-    """The pages explain what will be shown if there is no model, or if a model still waits to learn."""
+    """If there is no model, or a model has not learned yet, the pages explain what they will show."""
     page = officer.page
     officer.goes_to("Models")
     expect(page.get_by_text("No models yet")).to_be_visible()
@@ -25,7 +25,7 @@ def test_pages_explain_what_is_missing(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_an_open_page_shows_the_next_version(officer: Visitor, worker: Child) -> None:
-    """An open page shows the next version, its guarantee and its curve as soon as a person is forgotten."""
+    """As soon as a person is forgotten, an open page shows the next version with its guarantee and its curve."""
     made = officer.site.model(officer.site.upload(rows=400), noise_scale=0.004)
     officer.site.until(f"/v1/models/{made}", lambda model: model["live_version"] == 1)
     officer.opens("/admin/models")
@@ -51,7 +51,7 @@ def test_an_open_page_shows_the_next_version(officer: Visitor, worker: Child) ->
 
 @pytest.mark.soak
 def test_sliders_update_the_numbers(officer: Visitor, worker: Child) -> None:
-    """Sliders update the numbers without submitting a form; an impossible number is refused in words."""
+    """Sliders update the numbers without submitting a form. The page explains why an impossible number is refused."""
     made = officer.site.model(officer.site.upload(rows=400), noise_scale=0.004)
     officer.site.until(f"/v1/models/{made}", lambda model: model["live_version"])
     officer.opens(f"/admin/models/{made}")
@@ -74,13 +74,14 @@ def test_sliders_update_the_numbers(officer: Visitor, worker: Child) -> None:
     page.get_by_role("spinbutton", name="Records to forget").fill("400")
     page.get_by_role("spinbutton", name="Records in one run").fill("1")
     expect(page.get_by_role("alert")).to_contain_text("at most 100 runs")
-    officer.complaints.clear()  # that the answer was a 422
+    # The browser logs the status 422 of the response.
+    officer.complaints.clear()
     officer.shows()
 
 
 @pytest.mark.soak
 def test_the_ledger_is_verified(officer: Visitor, worker: Child) -> None:
-    """The verification shows that every entry was recomputed, and lists destroyed weights and copies."""
+    """The page reports that every entry of the ledger was recomputed, and lists destroyed weights and copies."""
     made = officer.site.live_model()
     officer.site.api.get(f"/v1/models/{made}/versions/1/weights").raise_for_status()
     officer.site.forget("p1")
@@ -99,12 +100,13 @@ def test_the_ledger_is_verified(officer: Visitor, worker: Child) -> None:
 
 @pytest.mark.soak
 def test_a_missing_curve_is_retried(officer: Visitor, worker: Child) -> None:
-    """If the curve is not available the page shows that it is loading, and retries until it arrives."""
+    """If the curve is not available yet, the page shows that it is loading and retries until it arrives."""
     made = officer.site.live_model()
     officer.page.route("**/curve", lambda route: route.abort())
     officer.opens(f"/admin/models/{made}")
     expect(officer.page.get_by_text("Loading the ledger")).to_be_visible()
     expect(officer.page.get_by_text("Within the target").first).to_be_visible()
-    assert (officer.faults(), officer.overflows()) == ([], [])  # it complains each time that the curve does not come
+    # The browser logs each failed request for the curve, so only the other faults are checked.
+    assert (officer.faults(), officer.overflows()) == ([], [])
     officer.page.unroute("**/curve")
     expect(officer.page.locator("#curve canvas")).to_have_count(2, timeout=120_000)

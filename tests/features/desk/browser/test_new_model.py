@@ -11,8 +11,8 @@ from tests.features.desk.browser.browsing import Visitor
 
 @pytest.mark.soak
 def test_estimates_update_while_typing(officer: Visitor, worker: Child) -> None:
-    """Without a dataset the page links to the upload of one. The estimates follow the fields and the slider; invalid
-    input is refused in words; the model is then created and learns."""
+    """Without a dataset the page links to the upload form. The estimates follow the fields and the slider, and invalid
+    input is explained. The model is then created and learns."""
     page = officer.page
     officer.opens("/admin/models/new")
     expect(page.get_by_role("link", name="Upload a dataset")).to_be_visible()
@@ -41,7 +41,8 @@ def test_estimates_update_while_typing(officer: Visitor, worker: Child) -> None:
     page.get_by_role("button", name="Create model").click()
     expect(page.get_by_label("On-demand canary multiplier")).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_role("alert").first).to_contain_text("Enter 64 or less.")
-    officer.complaints.clear()  # that the answer was a 422
+    # The browser logs the status 422 of the response.
+    officer.complaints.clear()
     officer.shows()
     page.get_by_label("On-demand canary multiplier").fill("")
     page.get_by_role("button", name="Create model").click()

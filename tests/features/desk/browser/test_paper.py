@@ -92,7 +92,7 @@ def sheets(page: Page) -> list[str]:
 
 @pytest.mark.soak
 def test_a_printed_case_shows_ids_owner_and_date(officer: Visitor, worker: Child) -> None:
-    """A printed case shows its full ids, its owner and the date, and no controls for screens. The same holds for the
+    """A printed case shows its full ids, its owner and the date, and no interactive controls. The same applies to the
     page on which a certificate was verified."""
     site, page = officer.site, officer.page
     site.live_model()
@@ -138,8 +138,8 @@ def test_a_printed_case_shows_ids_owner_and_date(officer: Visitor, worker: Child
 
 @pytest.mark.soak
 def test_a_printed_model_shows_its_curves(officer: Visitor, worker: Child) -> None:
-    """A printed model shows its curves whole and in light colours, from a dark screen that is restored afterwards, the
-    chosen one alone of the links that choose a view, and its whole id; it shows no buttons."""
+    """A printed model shows its complete curves in light colours even if the screen is dark, and the dark theme returns
+    afterwards. The print shows the full id and only the selected view, and no buttons."""
     page = officer.page
     made = officer.site.live_model()
     page.emulate_media(color_scheme="dark")
@@ -160,8 +160,7 @@ def test_a_printed_model_shows_its_curves(officer: Visitor, worker: Child) -> No
 
 
 def test_printed_pages_name_their_model_and_inputs(officer: Visitor) -> None:
-    """A printed list of versions names its model, and a printed calculator shows the inputs of its value; neither has a
-    button."""
+    """A printed list of versions names its model, and a printed calculator shows the inputs. No button is printed."""
     made = officer.site.model(officer.site.upload())
     officer.opens(f"/admin/models/{made}/versions")
     assert "churn Versions" in " ".join(sheets(officer.page))

@@ -22,8 +22,9 @@ def code_of(secret: str, *, steps: int = 0) -> str:
 
 
 def test_an_officer_decides_by_name(officer: Visitor, browser: Browser, site: Site) -> None:
-    """An administrator invites an officer, who chooses a password, enrols an app, mistypes the password, logs in with a
-    code and approves a request, whose page names them. Once disabled, they are back at the login."""
+    """An administrator invites an officer, who sets a password and enrols an authenticator app, mistypes the password
+    once, and then logs in with a code and approves a request. The page names the officer. Once disabled, the officer is
+    returned to the login page."""
     request = site.forget("p1", identity_verified=False)
     page = officer.page
     officer.goes_to("People")

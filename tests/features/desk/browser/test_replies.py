@@ -9,7 +9,7 @@ from tests.features.desk.browser.browsing import Visitor
 
 
 def test_a_reply_is_saved_in_spanish(officer: Visitor) -> None:
-    """The reply is shown in the chosen language, and saved as a PDF and as text with the same content."""
+    """The reply is shown in the chosen language and saved as PDF and as text with the same content."""
     page = officer.page
     request = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     officer.opens(f"/admin/requests/{request}")

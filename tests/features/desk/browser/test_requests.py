@@ -9,7 +9,7 @@ from tests.features.desk.browser.browsing import Site, Visitor, visitor
 
 
 def test_selected_requests_are_rejected(officer: Visitor) -> None:
-    """An officer selects requests in a list, rejects them on a ground, and sees the result."""
+    """An officer selects requests in a list, rejects them on a legal ground, and sees the result."""
     for n in range(4):
         officer.site.forget(f"p{n}", identity_verified=False, external_id=f"case-{n}")
     officer.goes_to("Requests")
@@ -29,7 +29,7 @@ def test_selected_requests_are_rejected(officer: Visitor) -> None:
 
 
 def test_all_matching_requests_are_decided(officer: Visitor) -> None:
-    """If more requests match than a page shows, an officer selects all of them, sees their number and decides by
+    """If more requests match than fit on a page, an officer selects all of them, sees their number and decides by
     keyboard."""
     bodies = [{"subject_id": f"q{n}", "identity_verified": False, "regulation": "ccpa"} for n in range(55)]
     assert officer.site.api.post("/v1/deletion-requests:batch", json={"requests": bodies}).is_success
@@ -44,7 +44,8 @@ def test_all_matching_requests_are_decided(officer: Visitor) -> None:
 
 
 def test_a_request_is_followed_from_review_to_proof(officer: Visitor, worker: Child) -> None:
-    """An officer approves a request, sees it complete without reloading, reads what was proved, and verifies it."""
+    """An officer approves a request, sees it complete without reloading the page, and reads and verifies the
+    certificate."""
     officer.site.live_model()
     made = officer.site.forget("p1", identity_verified=False, external_id="case-1", metadata={"note": "<b>urgent</b>"})
     officer.opens(f"/admin/requests/{made}")
@@ -85,7 +86,7 @@ def test_a_request_is_followed_from_review_to_proof(officer: Visitor, worker: Ch
 
 
 def test_requests_work_without_scripts(officer: Visitor) -> None:
-    """Everything except live updates works in a browser without scripts."""
+    """Everything except live updates works in a browser with scripts disabled."""
     made = officer.site.forget("p1", identity_verified=False)
     browser = officer.page.context.browser
     assert browser
@@ -103,8 +104,8 @@ def test_requests_work_without_scripts(officer: Visitor) -> None:
 
 
 def test_legal_dates_are_in_the_zone_of_the_policy(browser: Browser, site: Site) -> None:
-    """A request's dates of receipt and deadline are in the zone of the policy, named once in the head, wherever the
-    reader is; the reader's own time is shown on hover."""
+    """A request's dates of receipt and deadline are in the policy's time zone, wherever the reader is. The zone is
+    named once in the head of the table, and hovering over a date shows the reader's own time."""
     assert site.api.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).status_code == 200
     made = site.forget("p1", submitted_at="2026-01-01T23:30:00Z", identity_verified=False)
     for clock, hour in (("Pacific/Honolulu", "13:30 GMT-10"), ("Pacific/Auckland", "12:30 GMT+13")):

@@ -10,8 +10,7 @@ from tests.features.desk.browser.browsing import Site, Visitor
 
 @pytest.mark.soak
 def test_a_dead_worker_is_shown(officer: Visitor, site: Site) -> None:
-    """An engineer watches a run, sees that its worker died and what that means, and that another worker completes
-    it."""
+    """An engineer watches a run, sees that its worker died and what this means, and sees another worker complete it."""
     page = officer.page
     officer.goes_to("Runs")
     expect(page.get_by_text("No runs yet")).to_be_visible()
@@ -39,7 +38,7 @@ def test_a_dead_worker_is_shown(officer: Visitor, site: Site) -> None:
 
 @pytest.mark.soak
 def test_the_last_canary_test_is_shown(officer: Visitor, worker: Child) -> None:
-    """The overview counts canary tests, and the model links to the page of its last one, which states what was
+    """The overview counts canary tests, and the model links to the page of its last test, which states what was
     proved."""
     site, page = officer.site, officer.page
     made = site.model(site.upload(rows=400), noise_scale=0.004)

@@ -8,8 +8,8 @@ from tests.tables import each
 
 
 def test_a_term_is_explained(officer: Visitor, worker: Child) -> None:
-    """A term is opened by keyboard and closed by Escape, with and without scripts, and names the attacker's accuracy
-    next to epsilon."""
+    """The explanation of a term opens by keyboard and closes with Escape, with and without scripts. Next to epsilon it
+    states the attacker's accuracy."""
     made = officer.site.live_model()
     page = officer.page
     officer.opens("/admin/models")
@@ -37,7 +37,7 @@ def test_a_term_is_explained(officer: Visitor, worker: Child) -> None:
 
 @each("width", [390, 1440])
 def test_explanations_stay_on_the_screen(officer: Visitor, width: int) -> None:
-    """The sentence of each term of a page is within the screen, wherever its button is."""
+    """The explanation of each term on a page fits within the screen, wherever its button is."""
     officer.site.upload(rows=400)
     officer.opens("/admin/models/new")
     page = officer.page

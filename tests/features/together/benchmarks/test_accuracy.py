@@ -9,13 +9,13 @@ RESULTS = page.read("accuracy")
 
 
 @pytest.mark.parametrize("name", accuracy.printed(RESULTS))
-def test_the_page_holds_the_tables_of_the_results(name: str) -> None:
-    """Each table of the page follows from the stored results."""
+def test_the_page_has_the_tables_of_the_results(name: str) -> None:
+    """Each table of the page is generated from the stored results."""
     assert accuracy.printed(RESULTS)[name] in PAGE
 
 
 def test_stored_plans_match_the_planner() -> None:
-    """The stored passes of learning and of a request follow from the present defaults."""
+    """The stored passes of learning and of a request are the ones that today's defaults give."""
     for row in RESULTS["tables"]:
         settings = {"num_slots": row["rows"], "num_classes": row["classes"]}
         mechanism = accuracy.made(**settings, epsilon=accuracy.EPSILONS[0])
@@ -26,7 +26,7 @@ def test_stored_plans_match_the_planner() -> None:
 
 @pytest.mark.soak
 def test_a_small_table_is_as_accurate_as_stated() -> None:
-    """Today's model of one table is as accurate as the page states, within six deviations and two points."""
+    """Today's model of one table has the accuracy stated on the page, within six deviations and two points."""
     name, problem = next(iter(accuracy.tables(None, quick=True)))
     right, _ = accuracy.learned(problem(0), accuracy.EPSILONS[0])
     [stored] = [row["accuracy"]["epsilon 1"] for row in RESULTS["tables"] if row["name"] == name]

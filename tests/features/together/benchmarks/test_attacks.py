@@ -25,29 +25,31 @@ def results() -> dict[str, Any]:
 
 
 def test_the_median_reveals_the_record_as_stated() -> None:
-    """The attacker of Theorem 3.1 recognises the deleted record at least as often as it states, and never another."""
+    """The attacker of Theorem 3.1 identifies the deleted record at least as often as the theorem states, and never
+    identifies a wrong one."""
     found = flawed.median(np.random.default_rng(2), trials=500, step=4)
     assert found.true_positives / found.members >= 1 / 2
     assert found.false_positives == 0
 
 
 def test_the_sum_reveals_the_record() -> None:
-    """The attacker of equations 7 and 8 of the paper recognises the deleted record in every game."""
+    """The attacker of equations 7 and 8 of the paper identifies the deleted record in every game."""
     assert advantage(flawed.total(np.random.default_rng(2), trials=100)) == 1.0
 
 
-def test_pads_hide_a_record_until_two_releases_or_a_reader_meet() -> None:
-    """In both counterexamples an attacker of one release, or of fixed requests, can only guess; the other is always
-    right."""
+def test_pads_fail_against_two_releases_or_adaptive_requests() -> None:
+    """In both counterexamples, an attacker who sees one release, or whose requests are fixed, can only guess. An
+    attacker who sees two releases, or who chooses requests adaptively, is always right."""
     for game in (flawed.pad_over_two_releases, flawed.pad_of_the_requester):
         blind, seeing = game(np.random.default_rng(2), trials=2_000)
-        assert abs(advantage(blind)) < 0.08  # five standard deviations
+        # The tolerance is five standard deviations.
+        assert abs(advantage(blind)) < 0.08
         assert advantage(seeing) == 1.0
 
 
 def test_a_divided_counter_reveals_less_than_a_flag() -> None:
-    """After many releases, the counter's advantage is still below its bound; an undivided flag has an advantage of
-    1."""
+    """After many releases, the advantage against the counter is still below its bound, while the advantage against an
+    undivided flag is 1."""
     generator = np.random.default_rng(2)
     counter, flag = (
         flawed.counter(generator, epsilon=1.0, releases=64, trials=2_000, divided=divided) for divided in (True, False)
@@ -59,7 +61,7 @@ def test_a_divided_counter_reveals_less_than_a_flag() -> None:
 
 @pytest.mark.parametrize("name", ["copying", "choosing", "waiting", "copying late", "last of many"])
 def test_games_run_what_is_certified(name: str) -> None:
-    """Every game runs the steps that the accountant gets, publishes after each of them, and deletes the person before
+    """Every game takes the steps that the accountant counts, publishes after each run, and deletes the person before
     the stated run."""
     at = ours.setting()
     game = ours.games(at)[name]
@@ -80,7 +82,8 @@ def test_games_run_what_is_certified(name: str) -> None:
 
 
 def test_adaptive_counts_every_version_with_the_person() -> None:
-    """The certificate of the copying requester composes the first version and the three short runs after it."""
+    """The adaptive certificate of the copying requester composes the first version and the three short runs after
+    it."""
     at = ours.setting()
     first, later = (
         accountant.release_mu(at.mechanism, steps=steps, adjacency=Adjacency.ZERO_OUT)
@@ -92,22 +95,23 @@ def test_adaptive_counts_every_version_with_the_person() -> None:
 
 @pytest.mark.soak
 def test_models_of_shards_reveal_the_person(results: dict[str, Any]) -> None:
-    """The models of shards reveal the person's shard, and the deletion leaves a measurable trace."""
+    """The models of the shards reveal which shard contains the person, and the deletion leaves a measurable trace."""
     assert results["shards"]["named"] > 0.9
     assert results["flawed"]["shards, presence"]["low"] > 0
     assert results["flawed"]["shards, against learning again"]["low"] > 0
 
 
 @pytest.mark.soak
-def test_ours_keeps_its_certificate(results: dict[str, Any]) -> None:
-    """No attack proves more than `adaptive`, up to a family-wise error of 5 %."""
+def test_lethe_keeps_its_certificate(results: dict[str, Any]) -> None:
+    """No attack on Lethe's models proves more than the `adaptive` certificate permits, up to a family-wise error of 5
+    %."""
     assert all(found["adaptive_holds"] for found in results["ours"].values())
     assert all(row["ours_refutes_below"] < _number(row["adaptive"]) for row in results["theorem_4_5"]["orders"])
 
 
 @pytest.mark.soak
 def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
-    """Both figures are drawn, and are byte for byte the same for the same numbers."""
+    """Both figures are drawn, and the same numbers give byte-identical files."""
     for name, draw in (("attacks", figures.attacks), ("releases", figures.releases)):
         for folder in ("one", "two"):
             page.save(draw(results), name, tmp_path / folder)
@@ -116,13 +120,14 @@ def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", tables.ALL, ids=lambda table: str(table.__name__))
 def test_the_page_has_the_numbers_of_its_run(table: Any) -> None:
-    """Every table of the page follows from the JSON of the full run."""
+    """Every table of the page is generated from the JSON output of the full run."""
     assert table(page.read("attacks")) in PAGE.read_text()
 
 
 def test_the_full_run_matches_the_claims_of_the_page() -> None:
-    """In the full run flawed mechanisms reveal the person, ours holds, and `deletion` fails against readers who choose,
-    in exactly the games that the page names; elsewhere the measured advantage exceeds it without proof."""
+    """In the full run, flawed mechanisms reveal the person and Lethe's `adaptive` certificate is never exceeded. In
+    exactly the games that the page names, `deletion` is exceeded by readers who choose their requests. In the other
+    named games the measured advantage exceeds it, but without statistical proof."""
     results = page.read("attacks")
     for name in ("median", "sum", "pad, two releases", "parity, adaptive", "shards, presence"):
         assert results["flawed"][name]["low"] > 0.9

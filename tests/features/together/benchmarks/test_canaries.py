@@ -17,13 +17,13 @@ FOUND = {(row["run"], row["fault"], row["lanes"]): row["any"] for row in RESULTS
 
 
 @each("name", tables(RESULTS))
-def test_the_page_holds_the_tables_of_the_results(name):
-    """Each table of the page follows from the stored results."""
+def test_the_page_has_the_tables_of_the_results(name):
+    """Each table of the page is generated from the stored results."""
     assert tables(RESULTS)[name] in PAGE
 
 
 def test_stored_plans_match_the_service():
-    """Mechanisms and plans are those that the service has of all rows, and by default."""
+    """The stored mechanisms and plans equal those that the service uses by default and for steps over all rows."""
     default = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=0.1), num_slots=32_561, num_classes=2
     )
@@ -38,8 +38,8 @@ def test_stored_plans_match_the_service():
 
 
 def test_gross_faults_are_found_by_default_lanes():
-    """With 256 lanes at least nine of ten canary tests find each gross fault; with 4,096 lanes they find small ones
-    too; correct runs never fail."""
+    """With 256 lanes, at least nine of ten canary tests find each gross fault. With 4,096 lanes they find small faults
+    too. Correct runs never fail."""
     gross = ("does nothing", "no noise", "noise x 0.7", "noise reused at every step", "half the steps")
     for run in ("forgetting", "forgetting" + IN_BATCHES):
         for fault in (*gross, "canary not removed"):
@@ -51,7 +51,7 @@ def test_gross_faults_are_found_by_default_lanes():
 
 
 def test_a_wrong_order_is_found_by_few_lanes():
-    """Sixty-four lanes find every fault in the order of batches, by the schedule test alone without canaries. Only two
+    """With 64 lanes, the schedule test alone finds every fault in the order of batches, without canaries. Only two
     swapped steps in the middle of a long learning run are missed."""
     for (run, fault, lanes), share in FOUND.items():
         if fault in SCHEDULES:
@@ -63,16 +63,17 @@ def test_a_wrong_order_is_found_by_few_lanes():
 
 
 def test_faults_in_the_code_are_found():
-    """A fault planted in the chain itself is found in more than 90% of tests, and no fault is found where none is
-    planted."""
+    """More than 90 % of tests find a fault that was planted in the chain itself, and no test reports a fault in a
+    correct chain."""
     for row in RESULTS["in_the_chain"]:
         shares = [row[run] for run in RUNS if run in row]
         assert all(share == 0 if row["fault"] == "none" else share > 0.9 for share in shares)
 
 
 def test_bounds_are_tight_and_valid():
-    """The median bound is six tenths of the certified one with 256 lanes, nine with 4,096, and a seventh less in
-    batches; at most one in three million is false. Both follow from the exact law, recomputed today."""
+    """The median bound is at least 0.6 of the certified bound with 256 lanes and 0.89 with 4,096, and at most a seventh
+    less for batches. At most one bound in three million is wrong. The stored values equal those computed today from the
+    exact law."""
     today = [
         *finding.proved(*planned(*SHAPES["Adult"])),
         *finding.proved(*planned(*SHAPES["Adult"], **BATCHES["Adult"])),
@@ -88,8 +89,8 @@ def test_bounds_are_tight_and_valid():
 
 
 def test_a_canary_test_costs_little_of_a_run():
-    """On rows as many as Adult's or MNIST's, all read by every step, the canary test takes less than a fifth of the
-    time of the chain alone, and on a thousand rows less than a tenth of the run."""
+    """For the numbers of rows of Adult and MNIST with full-batch steps, the canary test takes less than a fifth of the
+    time of the chain alone. For a thousand rows it takes less than a tenth of the run."""
     small, *large, _ = RESULTS["chain"]
     assert all(row["audit_seconds"][str(DEFAULT)] < 0.2 * row["seconds"] for row in large)
     assert small["audit_seconds"][str(DEFAULT)] < 0.1 * RESULTS["run"]["without"]
@@ -98,7 +99,7 @@ def test_a_canary_test_costs_little_of_a_run():
 
 @pytest.mark.slow
 def test_canary_tests_match_the_results():
-    """A few canary tests today, of the law and of the chain, find what the page states."""
+    """A few canary tests that are run today, on the law and on the chain, find the same faults as the page states."""
     mechanism, plans = planned(*SHAPES["small"])
     for fault in ("none", "does nothing", "no noise"):
         for observed in finding.observe(mechanism, plans["forgetting"], 5, finding.CHANGED[fault]):

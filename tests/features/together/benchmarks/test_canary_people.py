@@ -9,14 +9,14 @@ PAGE = (page.EVIDENCE / "canary-people.md").read_text()
 RESULTS = page.read("canary_people")
 
 
-def test_the_page_holds_the_table_of_the_results() -> None:
-    """The table of the page follows from the stored results."""
+def test_the_page_has_the_table_of_the_results() -> None:
+    """The table of the page is generated from the stored results."""
     assert canary_people.printed(RESULTS) in PAGE
 
 
-def test_pipelines_that_keep_the_forgotten_are_caught() -> None:
-    """Each kind of pipeline that keeps forgotten people raises an alarm at 1e-6 in 20 of 20 runs, of both models on
-    both tables."""
+def test_pipelines_that_keep_forgotten_people_raise_an_alarm() -> None:
+    """Each kind of pipeline that keeps forgotten people raises an alarm at level 1e-6 in 20 of 20 runs, for both models
+    on both tables."""
     kept = [row for row in RESULTS["rows"] if row["kind"] != "honest"]
     assert len(kept) == 12
     for row in kept:
@@ -25,8 +25,8 @@ def test_pipelines_that_keep_the_forgotten_are_caught() -> None:
 
 
 def test_honest_pipelines_raise_no_alarm() -> None:
-    """No honest pipeline raises an alarm, in 200 runs of each model on the invented table, and each test had its
-    power."""
+    """In 200 runs of each model on the synthetic table, no honest pipeline raises an alarm and every outcome is
+    "clean", so each test had enough power."""
     honest = [row for row in RESULTS["rows"] if row["kind"] == "honest"]
     assert sum(row["runs"] == canary_people.HONEST_RUNS for row in honest) == 2
     for row in honest:
@@ -36,6 +36,6 @@ def test_honest_pipelines_raise_no_alarm() -> None:
 
 
 def test_a_run_matches_the_results() -> None:
-    """A fresh run gives the outcomes that the page states."""
+    """A new run gives the outcomes that the page states."""
     found = canary_people.run(canary_people.invented(0), "XGBoost", 0, canary_people.KINDS)
     assert [verdict["outcome"] for verdict in found.values()] == ["clean", "alarm", "alarm", "alarm"]

@@ -17,7 +17,7 @@ def life() -> forgetting.Life:
 
 
 def test_the_picture_matches_the_accountant(life: forgetting.Life) -> None:
-    """The picture in docs/ matches today's accountant to a tenth of a pixel."""
+    """The picture in docs/ matches today's accountant to within a tenth of a pixel."""
     kept, drawn = forgetting.PICTURE.read_text(), forgetting.drawn(life)
     assert NUMBER.sub("", kept) == NUMBER.sub("", drawn)
     numbers = [float(number) for number in NUMBER.findall(drawn)]
@@ -26,8 +26,8 @@ def test_the_picture_matches_the_accountant(life: forgetting.Life) -> None:
 
 
 def test_versions_meet_the_target_for_good(life: forgetting.Life) -> None:
-    """Each person is above the target when they make their request, meets it when the next version is published, and
-    has less influence in every later version."""
+    """Each person's influence is above the target when the request is made, meets it when the next version is
+    published, and falls with every later version."""
     for number, curve in enumerate(life.people):
         published = [forgetting.at(curve, passes) for passes in life.versions[number:]]
         assert curve[0][1] > forgetting.EPSILON >= published[0]

@@ -8,9 +8,9 @@ PAGE = (page.ROOT / "docs" / "vector-stores.md").read_text()
 RESULTS = [ghosts.Measured(**one) for one in page.read("ghosts")]
 
 
-def test_the_page_holds_the_table_of_the_results() -> None:
-    """The numbers of the page are those of the stored results, one row for each store, of a person with the stated
-    share of the records."""
+def test_the_page_has_the_table_of_the_results() -> None:
+    """The page states the numbers of the stored results, with one row per store, for a person with the stated share of
+    the records."""
     assert [one.store for one in RESULTS] == list(ghosts.STORES)
     assert ghosts.table(RESULTS) in PAGE
     assert f"one of them, with {100 * ghosts.OF_ONE // ghosts.RECORDS} % of the records" in PAGE
@@ -18,8 +18,8 @@ def test_the_page_holds_the_table_of_the_results() -> None:
 
 
 def test_the_page_names_the_measured_stores() -> None:
-    """Stores, versions and their own deletions on the page are those of the results, and each store except the folder,
-    which has copies elsewhere, was clean after Lethe."""
+    """The page names the stores, versions and deletion commands of the results. Every store was clean after Lethe's
+    deletion, except for the documents folder, which has copies elsewhere."""
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \| [^|]+ \|$", PAGE.replace("`", ""), re.MULTILINE)
     named = {name.lower(): plain.lower() for name, plain in rows}
     for one in RESULTS:

@@ -21,8 +21,8 @@ def results() -> dict[str, Any]:
 
 
 def test_errors_match_theory(results: dict[str, Any]) -> None:
-    """Each seeded error is within six standard errors of its formula, and each error of devices within a factor of 1.6;
-    a correct one would exceed that once in a hundred million runs."""
+    """Each error for a fixed seed is within six standard errors of its formula, and each error measured on devices
+    within a factor of 1.6. A correct error exceeds these limits once in a hundred million runs."""
     seeded = [*results["by_people"], *results["by_odds"]]
     farthest = max(abs(row["measured"] - row["theory"]) / row["spread"] for row in seeded)
     assert farthest < 6
@@ -33,8 +33,8 @@ def test_errors_match_theory(results: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_the_best_mechanism_depends_on_epsilon(results: dict[str, Any]) -> None:
-    """The central model has the smallest error; one bit beats Laplace noise at small epsilon and not at large; Gaussian
-    noise loses in one dimension."""
+    """The central model has the smallest error. One bit is better than Laplace noise at small epsilon and worse at
+    large epsilon. In one dimension, Gaussian noise is worse than both."""
     found = {(row["estimator"], row["odds"]): row["measured"] for row in results["by_odds"]}
     for odds in local.ODDS:
         assert found["central Laplace", odds] < min(found["one bit", odds], found["local Laplace", odds])
@@ -44,7 +44,7 @@ def test_the_best_mechanism_depends_on_epsilon(results: dict[str, Any]) -> None:
 
 
 def test_clipped_means_stay_within_their_bound(results: dict[str, Any]) -> None:
-    """Clipped means err less than the bound, which falls with the square root of n."""
+    """The error of clipped means is smaller than its bound, which falls with the square root of n."""
     few, many = results["unbounded"]
     assert few["measured"] < few["bound"]
     assert many["measured"] < many["bound"]
@@ -52,18 +52,19 @@ def test_clipped_means_stay_within_their_bound(results: dict[str, Any]) -> None:
 
 
 def test_simultaneous_intervals_cover(results: dict[str, Any]) -> None:
-    """All intervals of a survey hold at once in 95 of 100; then fewer than 718 of 800 happen once in a billion runs."""
+    """In at least 718 of 800 surveys, all intervals contain the true shares simultaneously. At a coverage of 95 %,
+    fewer would occur once in a billion runs."""
     assert results["intervals"]["surveys"] == 800
     assert results["intervals"]["held"] >= 718
 
 
-def test_the_fewest_are_found() -> None:
-    """Bisection finds the smallest sufficient number."""
+def test_bisection_finds_the_smallest_number() -> None:
+    """Bisection finds the smallest sufficient number of people."""
     assert [local._fewest(lambda n, least=least: n >= least) for least in (1, 2, 3, 1000)] == [1, 2, 3, 1000]
 
 
 def test_the_page_matches_the_results() -> None:
-    """Every table of the page, and the numbers in its sentences, are those of the results."""
+    """Every table of the page and the numbers in its sentences equal the results."""
     found = page.read("local")
     for table in local.tables(found):
         assert table in TEXT
@@ -80,8 +81,8 @@ def test_the_page_matches_the_results() -> None:
     assert Path(page.EVIDENCE / "local.svg").exists()
 
 
-def test_other_docs_quote_the_same() -> None:
-    """docs/leaving-reasons.md states the required number of answers as computed."""
+def test_other_docs_state_the_same_number() -> None:
+    """The required number of answers in docs/leaving-reasons.md equals the computed number."""
     text = (page.ROOT / "docs" / "leaving-reasons.md").read_text()
     needed = {row["odds"]: row for row in page.read("local")["needed"]}
     lines = [line for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()]
@@ -92,7 +93,7 @@ def test_other_docs_quote_the_same() -> None:
 
 
 def test_the_estimators_are_unbiased() -> None:
-    """Each estimator returns the true value on average if all people have the same value."""
+    """If all people have the same value, each estimator returns that value on average."""
     generator = np.random.default_rng(0)
     for estimator in local.ESTIMATORS.values():
         found = [estimator(generator, np.full(400, 0.3), 10) for _ in range(400)]

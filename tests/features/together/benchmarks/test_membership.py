@@ -30,13 +30,14 @@ def group(results: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.soak
 @pytest.mark.parametrize("method", ["nothing", "fine-tuning"])
 def test_without_noise_a_group_is_found(group: dict[str, Any], method: str) -> None:
-    """Unchanged models and models fine-tuned without noise reveal a group, beyond what is certified for ours."""
+    """Unchanged models, and models that were fine-tuned without noise, reveal a group beyond the bound that is
+    certified for Lethe's models."""
     assert group["attack"][method]["mu_at_least"] > group["attack"]["unlearning"]["certified_mu"]
 
 
 @pytest.mark.soak
 def test_unlearned_models_keep_their_certificate(results: dict[str, Any]) -> None:
-    """No attack proves more than the certificate of unlearning, up to a family-wise error of 5 %."""
+    """No attack on unlearned models proves more than their certificate permits, up to a family-wise error of 5 %."""
     for request in results["problems"][0]["requests"].values():
         attack = request["attack"]["unlearning"]
         assert attack["mu_at_least"] <= attack["certified_mu"]
@@ -44,8 +45,8 @@ def test_unlearned_models_keep_their_certificate(results: dict[str, Any]) -> Non
 
 @pytest.mark.soak
 def test_epsilon_hat_is_biased_and_the_bound_is_not(results: dict[str, Any]) -> None:
-    """Models of one distribution have an epsilon-hat well above 0 and a bound of 0, and unlearned models hardly
-    more."""
+    """For two samples of models from one distribution, epsilon-hat is well above 0 and the proved bound is 0. Unlearned
+    models hardly exceed these values."""
     same, unlearned = (results["competition"][entry] for entry in ("retrained", "unlearning"))
     assert 0.6 < same["one_threshold"]["mean"] < same["epsilon_hat"]["mean"]
     assert abs(unlearned["epsilon_hat"]["mean"] - same["epsilon_hat"]["mean"]) < 1
@@ -57,8 +58,8 @@ def test_epsilon_hat_is_biased_and_the_bound_is_not(results: dict[str, Any]) -> 
 
 @pytest.mark.soak
 def test_the_loss_on_forgotten_rows_matches_unseen_ones(group: dict[str, Any]) -> None:
-    """The loss on forgotten rows rises to that of models that never saw them; the losses on retained and test rows do
-    not."""
+    """The loss on forgotten rows rises to the level of models that never saw them. On retained and test rows, unlearned
+    and retrained models are equally accurate."""
     forgotten = group["remembered"]["forgotten"]
     before, unlearned, retrained = (forgotten[stage] for stage in ("before", "unlearned", "retrained"))
     error = math.hypot(unlearned["loss_std"], retrained["loss_std"]) / math.sqrt(group["models"])
@@ -71,7 +72,7 @@ def test_the_loss_on_forgotten_rows_matches_unseen_ones(group: dict[str, Any]) -
 
 @pytest.mark.soak
 def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
-    """Every figure of the page is drawn from other numbers, too, and the page shows them all."""
+    """Every figure of the page can be drawn from the results of another run, and the page shows all of them."""
     figures.draw(results, tmp_path)
     drawn = sorted(path.name for path in tmp_path.iterdir())
     assert drawn == sorted(path.name for path in page.EVIDENCE.glob("membership*.svg"))
@@ -80,7 +81,8 @@ def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_the_page_states_what_was_proved() -> None:
-    """In the full run doing nothing and fine-tuning are refuted for every group, and unlearning for no request."""
+    """In the full run, attacks on groups prove more than the certified mu for unchanged and for fine-tuned models. For
+    unlearned models, they prove a mu of 0."""
     problems_of_page = page.read("membership")["problems"]
     assert {problem["name"] for problem in problems_of_page} == {"digits 3/8", "Adult", "MNIST 3/8"}
     for problem in problems_of_page:
@@ -93,7 +95,7 @@ def test_the_page_states_what_was_proved() -> None:
 
 
 def test_the_page_names_the_estimate_above_its_certificate() -> None:
-    """After unlearning a single estimated separation is above the certified mu, by less than its standard error."""
+    """After unlearning, only one estimated separation exceeds the certified mu, and by less than its standard error."""
     above = {}
     for problem in page.read("membership")["problems"]:
         for name, request in problem["requests"].items():
@@ -108,5 +110,5 @@ def test_the_page_names_the_estimate_above_its_certificate() -> None:
 
 @pytest.mark.parametrize("table", tables.ALL, ids=lambda table: table.__name__)
 def test_the_page_has_the_numbers_of_its_run(table: Any) -> None:
-    """Every table of the page follows from the JSON of the full run."""
+    """Every table of the page is generated from the JSON output of the full run."""
     assert table(page.read("membership")) in PAGE.read_text()

@@ -76,7 +76,7 @@ def replaced(pulls: Sequence[float], *, largest: bool = False) -> tuple[Array, A
 @settings(max_examples=20)
 @given(gradients, st.lists(st.floats(0.1, 1.5), min_size=2, max_size=2))
 def test_secret_slots_amplify(pulls: list[float], sizes: list[float]) -> None:
-    """Over all ordered draws of slots no delta exceeds that of Theorem 2, in either direction."""
+    """Over all ordered draws of slots, no delta exceeds the delta of Theorem 2, in either direction."""
     batches = (2, 1)
     drawn = [(order[:2], order[2:3]) for order in itertools.permutations(range(5), 3)]
     mus, shares = places(sizes, batches), np.array(batches) / 5
@@ -91,7 +91,7 @@ def test_secret_slots_amplify(pulls: list[float], sizes: list[float]) -> None:
 @settings(max_examples=20)
 @given(gradients, st.lists(st.floats(0.1, 1.5), min_size=2, max_size=2))
 def test_random_batches_average_over_positions(pulls: list[float], sizes: list[float]) -> None:
-    """Over all orders of fixed batches no delta exceeds that of Theorem 1."""
+    """Over all orders of fixed batches, no delta exceeds the delta of Theorem 1."""
     batches = ((0, 1), (2, 3), (4, 4))
     mus, shares = places(sizes, (2, 2)), np.full(2, 1 / 3)
     one, other = replaced(pulls)
@@ -102,8 +102,8 @@ def test_random_batches_average_over_positions(pulls: list[float], sizes: list[f
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_theorem_1_is_attained_by_distinct_batches(epsilon: float) -> None:
-    """In one step of four batches whose other rows are far apart, delta is a quarter of that of the batch that is read:
-    a secret order hides nothing, and Theorem 2 does not hold for batches."""
+    """In one step with four batches whose other rows are far apart, delta is a quarter of the delta of the batch that
+    is read. A secret order therefore adds no further protection, and Theorem 2 is false for batches."""
     batch, size, quiet = 40, 1.0, 0.035
     batches = [tuple(range(batch * number, batch * (number + 1))) for number in range(4)]
     pulls = np.concatenate([np.full(batch, pull) for pull in (1.0, -1.0, -1.0, -1.0)])
@@ -120,7 +120,8 @@ def test_theorem_1_is_attained_by_distinct_batches(epsilon: float) -> None:
 
 @given(st.integers(1, 6), st.data())
 def test_no_schedule_reads_fewer_records(steps: int, data: st.DataObject) -> None:
-    """The most exposed record has, in any schedule, a mu that requires no more records than were read."""
+    """In any schedule, the smallest number of records that the mu of the most exposed record permits is at most the
+    number that was read."""
     sizes = data.draw(st.lists(st.floats(0.05, 3.0), min_size=steps, max_size=steps))
     order = data.draw(st.lists(st.sets(st.integers(0, 7), min_size=1), min_size=steps, max_size=steps))
     read, slots = set().union(*order), [sorted(step) for step in order]
@@ -147,7 +148,8 @@ def test_no_schedule_reads_fewer_records(steps: int, data: st.DataObject) -> Non
 
 @pytest.mark.parametrize("steps", [1, 16, 100])
 def test_the_worst_position_matches_the_accountant(steps: int) -> None:
-    """If the accountant examines each position by itself, `release` of a run is the mu of the worst position."""
+    """If the accountant examines each position separately, the `release` value of a run equals the mu of the worst
+    position."""
     made = orders.mechanism_of(10_000)
     assert made.num_batches <= 128
     worst = accountant.release_mu(made, steps=steps, adjacency=Adjacency.REPLACE)
@@ -155,14 +157,15 @@ def test_the_worst_position_matches_the_accountant(steps: int) -> None:
 
 
 def test_random_orders_never_reveal_more() -> None:
-    """In each row of the table a random order reveals less than the worst position, and secret slots less than that."""
+    """In each row of the table, a random order reveals no more than the worst position, and secret slots reveal no more
+    than a random order."""
     for row in page.read("orders")["random"]:
         assert row["random_slots"] <= row["random_batches"] <= row["in_turn"] <= row["accountant"]
 
 
 @pytest.mark.parametrize("name", ["secret-order", "fewest-reads"])
 def test_pages_match_the_results(name: str) -> None:
-    """The table of the page follows from the stored results, and these from the present defaults."""
+    """The table of the page is generated from the stored results, which agree with today's defaults."""
     results = page.read("orders")
     assert orders.printed(results)[name] in (MATHEMATICS / f"{name}.md").read_text()
     assert orders.printed(results) == orders.printed(

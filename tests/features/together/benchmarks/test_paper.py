@@ -23,13 +23,13 @@ def recomputed() -> dict[str, Any]:
 
 
 @each("name", tables.all_of(RESULTS))
-def test_the_page_holds_the_tables_of_the_results(name):
-    """Each table of the page follows from the stored results."""
+def test_the_page_has_the_tables_of_the_results(name):
+    """Each table of the page is generated from the stored results."""
     assert tables.all_of(RESULTS)[name] in PAGE
 
 
 def test_the_results_match_the_calculator(recomputed):
-    """Everything that needs no data is recomputed as it is stored."""
+    """Every stored result that needs no data equals a new computation."""
     today = tables.all_of(recomputed | {"accuracy": {}})
     assert today.items() <= tables.all_of(RESULTS).items()
     for name in ("noise_mistakes", "walk_in_steps", "recorded_accuracy"):
@@ -37,8 +37,8 @@ def test_the_results_match_the_calculator(recomputed):
 
 
 def test_table_2_is_the_printed_one_but_for_two_slips(recomputed):
-    """Cut to four digits at the measured smoothness, the noise of Descent-to-Delete is the printed one, except for two
-    slips."""
+    """At the measured smoothness, the noise of Descent-to-Delete, cut to four digits, equals the printed table except
+    for two slips."""
     compared = {(row["steps"], row["epsilon"]): row for row in recomputed["table_2"] if row["printed"]}
     off = {cell for cell, row in compared.items() if abs(row["recomputed"] - row["printed"]) > 2e-4}
     assert off == {(1, 0.05), (2, 0.1)}
@@ -46,7 +46,8 @@ def test_table_2_is_the_printed_one_but_for_two_slips(recomputed):
 
 
 def test_table_3_is_rounded_up_by_hand_and_cut_twice(recomputed):
-    """Printed noise is at most 4 % above the smallest, except for two cells that are cut and miss their target."""
+    """The printed noise is at most 4 % above the smallest sufficient noise, except for two truncated cells that miss
+    their target."""
     short = {
         (row["problem"], row["epsilon"]) for row in recomputed["table_3"] if row["printed"] < row["recomputed"] * 0.9999
     }
@@ -56,7 +57,8 @@ def test_table_3_is_rounded_up_by_hand_and_cut_twice(recomputed):
 
 
 def test_the_stored_totals_of_figure_3b_have_the_measured_smoothness(recomputed):
-    """Every stored total is met to the step, and none on MNIST with the smoothness that the paper states."""
+    """Every stored total is reproduced exactly with the measured smoothness. On MNIST, none is reproduced with the
+    smoothness that the paper states."""
     stored = [row for row in recomputed["figure_3b"] if row["stored_total"]]
     for row in stored:
         assert row["stored_total"] == row.get("paper_measured_total", row.get("d2d_measured_total"))
@@ -66,8 +68,8 @@ def test_the_stored_totals_of_figure_3b_have_the_measured_smoothness(recomputed)
 
 @pytest.mark.slow
 def test_our_bound_takes_fewer_steps_in_figures_3c_4_and_5(recomputed):
-    """Our bound never takes more steps, at any noise, target or number of records; the epsilon before is 28, not about
-    100."""
+    """At any noise, target or number of records, Lethe's bound never takes more steps than the paper's. The initial
+    epsilon in figure 3c is 28."""
     for figure in ("figure_3c", "figure_4", "figure_5"):
         assert all(row["ours"] <= row["ours_replace"] <= row["paper"] for row in recomputed[figure])
     assert recomputed["figure_3c"][0]["paper_epsilon_0"] == pytest.approx(28.0, abs=0.05)
@@ -76,12 +78,14 @@ def test_our_bound_takes_fewer_steps_in_figures_3c_4_and_5(recomputed):
 
 
 def test_two_noises_of_figure_3a_are_far_too_small(recomputed):
-    """Two noises of figure 3a are a hundred times too small: they would take thousands of steps, not two or five."""
+    """Two noises in figure 3a are a hundred times too small: with them, unlearning would take thousands of steps
+    instead of two or five."""
     assert all(row["needs"] > 1_000 for row in recomputed["noise_mistakes"])
 
 
 def test_each_tightening_saves_steps(recomputed):
-    """No change from the paper's bound to ours costs a step, and the first change saves most."""
+    """No change from the paper's bound to Lethe's increases the number of steps, and the first change saves most of
+    them."""
     steps = [row["steps"] for row in recomputed["tightenings"]]
     assert steps == sorted(steps, reverse=True)
     assert steps[0] - steps[1] > 0.9 * (steps[0] - steps[-1])
@@ -89,8 +93,8 @@ def test_each_tightening_saves_steps(recomputed):
 
 @pytest.mark.soak
 def test_less_noise_learns_better():
-    """On the digits, at epsilon = 0.1, our noise is better than the paper's, and that of Descent-to-Delete in the paper
-    is no better than chance."""
+    """On the digits at epsilon = 0.1, a model with Lethe's noise is more accurate than with the paper's. With the
+    paper's noise for Descent-to-Delete it is no better than chance."""
     bench = Bench(accuracy.digits(0), seed=0, repeats=20)
     rows = accuracy.figure_3a(bench, (0.1,))
     assert rows[0]["ours"]["accuracy"] > rows[0]["paper"]["accuracy"] + 0.05
@@ -99,7 +103,7 @@ def test_less_noise_learns_better():
 
 @pytest.mark.soak
 def test_the_experiment_runs_on_the_digits(recomputed, tmp_path: Path):
-    """A quick run measures every figure and draws it."""
+    """A quick run measures the numbers of every figure and draws the figure."""
     results = recomputed | {"accuracy": paper.measured({"digits": accuracy.digits(0)}, quick=True, seed=0)}
     figures.draw(results, "digits", tmp_path)
     assert len(list(tmp_path.glob("paper-*.svg"))) == 6

@@ -22,7 +22,7 @@ def defaults(num_rows: int) -> str:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_of_evidence_state_their_defaults(name: str) -> None:
-    """A page cites today's defaults, or states in a fixed sentence that they differ from its own."""
+    """Each page of evidence cites today's defaults, or states in a fixed sentence that its own defaults differ."""
     text = (page.EVIDENCE / name).read_text()
     [cited] = BLOCK.findall(text)
     stale = {rows: defaults(int(rows)) for rows, told in ROWS.findall(cited) if told != defaults(int(rows))}

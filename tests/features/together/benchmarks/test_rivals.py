@@ -24,7 +24,7 @@ def of(problem: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_the_page_has_the_tables_of_its_run(results: dict[str, Any]) -> None:
-    """Every table of the page follows from the JSON of the full run."""
+    """Every table of the page is generated from the JSON output of the full run."""
     text = PAGE.read_text()
     assert tables.promises(results) in text
     assert tables.against_refits(results) in text
@@ -35,7 +35,7 @@ def test_the_page_has_the_tables_of_its_run(results: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
-    """Both figures are drawn, and the page shows them."""
+    """Both figures can be drawn, and the page shows them."""
     figures.draw(results, tmp_path)
     drawn = sorted(path.name for path in tmp_path.iterdir())
     assert drawn == ["rivals-audit.svg", "rivals-seconds.svg"]
@@ -43,7 +43,8 @@ def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_no_audit_refutes_a_certificate(results: dict[str, Any]) -> None:
-    """The epsilon proved by samples stays below the certified one, for the last version and for both."""
+    """The epsilon that samples prove is below the certified epsilon, both for the last version and for both versions
+    together."""
     for row in results["audit"]["rivals"]:
         for question, certified in (("after", "certified_epsilon"), ("both", "certified_adaptive_epsilon")):
             if row[certified] is not None:
@@ -51,8 +52,8 @@ def test_no_audit_refutes_a_certificate(results: dict[str, Any]) -> None:
 
 
 def test_versions_without_a_joint_guarantee_reveal_the_record(results: dict[str, Any]) -> None:
-    """Plain fits, SISA, certified removal and fine-tuning reveal the record to a reader of both versions; a warm start
-    does so even by itself."""
+    """Plain fits, SISA, certified removal and fine-tuning reveal the record to a reader of both versions. A warm start
+    reveals it even to a reader of the last version alone."""
     audited = of(results["audit"])
     for name in ("retrain_lbfgs", "negative_gradient", "pseudo_label", "nothing_fit"):
         assert audited[name]["both"]["epsilon"] == "inf"
@@ -62,9 +63,9 @@ def test_versions_without_a_joint_guarantee_reveal_the_record(results: dict[str,
         assert audited[name]["after"]["epsilon"] == "inf"
 
 
-def test_ours_takes_less_than_a_refit(results: dict[str, Any]) -> None:
-    """On the three large problems ours takes less than a third of the passes of a refit, at the same l2 and at
-    scikit-learn's own, and less time on at least two; the warm start is quicker than ours."""
+def test_lethe_takes_fewer_passes_than_a_refit(results: dict[str, Any]) -> None:
+    """On the three large problems, Lethe takes less than a third of the passes of a refit, both at the same l2 and at
+    scikit-learn's default, and less time on at least two of them. The warm start is faster than Lethe."""
     large = [of(problem) for problem in results["problems"] if not problem["name"].startswith("digits")]
     assert len(large) == 3
     for row in large:
@@ -75,8 +76,8 @@ def test_ours_takes_less_than_a_refit(results: dict[str, Any]) -> None:
 
 
 def test_unlearned_models_match_their_oracles(results: dict[str, Any]) -> None:
-    """By KLoM our models are as near to their oracles as other oracles are; doing nothing is not, which U-LiRA
-    proves."""
+    """Measured by KLoM, unlearned models are as close to their oracles as other oracles are. Models that ignore the
+    request are further away, and U-LiRA proves this."""
     row = of(results["margins"])
     for rows in ("forgotten", "kept", "test"):
         assert row["langevin_ours"][rows] < 1.5 * row["retrain_chain"][rows] < row["nothing_chain"][rows]
@@ -84,7 +85,8 @@ def test_unlearned_models_match_their_oracles(results: dict[str, Any]) -> None:
 
 
 def test_rivals_win_only_where_stated(results: dict[str, Any]) -> None:
-    """Certified removal is quicker than ours only on the digits, and no noisy chain beats the best plain refit."""
+    """Certified removal is faster than Lethe only on the digits, and no noisy chain is more accurate than the best
+    plain refit."""
     for problem in results["problems"]:
         row = of(problem)
         quicker = row["certified_removal"]["seconds"] < row["langevin_ours"]["seconds"]
@@ -92,8 +94,9 @@ def test_rivals_win_only_where_stated(results: dict[str, Any]) -> None:
         assert row["lbfgs_c1"]["accuracy"] >= max(r["accuracy"] for name, r in row.items() if "langevin" in name)
 
 
-def test_ours_takes_fewer_passes_than_the_other_noisy_rivals(results: dict[str, Any]) -> None:
-    """At equal noise ours takes fewer passes than Descent-to-Delete, with or without a secret, and than learning."""
+def test_lethe_takes_fewer_passes_than_the_noisy_rivals(results: dict[str, Any]) -> None:
+    """At equal noise, Lethe takes fewer passes than learning and than Descent-to-Delete, with or without a secret
+    state."""
     for problem in results["problems"]:
         row = of(problem)
         assert row["langevin_ours"]["passes"] < row["noisy_sgd"]["passes"] < row["d2d"]["passes"]
@@ -106,8 +109,8 @@ def test_ours_takes_fewer_passes_than_the_other_noisy_rivals(results: dict[str, 
 
 @pytest.mark.soak
 def test_the_harness_measures_every_rival() -> None:
-    """Every rival serves every request on the digits, and every certifying rival meets the target, except doing
-    nothing."""
+    """On the digits, every rival serves every request, and every rival with a certificate meets the target unless it
+    ignores requests."""
     problem = replace(problems.digits(seed=0, kept=(3, 8), requests=2), repeats=1)
     found = rivals.measured_problem(problem, 10.0)
     assert {row["requests"] for row in found["rivals"]} == {2}

@@ -11,21 +11,21 @@ RESULTS = page.read("scaling")
 
 
 @pytest.mark.parametrize("name", scaling.tables(RESULTS))
-def test_the_page_holds_the_tables_of_the_results(name):
+def test_the_page_has_the_tables_of_the_results(name):
     """Each table of the page is generated from the stored results."""
     assert scaling.tables(RESULTS)[name] in PAGE
 
 
 @pytest.mark.slow
 def test_stored_plans_match_the_planner():
-    """The planner computes the stored steps and epsilons."""
+    """The planner reproduces the stored steps and epsilons."""
     today = {"plans": scaling.plans(), "requests": scaling.requests()}
     assert scaling.tables(RESULTS | today) == scaling.tables(RESULTS)
 
 
 def test_passes_of_a_request_fall_with_the_rows():
-    """The passes of a request fall with the number of rows from ten thousand on, and are less than one from a million
-    on."""
+    """From ten thousand rows on, the passes of a request fall with the number of rows. From a million rows on, a
+    request takes less than one pass."""
     settled = [max(row["passes"]) for row in RESULTS["requests"] if row["rows"] >= 10**4]
     assert settled == sorted(settled, reverse=True)
     assert all(
@@ -34,8 +34,8 @@ def test_passes_of_a_request_fall_with_the_rows():
 
 
 def test_steps_for_each_request_settle():
-    """The cost of a request stops growing with the number of earlier ones: up to a million rows within a hundred
-    requests; with more rows it is a small share of a pass by then."""
+    """Up to a million rows, the cost of a request stops growing within a hundred earlier requests. With more rows, a
+    request takes less than a tenth of a pass."""
     for row in RESULTS["requests"]:
         if row["rows"] > 10**6:
             assert max(row["passes"]) < 0.1
@@ -44,8 +44,9 @@ def test_steps_for_each_request_settle():
 
 
 def test_the_time_of_a_request_does_not_grow_with_the_rows():
-    """No request takes a second with a million rows, or two with ten million; there the median is below twice that of a
-    million rows, and a refit takes twenty times the processor time."""
+    """Every request takes less than a second with a million rows and less than two seconds with ten million. With ten
+    million rows, the median time is less than twice the median with a million, and a refit takes twenty times the
+    processor time."""
     found = {row["rows"]: row for row in RESULTS["measured"]}
     million, ten = found[10**6], found[10**7]
     assert max(million["seconds"]) < 1
@@ -56,7 +57,7 @@ def test_the_time_of_a_request_does_not_grow_with_the_rows():
 
 @pytest.mark.soak
 def test_the_measurements_run(monkeypatch: pytest.MonkeyPatch):
-    """The benchmark measures requests to the service and the refit of their rows."""
+    """The benchmark measures deletion requests to the service and a refit of the same rows."""
     monkeypatch.setattr(scaling, "PEOPLE", 2)
     found = scaling.measured(500, seed=0)
     assert len(found["steps"]) == len(found["seconds"]) == 2

@@ -10,7 +10,7 @@ RESULTS = page.read("sparse")
 
 
 def test_the_page_matches_the_results() -> None:
-    """The table follows from the results, and the sentences from it."""
+    """The table of the page is generated from the results, and its sentences from the table."""
     assert sparse.printed(RESULTS) in PAGE
     fewest, *_, most = RESULTS["rows"]
     assert f"{most['dense_bytes'] / most['sparse_bytes']:.0f} times as much at {most['features']:,}" in PROSE
@@ -29,7 +29,7 @@ def gain(row: dict[str, Any]) -> float:
 
 
 def test_both_gradients_are_the_same() -> None:
-    """A hundred texts have the same gradient as dense rows and as sparse ones."""
+    """The gradient of a hundred texts is the same whether their rows are dense or sparse."""
     written, spoken = sparse.texts()
     differs = sparse.difference(written[::90], spoken[::90], features=64)
     assert differs < 1e-5

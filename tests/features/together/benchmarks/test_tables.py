@@ -17,7 +17,7 @@ ENGINE = {
 
 
 def test_the_table_of_steps_matches_the_results() -> None:
-    """The table of steps has, for each of its batches, the steps that the accountants need."""
+    """For each batch size in the table, the numbers of steps equal the stored results of the accountants."""
     names = ("batch", "langevin", "d2d", "replace", "zero_out")
     found = {row["batch"]: [f"{row[name]:,}" for name in names] for row in page.read("accounting")["steps"]}
     rows = re.findall(r"^\| ([\d, |]+) \|$", ACCOUNTING, re.MULTILINE)
@@ -27,7 +27,7 @@ def test_the_table_of_steps_matches_the_results() -> None:
 
 
 def test_the_table_of_passes_matches_the_results() -> None:
-    """The table of passes has the measured medians, to two digits."""
+    """The table of passes contains the measured medians, rounded to two digits."""
     passes = page.read("engine")["passes"]
     for row, name in ENGINE.items():
         found = [passes[classes]["milliseconds"][name] for classes in ("2", "10")]

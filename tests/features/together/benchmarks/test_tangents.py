@@ -13,7 +13,7 @@ RESULTS = page.read("tangents")
 
 
 def test_the_page_matches_the_results() -> None:
-    """The tables follow from the results, and the sentences about the problems quote them."""
+    """The tables of the page are generated from the results, and the sentences about the problems quote them."""
     assert all(table in PAGE for table in tangents.printed(RESULTS).values())
     assert f"the first {RESULTS['public']} of scikit-learn's digits" in PROSE
     digits, mnist = RESULTS["problems"]
@@ -26,8 +26,8 @@ def test_the_page_matches_the_results() -> None:
 
 
 def test_noise_does_not_grow_with_the_weights() -> None:
-    """All models of a problem have the same noise and certify the target; a million weights lose no more to the noise
-    than a linear model does, within two points."""
+    """All models of a problem have the same noise and are certified at the target. A model with a million weights loses
+    no more accuracy to the noise than a linear model, within two points."""
     for problem in RESULTS["problems"]:
         assert {model["noise"] for model in problem["models"]} == {problem["models"][0]["noise"]}
         assert all(0.99 < model["epsilon"] <= tangents.EPSILON for model in problem["models"])
@@ -38,9 +38,10 @@ def test_noise_does_not_grow_with_the_weights() -> None:
     assert lost in PROSE
 
 
-def test_losses_are_stated() -> None:
-    """Tangents are below fine-tuning, the million below the network as it is, on MNIST both below the linear model, and
-    all take dozens of times as long to learn."""
+def test_tangents_are_less_accurate_than_fine_tuning() -> None:
+    """Tangent models are less accurate than fine-tuning. The tangent with a million weights is less accurate than the
+    unchanged network, and on MNIST both are less accurate than the linear model. All tangents take dozens of times as
+    long to learn."""
     digits, mnist = RESULTS["problems"]
     linear, last, million = digits["models"]
     assert f"the million by {fine_tuned_by(million):.1f} points" in PROSE
@@ -74,8 +75,8 @@ def fine_tuned_by(model: dict[str, Any]) -> float:
 @pytest.mark.skipif(page.DIFFER in PAGE, reason="The page says that it was measured with other defaults.")
 @pytest.mark.parametrize("problem", RESULTS["problems"], ids=lambda problem: str(problem["name"]))
 def test_stored_plans_match_the_planner(problem: dict[str, Any]) -> None:
-    """The stored steps of learning and of requests follow from the present defaults, for any number of moved weights;
-    rounding to the grid adds less than a thousandth to epsilon."""
+    """For any number of trained weights, today's defaults give the stored steps of learning and of requests. Rounding
+    to the grid adds less than a thousandth to epsilon."""
     mechanism = tangents.made(b"", None, num_slots=problem["rows"], num_features=65)
     planned = tangents.planned(mechanism)
     epsilon = planned.pop("epsilon")
@@ -87,7 +88,7 @@ def test_stored_plans_match_the_planner(problem: dict[str, Any]) -> None:
 
 @pytest.mark.soak
 def test_a_narrow_network_is_measured() -> None:
-    """A perceptron of width 32 instead of 1,024 goes through the whole measurement, and its tangent is better than the
+    """The whole measurement runs on a perceptron of width 32 instead of 1,024, and its tangent is better than the
     unchanged network."""
     problem = tangents.digits(width=32)
     found = tangents.compared(replace(problem, models={"last two": tangents.moved("2", "4")}))

@@ -212,7 +212,8 @@ def stale_tombstones(w: World) -> str:
 
 def damaged_tombstones(w: World, _model_id: str) -> None:
     file = w.settings.resolved_tombstones()
-    with locked(file.parent):  # the gateway would begin a new file where it sees an empty one
+    # Without the lock, the gateway would start a new file when it finds an empty one.
+    with locked(file.parent):
         file.write_text("{}\n")
 
 

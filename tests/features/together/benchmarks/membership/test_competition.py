@@ -22,7 +22,7 @@ def of_rates(misses: np.ndarray, alarms: np.ndarray) -> float:
 
 @pytest.mark.parametrize("mu", [0.0, 1.0, -1.0])
 def test_one_threshold_matches_a_plain_loop(mu: float) -> None:
-    """Epsilon-hat with one threshold is the maximum of a plain loop over a hundred thresholds per unit."""
+    """Epsilon-hat with one threshold equals the maximum that a plain loop finds over a hundred thresholds per unit."""
     unlearned, retrained = pair(1, models=60, mu=mu)
     low, high = sorted((unlearned, retrained), key=np.median)
     least, most = min(low.min(), high.min()), max(low.max(), high.max())
@@ -33,8 +33,8 @@ def test_one_threshold_matches_a_plain_loop(mu: float) -> None:
 
 
 def test_two_thresholds_match_a_search_around_the_narrower_law() -> None:
-    """Epsilon-hat with two thresholds is also the maximum over intervals around the distribution with the smaller
-    range."""
+    """Epsilon-hat with two thresholds is the larger one of epsilon-hat with one threshold and the maximum over
+    intervals around the distribution with the smaller range."""
     wide, narrow = pair(2, models=30)
     narrow = 0.5 * narrow
     width = np.ptp(narrow)
@@ -49,13 +49,13 @@ def test_two_thresholds_match_a_search_around_the_narrower_law() -> None:
 
 @given(st.integers(0, 10**6), st.floats(0, 2))
 def test_the_kinds_of_models_may_be_swapped(seed: int, mu: float) -> None:
-    """Epsilon-hat does not depend on which of the two distributions is called unlearned."""
+    """Epsilon-hat does not depend on which of the two distributions is called the unlearned one."""
     unlearned, retrained = pair(seed, models=20, mu=mu, scale=0.2)
     assert epsilon_hat(unlearned, retrained) == pytest.approx(epsilon_hat(retrained, unlearned))
 
 
 def test_laws_that_never_meet_reach_the_cap() -> None:
-    """Perfect separation, and a distribution that is almost a point, yield the cap."""
+    """Distributions that are perfectly separated, or one of which is almost a point, reach the cap of epsilon-hat."""
     unlearned, retrained = pair(3, models=50)
     assert epsilon_hat(unlearned + 100, retrained) == CAP
     assert epsilon_hat(0.001 * unlearned, retrained) == CAP
@@ -63,8 +63,8 @@ def test_laws_that_never_meet_reach_the_cap() -> None:
 
 @pytest.mark.slow
 def test_identical_laws_have_a_biased_estimate() -> None:
-    """512 and 512 models of one distribution have a mean epsilon-hat of about 1.1 with one threshold and 1.5 with both
-    rules, where the truth and the bound are 0."""
+    """For two samples of 512 models from one distribution, the mean epsilon-hat is about 1.1 with one threshold and 1.5
+    with both rules, although the truth and the proved bound are 0."""
     pairs = [pair(seed, models=512) for seed in range(60)]
     assert np.mean([epsilon_hat(*one, two_thresholds=False) for one in pairs]) == pytest.approx(1.13, abs=0.2)
     assert np.mean([epsilon_hat(*one) for one in pairs]) == pytest.approx(1.5, abs=0.2)
@@ -72,25 +72,28 @@ def test_identical_laws_have_a_biased_estimate() -> None:
 
 
 def test_distant_laws_are_underestimated() -> None:
-    """512 and 512 models cannot yield more than about ln 512 if any rate is positive, whatever the truth."""
+    """For distributions far apart, two samples of 512 models yield an epsilon-hat below ln 512, although the true
+    epsilon is larger."""
     found = np.mean([epsilon_hat(*pair(seed, models=512, mu=2.0)) for seed in range(10)])
     assert found < np.log(512) < conversion.gdp_epsilon(mu=2.0, delta=DELTA)
 
 
 @pytest.mark.parametrize("mu", [0.25, 1.0])
 def test_the_bound_stays_below_the_truth(mu: float) -> None:
-    """The bound exceeds the true epsilon no more often than its error of 1e-4, that is, never in a hundred trials."""
+    """The bound exceeds the true epsilon with a probability of at most 1e-4, and never does in a hundred trials."""
     true = conversion.gdp_epsilon(mu=mu, delta=DELTA)
     assert all(epsilon_bound(*pair(seed, models=200, mu=mu), delta=DELTA, error=1e-4) <= true for seed in range(50))
 
 
-def test_the_bound_proves_something() -> None:
-    """Distributions two standard deviations apart are distinguished by 256 models that did not fix the rule."""
+def test_the_bound_distinguishes_distant_distributions() -> None:
+    """For two distributions two standard deviations apart, 256 models that were not used to choose the rule prove an
+    epsilon above 1.5."""
     assert epsilon_bound(*pair(4, models=512, mu=2.0), delta=DELTA, error=0.05) > 1.5
 
 
 def test_scores_halve_with_every_bin() -> None:
-    """A row scores 2^-bin with bins of a half, and nothing beyond the logarithm of the number of models."""
+    """A row scores 2^-k if its epsilon falls into bin k, where each bin is half a unit wide. Beyond the logarithm of
+    the number of models it scores 0."""
     epsilons = np.array([0.0, 0.49, 0.5, 1.0, 6.99, 7.0, CAP])
     scores = [competition.score(epsilons[[row]], num_models=512) for row in range(len(epsilons))]
     assert scores == [1, 1, 0.5, 0.25, 2**-13, 0, 0]

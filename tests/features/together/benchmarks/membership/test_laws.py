@@ -9,8 +9,8 @@ REQUEST = requests.drawn(PROBLEM, seed=3)["group"]
 
 
 def test_every_kind_of_model_is_learned() -> None:
-    """Each method makes the requested number of models of each kind, all different, in the predicted number of
-    steps."""
+    """Each method trains the requested number of models of each kind in the predicted number of steps, and all models
+    differ."""
     steps: list[int] = []
     found = laws.models(PROBLEM, [REQUEST], {"group": 3}, done=steps.append)["group"]
     assert sum(steps) == laws.num_steps(PROBLEM, [REQUEST], {"group": 3})
@@ -21,7 +21,8 @@ def test_every_kind_of_model_is_learned() -> None:
 
 
 def test_fine_tuning_descends_on_remaining_rows() -> None:
-    """Fine-tuning takes noiseless steps on the non-null rows, in the batches that follow learning."""
+    """Fine-tuning takes noiseless steps on the non-null rows, starting with the batch that follows the last one of
+    learning."""
     left = PROBLEM.rows.nulled(REQUEST.slots)
     start = np.random.default_rng(0).normal(size=(1, 65))
     expected, mechanism = start[0].copy(), PROBLEM.mechanism
@@ -38,7 +39,8 @@ def test_fine_tuning_descends_on_remaining_rows() -> None:
 
 
 def test_unlearning_adds_noise() -> None:
-    """Unlearning the same model twice gives two models; doing nothing gives the model itself."""
+    """Unlearning the same model twice gives two different models. The method that ignores the request returns the model
+    unchanged."""
     left = PROBLEM.rows.nulled(REQUEST.slots)
     start = np.zeros((1, 65))
     one, other = (laws.go_on(PROBLEM, left, REQUEST, Method.UNLEARNING, start, lambda steps: None) for _ in "ab")
@@ -47,7 +49,7 @@ def test_unlearning_adds_noise() -> None:
 
 
 def test_null_rows_are_gone() -> None:
-    """Nulled slots have no features, the others are unchanged, and the original rows are untouched."""
+    """Nulled slots have no features and all other slots are unchanged. The original rows are not modified."""
     left = PROBLEM.rows.nulled(REQUEST.slots)
     assert not left.features[REQUEST.slots].any()
     kept = np.setdiff1d(np.arange(PROBLEM.mechanism.num_slots), REQUEST.slots)

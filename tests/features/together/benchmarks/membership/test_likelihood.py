@@ -16,7 +16,7 @@ def scores(seed: int, mean: float = 0.0, std: float = 1.0, models: int = 4000) -
 
 
 def test_the_ratio_matches_normal_densities() -> None:
-    """The log of the likelihood ratio is the difference of two normal log densities."""
+    """The log likelihood ratio equals the difference of two normal log densities."""
     rule = Rule(members=Normal(mean=1.0, std=0.5), nonmembers=Normal(mean=-0.5, std=2.0))
     at = np.linspace(-3, 3, 7)
     expected = stats.norm.logpdf(at, 1.0, 0.5) - stats.norm.logpdf(at, -0.5, 2.0)
@@ -24,34 +24,35 @@ def test_the_ratio_matches_normal_densities() -> None:
 
 
 def test_the_shadows_law_is_fitted() -> None:
-    """The rule has the means and standard deviations of the shadow models."""
+    """The fitted rule has the means and standard deviations of the shadow models."""
     rule = fixed_on(members=scores(1, 2.0, 0.3), nonmembers=scores(2), proves=PROVES_MU)
     assert (rule.members.mean, rule.members.std) == pytest.approx((2.0, 0.3), abs=0.02)
     assert (rule.nonmembers.mean, rule.nonmembers.std) == pytest.approx((0.0, 1.0), abs=0.05)
 
 
 def test_the_proved_mu_is_close_to_the_truth() -> None:
-    """Thousands of models that did not fix the rule prove most of the mu between two normal distributions and never
-    more."""
+    """Thousands of models that were not used to fit the rule prove at least 0.8 of the true mu between two normal
+    distributions, and never more than the true mu."""
     rule = fixed_on(members=scores(1, 1.0), nonmembers=scores(2), proves=PROVES_MU)
     proved = PROVES_MU(rule.guess(members=scores(3, 1.0), nonmembers=scores(4)))
     assert 0.8 < proved <= 1.0
 
 
 def test_laws_of_equal_means_are_distinguished_by_variance() -> None:
-    """Models that differ only in variance, as after fine-tuning without noise, are distinguished."""
+    """Distributions that differ only in variance, as after fine-tuning without noise, are distinguished."""
     rule = fixed_on(members=scores(1, 0.0, 0.2), nonmembers=scores(2), proves=PROVES_MU)
     assert PROVES_MU(rule.guess(members=scores(3, 0.0, 0.2), nonmembers=scores(4))) > 1
 
 
 def test_indistinguishable_laws_have_a_threshold_of_zero() -> None:
-    """Shadow models of one distribution leave the rule at even odds."""
+    """If members and nonmembers have the same distribution, the threshold of the rule is 0."""
     rule = fixed_on(members=scores(1, models=20), nonmembers=scores(2, models=20), proves=lambda guesses: 0.0)
     assert rule.threshold == 0
 
 
 def test_guesses_lie_on_the_curve() -> None:
-    """The rates of the rule are a point of its receiver operating characteristic, which rises from near 0 to 1."""
+    """The error rates of the rule are a point on its receiver operating characteristic, which rises from near 0 to
+    1."""
     members, nonmembers = scores(1, 0.7, models=300), scores(2, models=300)
     rule = fixed_on(members=members, nonmembers=nonmembers, proves=PROVES_MU)
     guesses = rule.guess(members=members, nonmembers=nonmembers)
@@ -64,7 +65,7 @@ def test_guesses_lie_on_the_curve() -> None:
 
 
 def test_separation_is_the_distance_in_standard_deviations() -> None:
-    """The point estimate for distributions one and a half standard deviations apart is one and a half."""
+    """For distributions one and a half standard deviations apart, the point estimate is 1.5."""
     assert likelihood.separation(members=scores(1, 3.0, 2.0), nonmembers=scores(2, 0.0, 2.0)) == pytest.approx(
         1.5, abs=0.1
     )

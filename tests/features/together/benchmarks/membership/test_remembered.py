@@ -10,14 +10,14 @@ PARAMETERS = np.concatenate([np.random.default_rng(1).normal(size=(4, 65)), np.z
 
 
 def test_accuracy_matches_the_workers() -> None:
-    """The mean accuracy equals that of the worker's own evaluation, even for a model that is undecided everywhere."""
+    """The mean accuracy equals the worker's own evaluation, even for a model with a score of 0 for every row."""
     each = [of_classes(model[None, :], [(ROWS.features, ROWS.labels)], 2)["accuracy"] for model in PARAMETERS]
     found = remembered.of(PARAMETERS, ROWS)
     assert (found.accuracy, found.accuracy_std) == pytest.approx((np.mean(each), np.std(each, ddof=1)))
 
 
 def test_loss_matches_the_cross_entropy() -> None:
-    """The mean loss equals scikit-learn's cross-entropy."""
+    """The mean loss equals the cross-entropy that scikit-learn computes."""
     likely = 1 / (1 + np.exp(-PARAMETERS @ ROWS.features.T.astype(float)))
     each = [log_loss(ROWS.labels, one) for one in likely]
     found = remembered.of(PARAMETERS, ROWS)

@@ -22,33 +22,35 @@ def audited(rival: Rival, problem: Problem) -> Audited:
 
 
 def test_two_versions_reveal_the_record_of_a_refit(problem: Problem) -> None:
-    """A deterministic refit equals retraining with certainty, and together with the version before it reveals the
+    """A deterministic refit equals retraining exactly, but together with the previous version it reveals the deleted
     record with certainty."""
     found = audited(refits.lbfgs(problem.setting), problem)
     assert found.after.deterministic
     assert (found.after.epsilon, found.both.epsilon) == (0.0, math.inf)
 
 
-def test_doing_nothing_reveals_the_record(problem: Problem) -> None:
-    """A plain fit without noise that does nothing reveals the record with certainty."""
+def test_a_fit_that_ignores_requests_reveals_the_record(problem: Problem) -> None:
+    """A plain fit without noise that ignores the request reveals the record with certainty."""
     assert audited(refits.nothing(problem.setting), problem).after.epsilon == math.inf
 
 
 def test_noise_that_is_shared_by_versions_cancels(problem: Problem) -> None:
-    """Two versions of certified removal reveal the record beyond the epsilon that holds for the last one."""
+    """Two versions by certified removal together reveal the record beyond the epsilon that is certified for the last
+    version alone."""
     found = audited(CertifiedRemoval(problem.setting, problem.train), problem)
     assert found.after.epsilon <= 1 < found.both.epsilon
 
 
 def test_a_random_model_reveals_nothing(problem: Problem) -> None:
-    """No bound is claimed for a random model, which reveals nothing."""
+    """For a random model, which reveals nothing, the audit proves an epsilon of 0."""
     found = audited(RandomModel(setting=problem.setting), problem)
     assert (found.after.epsilon, found.both.epsilon) == (0.0, 0.0)
 
 
 @pytest.mark.soak
-def test_ours_stays_within_both_certificates(problem: Problem) -> None:
-    """Neither the version after the request nor both versions together prove more than is certified."""
+def test_lethe_stays_within_both_certificates(problem: Problem) -> None:
+    """For Lethe's model, the audit of the version after the request, and of both versions together, proves no more than
+    is certified."""
     found = audited(chains.ours(problem.setting), problem)
     assert found.certified_epsilon is not None
     assert found.certified_adaptive_epsilon is not None

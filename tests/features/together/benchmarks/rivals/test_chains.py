@@ -26,8 +26,9 @@ def served(rival: chains.NoisyChain, problem: Problem) -> tuple[list[float], lis
     return passes, promised
 
 
-def test_ours_meets_the_target_at_every_request(problem: Problem) -> None:
-    """Every version is certified at the target, for fewer passes than learning, and the adaptive epsilon adds up."""
+def test_lethe_meets_the_target_at_every_request(problem: Problem) -> None:
+    """Every version of Lethe's model is certified at the target and takes fewer passes than learning, and the adaptive
+    epsilon adds up."""
     rival = chains.ours(problem.setting)
     passes, promised = served(rival, problem)
     assert max(passes) < rival.mechanism.learn_steps / rival.mechanism.num_batches
@@ -37,7 +38,8 @@ def test_ours_meets_the_target_at_every_request(problem: Problem) -> None:
 
 
 def test_relearning_leaves_only_published_versions(problem: Problem) -> None:
-    """The epsilon of relearning against retraining is always 0, and its adaptive epsilon grows with every version."""
+    """The epsilon of relearning compared with retraining is always 0, and its adaptive epsilon grows with every
+    version."""
     _, promised = served(chains.learn_again(problem.setting), problem)
     assert [one.forgotten for one in promised] == [0.0] * 6
     assert promised[0].adaptive is not None
@@ -45,9 +47,9 @@ def test_relearning_leaves_only_published_versions(problem: Problem) -> None:
     assert 0 < promised[0].adaptive < promised[-1].adaptive
 
 
-def test_doing_nothing_is_certified_worse_and_worse(problem: Problem) -> None:
-    """The noise of learning alone certifies little for one record, less for each further one, and no version is
-    added."""
+def test_ignoring_requests_increases_epsilon(problem: Problem) -> None:
+    """If requests are ignored, the noise of learning certifies an epsilon above 1 that rises with each record, and the
+    adaptive epsilon stays the same."""
     _, promised = served(chains.nothing(problem.setting), problem)
     epsilons = [one.forgotten for one in promised]
     assert all(a is not None and b is not None and 1 < a < b for a, b in pairwise(epsilons))
@@ -55,7 +57,8 @@ def test_doing_nothing_is_certified_worse_and_worse(problem: Problem) -> None:
 
 
 def test_steps_of_the_paper_grow_up_to_relearning(problem: Problem) -> None:
-    """Steps by Algorithm 6 never fall and never exceed those of learning; with our noise even the first would."""
+    """The number of steps of Algorithm 6 never falls and never exceeds the steps of learning. With Lethe's noise, even
+    the first request would exceed them."""
     rival = chains.published(problem.setting)
     passes, _ = served(rival, problem)
     assert passes == sorted(passes)
@@ -65,7 +68,7 @@ def test_steps_of_the_paper_grow_up_to_relearning(problem: Problem) -> None:
 
 
 def test_batches_are_read_in_turn_over_all_runs(problem: Problem) -> None:
-    """A run continues with the batch after the last of the previous run, so that no batch is skipped or read twice."""
+    """A run starts with the batch after the last one of the previous run, so that no batch is skipped or read twice."""
     rival, rows = chains.ours(problem.setting), problem.train.copy()
     state = rival.learn(rows)
     steps = [state.kept.chain.steps]
@@ -78,7 +81,8 @@ def test_batches_are_read_in_turn_over_all_runs(problem: Problem) -> None:
 
 
 def test_epochs_of_noisy_sgd_are_minimal(problem: Problem) -> None:
-    """Epochs meet the published bound, one less does not, and the influence of earlier requests fades."""
+    """The number of epochs meets the published bound, and one epoch fewer does not. The influence of earlier requests
+    fades."""
     rival = chains.noisy_sgd(problem.setting)
     made, setting = rival.mechanism, problem.setting
     epochs = chains.sgd_epochs(setting, made)

@@ -16,7 +16,7 @@ def problem() -> Problem:
 
 
 def test_descent_converges_to_the_fit(problem: Problem) -> None:
-    """Many steps without noise reach the minimiser that scikit-learn finds."""
+    """Without noise, many steps reach the minimiser that scikit-learn finds."""
     setting = problem.setting
     steps = {"l2": setting.l2, "step_size": setting.step_size, "steps": 2000}
     found = descent.descend(problem.train, np.zeros(setting.shape), **steps)
@@ -24,8 +24,8 @@ def test_descent_converges_to_the_fit(problem: Problem) -> None:
 
 
 def test_secret_state_takes_the_fewest_iterations(problem: Problem) -> None:
-    """The rival takes the fewest iterations at which its noise is at most ours, and keeps the noiseless iterate, which
-    is not published."""
+    """The rival takes the smallest number of iterations at which its noise is at most Lethe's noise. It keeps the
+    noiseless iterate, which is not published."""
     ours = chains.ours(problem.setting).noise_std
     rival = descent.with_secret_state(problem.setting, ours)
     assert rival.iterations is not None
@@ -35,13 +35,13 @@ def test_secret_state_takes_the_fewest_iterations(problem: Problem) -> None:
 
 
 def test_public_state_keeps_only_published_weights(problem: Problem) -> None:
-    """The rival keeps nothing but the published weights for the next request."""
+    """Between requests, the rival stores only the published weights."""
     assert descent.without_secret_state(problem.setting).learn(problem.train.copy()).kept.noiseless is None
 
 
 @pytest.mark.parametrize("make", [descent.negative_gradient, descent.pseudo_label])
 def test_fine_tuning_stays_near_the_fit(problem: Problem, make: Callable[[Setting], descent.FineTuning]) -> None:
-    """A few steps change the fit by no more than a record can, and leave it different from a refit."""
+    """A few fine-tuning steps change the fit by no more than one record can, and the result differs from a refit."""
     rival, rows = make(problem.setting), problem.train.copy()
     before = rival.learn(rows)
     after = rival.forget(before, rows, rows.take(0))

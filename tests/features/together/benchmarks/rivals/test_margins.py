@@ -15,8 +15,8 @@ def problem() -> Problem:
 
 
 def test_klom_separates_equal_and_different_laws() -> None:
-    """KLoM is small between samples of one normal distribution and large between samples of two, in either
-    direction."""
+    """In either direction, KLoM is small between samples of one normal distribution and large between samples of two
+    different ones."""
     generator = np.random.default_rng(0)
     here, same, apart = (generator.normal(mean, 1, (400, 50)) for mean in (0, 0, 2))
     floor = margins.klom(here, same)
@@ -25,7 +25,7 @@ def test_klom_separates_equal_and_different_laws() -> None:
 
 
 def test_klom_is_greatest_for_disjoint_margins() -> None:
-    """KLoM of constant margins is 0 if they are equal, and the maximum that an empty bin allows if they differ."""
+    """For constant margins, KLoM is 0 if they are equal. If they differ, it is the maximum that an empty bin allows."""
     one = np.zeros((3, 4))
     assert margins.klom(one, one) == 0
     greatest = margins.klom(one, np.nextafter(one, 1))
@@ -34,7 +34,7 @@ def test_klom_is_greatest_for_disjoint_margins() -> None:
 
 
 def test_a_group_has_one_label_and_distinct_rows(problem: Problem) -> None:
-    """A group has one label and no row twice, and begins with the row that the plain fit gets most wrong."""
+    """All rows of a group are different and have one label. The first is the row that the plain fit gets most wrong."""
     assert len(set(problem.forgotten)) == margins.GROUP
     assert len(set(problem.train.labels[problem.forgotten])) == 1
     weights, _ = refits.fitted(problem.train, problem.l2)
@@ -43,7 +43,8 @@ def test_a_group_has_one_label_and_distinct_rows(problem: Problem) -> None:
 
 @pytest.mark.soak
 def test_a_refit_equals_its_oracle_and_a_plain_fit_does_not(problem: Problem) -> None:
-    """Both measures are 0 or at their maximum for deterministic rivals, and our model meets its target."""
+    """Both measures are 0 for a deterministic refit and maximal for a plain fit that ignores the request. Lethe's model
+    meets its target."""
     setting = problem.setting
     rivals = [chains.ours(setting), refits.lbfgs(setting), refits.nothing(setting)]
     floor, ours, refit, plain = margins.compare(problem, rivals, models=8)

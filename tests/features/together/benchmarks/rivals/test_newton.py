@@ -23,8 +23,8 @@ def minimiser(rows: Rows, l2: float) -> Weights:
 
 @pytest.mark.parametrize("kept", [(3, 8), pytest.param(range(10), marks=pytest.mark.soak)], ids=["two", "ten"])
 def test_each_request_ends_within_the_distance_that_the_noise_hides(kept: range | tuple[int, ...]) -> None:
-    """After learning and after each request the weights are so near to the minimiser of the remaining rows that mu is
-    kept."""
+    """After learning and after each request, the weights are close enough to the minimiser of the remaining rows for
+    the certified mu."""
     problem = problems.digits(0, kept, 4)
     rival, rows = NoisyNewton(problem.setting, 0.01), problem.train.copy()
     state, allowed = rival.learn(rows), rival.mu * rival.noise_std - rival.distance
@@ -35,7 +35,8 @@ def test_each_request_ends_within_the_distance_that_the_noise_hides(kept: range 
 
 
 def test_the_stored_gradient_is_that_of_the_remaining_rows() -> None:
-    """The gradient at the kept weights follows each removed record without a pass over the rows."""
+    """The stored gradient is updated for each removed record without a pass over the rows, and equals the gradient on
+    the remaining rows."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = NoisyNewton(problem.setting, 0.05), problem.train.copy()
     state = rival.forget(rival.learn(rows), rows, rows.take(7))
@@ -48,7 +49,8 @@ def test_the_stored_gradient_is_that_of_the_remaining_rows() -> None:
 
 
 def test_versions_read_before_count_by_composition() -> None:
-    """A request counts the version before it and, since the kept weights remember, the one after it."""
+    """The adaptive epsilon of a request composes the version before it and, because the stored weights retain
+    information about the record, the version after it."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = NoisyNewton(problem.setting, 0.05), problem.train.copy()
     state = rival.forget(rival.learn(rows), rows, rows.take(7))
@@ -61,7 +63,7 @@ def test_versions_read_before_count_by_composition() -> None:
 
 
 def test_too_little_noise_takes_more_steps() -> None:
-    """If one step does not come near enough, another follows, so the guarantee never depends on the rows."""
+    """If one step does not come close enough, another step follows, so the guarantee never depends on the rows."""
     problem = problems.digits(0, (3, 8), 1)
     steps = []
     for noise_std in (1e-1, 1e-9):
@@ -72,7 +74,7 @@ def test_too_little_noise_takes_more_steps() -> None:
 
 
 def test_the_bound_in_advance_covers_an_exact_step() -> None:
-    """An exact Newton step, or no step, ends within the bound that is computed without looking at the rows."""
+    """An exact Newton step, or no step, ends within the bound that is computed without reading the rows."""
     problem = problems.digits(0, (3, 8), 20)
     l2, rows = problem.l2, problem.train
     start, (stepped, alone) = minimiser(rows, l2), distance_in_advance(problem.setting)
@@ -89,13 +91,13 @@ def test_the_bound_in_advance_covers_an_exact_step() -> None:
 
 
 def test_the_page_has_the_tables_of_its_run() -> None:
-    """Every table of the section follows from the JSON of its command."""
+    """Every table of the section is generated from the JSON output of its command."""
     text = (page.EVIDENCE / "rivals.md").read_text()
     assert all(table in text for table in newton.printed(page.read("newton")).values())
 
 
-def test_one_step_was_enough() -> None:
-    """No request of any problem took a second step, or ended farther away than its noise hides."""
+def test_one_step_per_request_is_enough() -> None:
+    """On every problem, one step per request was enough to end within the distance that the noise hides."""
     for problem in page.read("newton")["problems"]:
         for row in problem["distances"]:
             assert row["most_steps"] == 1
@@ -103,7 +105,8 @@ def test_one_step_was_enough() -> None:
 
 
 def test_newton_is_faster_on_most_problems() -> None:
-    """Processor time is less than ours as shipped on four problems of five; passes are more on the three large ones."""
+    """On four of five problems, Newton takes less processor time than Lethe with default settings. On the three large
+    problems it takes more passes."""
     problems_read = [{row["rival"]: row for row in problem["rivals"]} for problem in page.read("newton")["problems"]]
     faster = [row["newton_shipped_l2"]["seconds"] < row["langevin_shipped"]["seconds"] for row in problems_read]
     assert sum(faster) == 4
@@ -113,8 +116,8 @@ def test_newton_is_faster_on_most_problems() -> None:
 
 
 def test_two_classes_lose_little_accuracy_and_versions_cost_more() -> None:
-    """A tenth of our noise costs two classes at most 0.3 points; all of it costs more accuracy than ours does. The
-    adaptive epsilon is above ours at either noise."""
+    """With a tenth of Lethe's noise, Newton loses at most 0.3 points of accuracy on problems of two classes. With all
+    of Lethe's noise, it is less accurate than Lethe. Its adaptive epsilon is larger than Lethe's at either noise."""
     for problem in page.read("newton")["problems"]:
         row = {each["rival"]: each for each in problem["rivals"]}
         ours, quiet, loud = row["langevin_shipped"], row["newton_shipped_l2"], row["newton_our_noise"]

@@ -7,7 +7,7 @@ from benchmarks.rivals import problems, refits
 
 
 def test_a_refit_does_not_depend_on_the_removed_record() -> None:
-    """The weights after a removal do not depend on whether the record was there before."""
+    """The weights after a removal do not depend on whether the removed record was in the data before."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = refits.lbfgs(problem.setting), problem.train.copy()
     before = rival.learn(rows)
@@ -18,7 +18,7 @@ def test_a_refit_does_not_depend_on_the_removed_record() -> None:
 
 @pytest.mark.slow
 def test_a_warm_start_reaches_the_refit_in_fewer_passes() -> None:
-    """A warm start ends at the refit from scratch, up to the solver's tolerance, in fewer passes, and has no
+    """A warm start reaches the refit from scratch, up to the solver's tolerance, in fewer passes. It has no
     certificate."""
     problem = problems.digits(0, range(10), 1)
     rival, rows = refits.warm(problem.setting), problem.train.copy()
@@ -32,7 +32,7 @@ def test_a_warm_start_reaches_the_refit_in_fewer_passes() -> None:
 
 
 def test_sisa_fits_one_shard_again() -> None:
-    """All shards except the one with the record keep their weights."""
+    """Only the shard that contains the record is fitted again, and all other shards keep their weights."""
     problem = problems.digits(0, range(10), 1)
     rival, rows = refits.Sisa(setting=problem.setting), problem.train.copy()
     before = rival.learn(rows)

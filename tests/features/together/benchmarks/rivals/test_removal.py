@@ -20,7 +20,8 @@ def slope(rows: Rows, weights: Weights, l2: float) -> Weights:
 
 @pytest.mark.parametrize("kept", [(3, 8), pytest.param(range(10), marks=pytest.mark.soak)], ids=["two", "ten"])
 def test_the_gradient_stays_within_the_spent_budget(kept: range | tuple[int, ...]) -> None:
-    """After each Newton step the gradient is no longer than the part of the budget that the rival reports as spent."""
+    """After each Newton step, the norm of the gradient is at most the part of the budget that the rival reports as
+    spent."""
     problem = problems.digits(0, kept, 5)
     rival, rows = CertifiedRemoval(problem.setting, problem.train), problem.train.copy()
     state = rival.learn(rows)
@@ -30,8 +31,8 @@ def test_the_gradient_stays_within_the_spent_budget(kept: range | tuple[int, ...
         assert 0 < np.linalg.norm(slope(rows, state.weights, rival.l2) + tilt) <= state.kept
 
 
-def test_a_spent_budget_means_learning_again() -> None:
-    """A rival set up for one request relearns before many are served, with a new b."""
+def test_a_spent_budget_triggers_relearning() -> None:
+    """A rival whose budget is set up for one request relearns with a new b while it serves a hundred requests."""
     problem = problems.digits(0, (3, 8), 1)
     rival, rows = CertifiedRemoval(problem.setting, problem.train), problem.train.copy()
     state, passes = rival.learn(rows), []
