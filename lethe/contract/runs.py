@@ -41,7 +41,7 @@ class AuditOut(Answer):
     mu: float = Field(description="Certified mu of one record (zero_out).")
     epsilon: float = Field(description="Epsilon in nats that mu implies at the delta of the target.")
     mu_lower_bound: float = Field(
-        description="Lower bound on mu of one record that the guesses prove; never above mu in a published run."
+        description="Lower bound on mu, proved by guesses about canaries; at most mu if the run is published."
     )
     epsilon_lower_bound: float = Field(description="Epsilon in nats that mu_lower_bound proves at the same delta.")
     error: float = Field(description="Largest probability with which a faultless run reports a false lower bound.")

@@ -32,7 +32,7 @@ class _Frozen(BaseModel):
 
 
 class TimeLimit(_Frozen):
-    """Time limit of a regulation for a request, counted on the calendar of the tenant's time zone."""
+    """Time limit that a regulation sets for a request, counted in the tenant's time zone."""
 
     months: Annotated[int, Field(ge=0, le=24, description="Months of the time limit, to which days are added.")] = 0
     days: Annotated[int, Field(ge=0, le=731, description="Days of the time limit.")] = 0

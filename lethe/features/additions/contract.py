@@ -28,7 +28,7 @@ class AdditionOut(fields.Answer):
         "were damaged before)."
     )
     num_records: int = Field(description="Number of rows that were added; some people may have been forgotten since.")
-    revision: int | None = Field(description="Dataset revision from which versions learn the rows; null until applied.")
+    revision: int | None = Field(description="First dataset revision that includes the rows; null until applied.")
     created_at: datetime.datetime = Field(description="Time at which the rows were uploaded.")
     applied_at: datetime.datetime | None = Field(description="Time at which the rows were written; null until applied.")
 

@@ -40,7 +40,7 @@ def request_attach(
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Attach a file to a request for its deciders, such as a scan, a proof of identity or a mail."""
+    """Attach a file for those who decide on a request, such as a scan, a proof of identity or an e-mail."""
     with connect(url, key) as client:
         show(client.deletion_requests.attach(request_id, file))
 

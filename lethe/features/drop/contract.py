@@ -80,7 +80,7 @@ class LinesLoadedOut(Answer):
     num_loaded: int = Field(description="Number of lines of the file that have been loaded.")
     num_lines: int | None = Field(description="Number of lines of the whole file; null until its last call.")
     num_irrevocable: int | None = Field(
-        description="Number of removed lines of this call whose people were erased, or are being erased; null for "
+        description="Number of lines removed by this call whose people have been, or are being, erased; null for "
         "callers without accounting:read."
     )
 

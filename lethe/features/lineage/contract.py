@@ -188,7 +188,7 @@ class ModelLineageOut(Answer):
 
 class LineageOut(Answer):
     datasets: list[DatasetLineageOut] = Field(description="Datasets that held rows of the person.")
-    models: list[ModelLineageOut] = Field(description="Models that the rows fed.")
+    models: list[ModelLineageOut] = Field(description="Models that were trained on the person's rows.")
 
 
 _LINEAGE = ResourceOperations("Lineage", "/v1", RequestUnknown)

@@ -92,9 +92,9 @@ _LongText = Annotated[Text, Field(min_length=1, max_length=500)]
 
 
 class IdentityIssuerIn(Body):
-    issuer: _LongText = Field(description="Claim `iss` of the issuer's statements.")
+    issuer: _LongText = Field(description="The `iss` claim in the issuer's statements.")
     audience: _LongText = Field(
-        description="Claim `aud` of the issuer's statements: the issuer's name for this service."
+        description="The `aud` claim in the issuer's statements, by which the issuer names this service."
     )
     jwks: dict[str, Any] = Field(
         description="Public keys of the issuer (RFC 7517): Ed25519, P-256, or RSA of at least 2048 bits."
@@ -102,7 +102,7 @@ class IdentityIssuerIn(Body):
 
 
 class IdentityIssuerOut(Answer):
-    issuer: _LongText = Field(description="Claim `iss` of the issuer's statements.")
+    issuer: _LongText = Field(description="The `iss` claim in the issuer's statements.")
     audience: _LongText = Field(description="Claim `aud` of the issuer's statements.")
     jwks: dict[str, Any] = Field(description="Public keys of the issuer (RFC 7517).")
     id: str = Field(description="ID of the issuer.")
