@@ -18,8 +18,8 @@ derive("deletion_requests.assignees", line="{item.id}  {item.name}")
 
 @made("deletion_requests.add_note", OptionShape(positional=("text",)))
 def request_add_note(call: CommandCall) -> None:
-    """Add a note about a request for its deciders. `-` reads the note from standard input, so that no process list
-    shows it."""
+    """Add a note about a request for those who decide on it. `-` reads the note from standard input, so that
+    no process list shows it."""
     if call.arguments["text"] == "-":
         call.arguments["text"] = sys.stdin.read().rstrip("\n")
     show(call())
