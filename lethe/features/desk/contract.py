@@ -132,9 +132,9 @@ ADD_NOTE = REQUESTS.of_one(
     gives=NoteOut,
     status=201,
     problems=(DetailsErased, NotesFull),
-    does="Add a note about a request for those who decide on it. No event, callback, protocol, export or log contains the "
-    "text. It is erased together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is accepted, "
-    "because remembering one would store the text once more: a repetition is another note.",
+    does="Add a note about a request for those who decide on it. No event, callback, protocol, export or log contains "
+    "the text. It is erased together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is "
+    "accepted, because remembering one would store the text once more: a repetition is another note.",
 )
 NOTES = REQUESTS.of_one(
     "list_request_notes",
@@ -176,9 +176,9 @@ ATTACH = REQUESTS.of_one(
         problems.StorageQuotaExceeded,
     ),
     does="Attach a file to a request for those who decide on it: a PDF, PNG or JPEG, UTF-8 text, or an e-mail (.eml). "
-    "Name and bytes must agree on the kind. No event, callback, protocol, export or log contains its name. It is erased "
-    "together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is accepted: a repetition "
-    "is another attachment.",
+    "Name and bytes must agree on the kind. No event, callback, protocol, export or log contains its name. It is "
+    "erased together with the request's details, as the policy requires.\n\nNo `Idempotency-Key` is accepted: a "
+    "repetition is another attachment.",
 )
 ATTACHMENTS = REQUESTS.of_one(
     "list_request_attachments",
