@@ -20,7 +20,7 @@ def make(folder: Path) -> None:
 
 
 def close(folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
-    """Remove the access of others to existing folders and files, and of a group to which it was not granted. Raises
+    """Remove the access of others, and of a group to which it was not granted, to existing folders and files. Raises
     `FolderExposed` if the mode of a path cannot be changed because another user owns it."""
     for path in (*folders, *files):
         try:

@@ -181,7 +181,7 @@ class Guard:
         self._said: str | None = None
 
     def start(self) -> None:
-        """Raise `InstallationMismatch` with the reason. Return if the database or the bucket is unreachable."""
+        """Raise `InstallationMismatch` with the reason. An unreachable database or bucket counts as no mismatch."""
         try:
             reason = self._wrong()
             if reason is None and self._bucket is not None:
@@ -215,7 +215,7 @@ class Guard:
         self._seen, self._until, self._said = states, until, None
 
     def _wrong(self) -> str | None:
-        """Return the reason of a mismatch, or None if all match. A change during the comparison restarts it."""
+        """Return the reason for a mismatch, or None if all match. A change during the comparison restarts it."""
         reason: str | None = None
         for _ in range(_ATTEMPTS):
             before = self._look()

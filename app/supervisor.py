@@ -229,7 +229,7 @@ class Worker:
         try:
             with self._installation.database.writing() as session:
                 unlearning.take_back(session, worker=self.name)
-        # Without this the lease expires on its own.
+        # The lease then expires on its own.
         except Exception as error:  # noqa: BLE001
             telemetry.logger().error("worker.runs_not_taken_back", error=type(error).__name__)
 

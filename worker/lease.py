@@ -13,8 +13,8 @@ from app.unlearning.queue import ClaimedRun
 class Lease(periodic.Periodic):
     """Lease of a run, renewed by a heartbeat at least every third of its duration, which also reports progress.
 
-    A run that has neither taken a step nor opened a block for `stall_seconds` is abandoned: its disk or GPU hangs, and
-    another worker's may not.
+    A run that has neither taken a step nor opened a block for `stall_seconds` is abandoned: its disk or GPU may hang,
+    and another worker's may work.
     """
 
     def __init__(self, installation: installations.Installation, run: ClaimedRun) -> None:

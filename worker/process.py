@@ -72,7 +72,7 @@ class Forker:
 
     def prepare(self) -> None:
         """Fork the server from this process, before the worker opens or starts anything else. Without this call the
-        server is a new interpreter, which also imports what this process has in memory."""
+        server is a new interpreter, which must import even modules that are loaded here."""
         with self._lock:
             if self._control is None:
                 with self._new_control() as theirs:

@@ -27,7 +27,7 @@ _MAX_ADDRESSES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateWindow:
-    """Remaining calls of a key: `remaining` of its `quota` calls in the next `seconds` of the minute."""
+    """Calls that a key may still make: `remaining` of its `quota`, in the `seconds` that are left of the minute."""
 
     quota: int
     remaining: int
@@ -48,7 +48,7 @@ class Minute:
 
 
 class Exchange(Protocol):
-    """Exchange of a gateway's counts with the counts of other gateways, until it is closed."""
+    """Exchange of counts between this gateway and the others, until it is closed."""
 
     def close(self) -> None: ...
 
@@ -98,7 +98,7 @@ class Rates:
             raise _limited(Sentence("Too many wrong passwords came for this account."))
 
     def count_login(self, address: str) -> None:
-        """Count the start of a login at an identity provider, which may cost a request to it. Raises `RateLimited`."""
+        """Count the start of a login, which may cost a request to the identity provider. Raises `RateLimited`."""
         failed = self._this_minute().failed
         place = _place(failed, f"begun {_network(address)}")
         if self._most_failed and failed.get(place, 0) >= self._most_failed:

@@ -66,8 +66,8 @@ def chain_steps(session: Session, *, model_id: str) -> int:
 
 
 def records_added_to_chain(session: Session, model: Model, *, waiting: bool = False) -> int | None:
-    """Return the number of rows added to a model's dataset since its current chain began, with `waiting` including rows
-    that are yet to be added; None if the model never learned."""
+    """Return the number of rows added to a model's dataset since its current chain began, None if the model never
+    learned. With `waiting`, rows that are yet to be added count too."""
     learned = sa.select(Version.revision).join(Run, Run.id == Version.run_id)
     learned = learned.where(Version.model_id == model.id, Run.kind != RunKind.UNLEARN)
     began = learned.order_by(Version.number.desc()).limit(1).scalar_subquery()

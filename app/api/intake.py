@@ -47,8 +47,8 @@ _WRITTEN = ("subject_ref", "alias_refs", "external_id", "metadata", "refers_to")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Estimate:
-    """Estimate of the run that a model would need now. It is renewed in the background after `renew_at`, and before an
-    answer after `old_at`; both are times of the monotonic clock."""
+    """Estimate of the run that a model would need now. After `renew_at` it is renewed in the background, and after
+    `old_at` before it is used; both are times of the monotonic clock."""
 
     model: EstimateModelOut | None
     renew_at: float
@@ -200,7 +200,7 @@ class Intake:
             self._changed.notify()
         self._storing.join()
         self._ringing.stop()
-        # Workers may not know yet of the requests that were stored last, and this process may end before the tick.
+        # Workers may not know yet of the requests that were stored last, and this process may end before the next tick.
         self._installation.notifier.notifier.wake()
 
     def _store(self) -> None:

@@ -1,4 +1,4 @@
-"""Limits of calls in progress: a call beyond them is refused at once, instead of delaying all others."""
+"""Limits on calls in progress: a call beyond them is refused at once, instead of delaying all others."""
 
 import asyncio
 from collections import Counter

@@ -42,8 +42,8 @@ def record(session: Session, action: str, object_id: str, **detail: Any) -> None
 
 
 def record_all(session: Session, deeds: Sequence[Deed], *, at: datetime.datetime | None = None) -> None:
-    """Append an entry per deed to its tenant's chain. Writers hold the write lock, so no two entries have the same
-    predecessor."""
+    """Append an entry for each deed to the chain of the deed's tenant. Writers hold the write lock, so no two entries
+    have the same predecessor."""
     if not deeds:
         return
     at = at or now(session)

@@ -1,4 +1,4 @@
-"""Bulk inserts, inserts in few round trips, which hold the write lock briefly, and pages of query results."""
+"""Bulk inserts; inserts in few round trips, which hold the write lock only briefly; and pages of query results."""
 
 import base64
 import binascii
@@ -64,9 +64,9 @@ def store(
 ) -> None:
     """Insert new rows after the session's pending changes. With `unless_there`, skip rows whose key exists.
 
-    Pass mappings of all columns, except autoincremented ones, for rows that are not read again, which is cheaper, and
-    results of `new` otherwise. Column defaults are not applied. Values are processed here for the driver, which takes
-    half the time of SQLAlchemy.
+    Pass results of `new` if the rows are read again. Otherwise pass mappings of all columns except autoincremented
+    ones, which is cheaper. Column defaults are not applied. Values are processed here for the driver, which takes half
+    the time of SQLAlchemy.
     """
     if not rows:
         return
@@ -124,7 +124,7 @@ def _processed(column: Sequence[Any], process: Callable[[Any], Any] | None) -> S
 
 
 def _run(session: Session, stored: Sequence[_Stored]) -> None:
-    """Insert rows. PostgreSQL takes many rows by COPY, a third of the time of INSERT; a pipeline cannot contain
+    """Insert rows. PostgreSQL gets many rows by COPY, in a third of the time of INSERT; a pipeline cannot contain
     COPY."""
     session.flush()
     connection = session.connection()

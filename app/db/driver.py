@@ -40,8 +40,8 @@ def translated(connection: sa.Connection, statement: str | None) -> Iterator[Non
 
 
 def rows(session: Session, statement: Any, parameters: Mapping[str, Any]) -> Iterable[Any]:
-    """Return the rows of a SELECT of columns, built at import, as `session.execute` does. Sessions without a tenant
-    bypass the ORM, and on SQLite all of SQLAlchemy."""
+    """Return the rows of a SELECT of columns that was built at import, as `session.execute` does. Sessions without a
+    tenant bypass the ORM, and on SQLite all of SQLAlchemy."""
     if session.info.get("actor") is not None:
         return session.execute(statement, parameters)
     session.flush()

@@ -36,7 +36,7 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     """Create an engine with WAL, synced commits, overwritten deletions, enforced foreign keys and no temporary
     files."""
     arguments = {"timeout": PATIENCE_SECONDS, "check_same_thread": False}
-    # A connection that has missed a commit reads its pages again, so the last one used is the first one taken.
+    # A connection that has missed a commit reads its pages again, so the connection used last is taken first.
     engine = sa.create_engine(
         url, connect_args=arguments, hide_parameters=True, poolclass=sa.QueuePool, pool_use_lifo=True
     )

@@ -50,7 +50,7 @@ def add(request: tables.DeletionRequest, **texts: str) -> None:
 
 
 def days_of_details(policy: Policy) -> int:
-    """Return the number of days from a request's end to the erasure of its texts, at the latest with its subject."""
+    """Return the number of days after a request's end until its texts are erased, at the latest with its subject."""
     details, request = policy.retain_details_days, policy.retain_requests_days
     return details if request is None else min(details, request)
 

@@ -105,7 +105,7 @@ def newest_checkpoints(session: Session) -> list[Checkpoint]:
 
 
 def release_at(session: Session, checkpoint: Checkpoint) -> dict[str, Any] | None:
-    """Return the version of the last entry before a ledger's checkpoint; None for other logs and other links."""
+    """Return the version whose entry a ledger's checkpoint signs last; None for other logs and other links."""
     link = session.get(LedgerLink, (checkpoint.tenant_id, checkpoint.sequence)) if checkpoint.log == "ledger" else None
     body = json.loads(link.body) if link else {}
     query = sa.select(Version.id, Run.steps_total, Model).join(Run, Run.id == Version.run_id)

@@ -53,7 +53,7 @@ _MIN_INTERVAL_FACTOR = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicJob:
-    """Periodic job, which runs again `seconds` after its end. An `urgent` job does so regardless of its duration."""
+    """Job that runs again `seconds` after its end. Unless it is `urgent`, it waits longer after a long run."""
 
     name: str
     seconds: float
@@ -234,7 +234,7 @@ def verify_records(installation: Installation) -> None:
 
 def verify_texts(installation: Installation) -> None:
     """Open every sealed text, and verify every certificate, to detect damage before its content is needed. The log
-    names the tables, and the pages of the vault that have the keys."""
+    names the tables with damage, and the pages of the vault with the keys of the damaged texts."""
     damaged: Counter[tuple[str, str | None]] = Counter()
     for table in Table.metadata.sorted_tables:
         for column in (column for column in table.c if isinstance(column.type, sealed.Sealed)):
@@ -270,8 +270,8 @@ def sign_heads(installation: Installation) -> None:
 
 
 def record_tombstones(installation: Installation, do: Callable[[Installation], None] = tombstones.record) -> None:
-    """Append to the tombstones, or run `do` on them instead. While the database proves to be older than them, refuse
-    callers: its models carry people who were forgotten, and a restore would not know new requests."""
+    """Append to the tombstones, or run `do` on them instead. Refuse callers while the database proves to be older than
+    the tombstones: its models carry people who were forgotten, and a restore would not know new requests."""
     try:
         do(installation)
     except DatabasePutBack as error:
@@ -318,7 +318,7 @@ def of_gateways() -> tuple[PeriodicJob, ...]:
 
 
 class PeriodicJobs(periodic.Periodic):
-    """Thread that runs the periodic jobs until its block or the process ends, also during a run of hours.
+    """Thread that runs the periodic jobs until its block or the process ends, even while a run takes hours.
 
     A failed job is tried again at its next time, and does not stop the others.
     """

@@ -30,8 +30,8 @@ _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReader:
-    """Reader of one kind of file: of tables whose columns a schema declares and, if the kind has them, of vectors with
-    a target or a number of classes. Each may spool in a folder, and limits the number of bytes that it unpacks."""
+    """Reader of one kind of file. `table` reads tables whose columns a schema declares; `vectors`, if not None, reads
+    vectors with a target or a number of classes. Both may spool in a folder, and limit the bytes they unpack."""
 
     table: Callable[[io.RawIOBase, Schema, Path, int], Iterator[formats.Batch]]
     vectors: Callable[[io.RawIOBase, Path, int, TargetColumn | int], Iterator[formats.Batch]] | None = None
@@ -62,9 +62,9 @@ def read(
 ) -> Iterator[formats.Batch]:
     """Yield batches of at most 8192 rows, and close the file after the last. Results must be discarded if this raises.
 
-    `classes` are the classes of the integer labels, or `target` the target, of an npz file without a schema. An array
-    in column order is spooled in `folder`. With `count_rows` a csv file is read twice, so that the number of its rows
-    is known before the first batch.
+    An npz file without a schema needs the `classes` of its integer labels or its `target`. An array in column order is
+    spooled in `folder`. With `count_rows` a csv file is read twice, so that the number of its rows is known before the
+    first batch.
 
     Raises `UploadTooLarge` if the file unpacks to more than `max_bytes`, or its encoded rows take more.
     """

@@ -36,7 +36,7 @@ def created(path: Path) -> Iterator[IO[bytes]]:
 @contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[int]:
     """Lock a folder against other processes, and yield its descriptor. The lock ends with the process, however that
-    ends. Without `wait`, raise `BlockingIOError` if it is held."""
+    ends. Without `wait`, raise `BlockingIOError` if the folder is already locked."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
