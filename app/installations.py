@@ -61,8 +61,7 @@ def opened(
     `patience_seconds` is the time to wait for an unreachable database server. `unfinished` is for the process that
     restores the installation, `again` for a process that has opened it before and may continue while a newer release
     migrates the database. Raises `DatabaseUnreadable` for an unknown schema, `RestoreUnfinished`, `FolderExposed`, and
-    `InstallationMismatch` if keys, stores and database do not belong to one installation, which later sessions raise
-    too.
+    `InstallationMismatch` if keys, stores and database do not belong together; later sessions raise it too.
     """
     if not unfinished:
         _check_finished(settings)

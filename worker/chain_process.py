@@ -32,7 +32,7 @@ _SECONDS_BETWEEN_NEWS = 0.05
 
 @functools.cache
 def _runners() -> dict[str, Callable[..., chain.Ran]]:
-    """Map each method to the function that takes the steps of its runs, with the keywords and result of `chain.run`.
+    """Map each method to the function that takes the steps of its runs, called as `chain.run` and with the same result.
     Features list pairs of a method's name and its function as `METHODS` of their module `methods`."""
     return {Mechanism.method: chain.run, **dict(sockets.plugs("worker.features", "methods", "METHODS"))}
 

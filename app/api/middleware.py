@@ -181,7 +181,7 @@ class BodyLimit(_CallMiddleware):
 
 class Unhurried(_CallMiddleware):
     """Middleware that answers changes by discreet callers at a random time after their bodies were received. The
-    response time then reveals no work that is done meanwhile, be it for this call or by a run for an earlier one.
+    response time then reveals no work that is done meanwhile for this call, or by a run for an earlier one.
 
     The time is between one and two intervals; an answer that is not ready then leaves after further whole intervals.
     """

@@ -42,8 +42,8 @@ _MAX_PAUSE_SECONDS = 1.0
 
 class Readiness:
     """Readiness check shared by concurrent calls, which are neither authenticated nor limited in number. The pause
-    after a check is nine times as long as the check, at most a second. A flood of calls therefore takes at most a tenth
-    of the processor, and every answer is from a check that ended after the call."""
+    after a check is nine times as long as the check, but at most a second. A flood of calls therefore takes at most a
+    tenth of the processor, and every answer is from a check that ended after the call."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation

@@ -63,9 +63,9 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
 
 
 def _make_private(name: str) -> None:
-    """Create a missing file with mode 0600, before SQLite would create it readable for others. Log and index inherit
-    the mode. An existing file is never opened: closing it would drop all locks that SQLite holds on it in this process,
-    and another process would consider itself the last user and remove the log."""
+    """Create a missing file with mode 0600, because SQLite would make it readable for others. Log and index inherit the
+    mode. An existing file is never opened: closing it would drop all locks that SQLite holds on it in this process, and
+    another process would consider itself the last user and remove the log."""
     if name and name != ":memory:" and not name.startswith("file:") and not os.path.exists(name):
         empty = f"{name}.{secrets.token_hex(8)}"
         # If this fails, SQLite reports why it cannot open the file.

@@ -295,11 +295,11 @@ class Version(Table):
 
 
 class Dataset(Owned, Table):
-    """Encoded rows of people. `network_id`: public network whose features the rows hold; null if not encoded.
+    """Encoded rows of people. `network_id`: public network that computed the features; null if none did.
     `subject_kind`: kind of identifier that names the people; null for subject ids. `classes`: meanings of the labels;
     empty if labels are numbers in the range of `target` (`lethe.encoding.targets`). `revision`: number of batches of
     edits; the rows at revision r lack everyone erased, and hold everyone added, at or before r. `references_check`:
-    hash of the id under the key of the references to people, which tells a wrong key from people without rows.
+    hash of the id under the key of the references to people, which distinguishes a wrong key from people without rows.
     `num_rows`: number of rows that are not null. `records_verified_at`: time of the last complete check of the records.
     `records_verified_to`: slot up to which the current check has come; null if it has not begun. `lost_models`:
     `mechanism` and `steps` of published versions that a restored backup lacks, by model id. `digest`: root of the hash

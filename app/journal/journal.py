@@ -61,9 +61,9 @@ class JournalLine:
     event of the request `of`. `signed` is the checkpoint recorded, or else the latest one before.
 
     Kind `begun`: the file `file` was written from the database as of `at`. Kind `restored`: the database was restored
-    up to this event. Kind `dropped`: the line replaces the events before `at`, which took `count` lines of the file
-    `file`. The last of these lines had the hash `until` (None if the remaining lines were rechained), and `heads` were
-    the newest heads of their chains. `retired` is the id of a model or dataset."""
+    up to this event. Kind `dropped`: the line replaces `count` lines of the file `file`, for events before `at`. The
+    last of these lines had the hash `until` (None if the remaining lines were rechained), and `heads` were the newest
+    heads of their chains. `retired` is the id of a model or dataset."""
 
     kind: Literal["begun", "request", "published", "retired", "signed", "restored", "dropped"]
     number: int

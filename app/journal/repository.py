@@ -40,8 +40,8 @@ TELLING = sa.or_(
 
 
 def progress(session: Session, *, event: int, of: str | None, signed: int) -> tuple[bool, bool]:
-    """Return whether the database has this event of request `of` and this checkpoint, where 0 stands for none, and
-    whether it has later ones for the journal."""
+    """Return whether the database has this event of request `of` and this checkpoint (0 stands for none), and whether
+    it has later ones that belong in the journal."""
     has_event = sa.exists().where(RequestEvent.id == event, RequestEvent.request_id == of)
     has_signed = sa.exists().where(Checkpoint.number == signed)
     later = sa.exists().where(RequestEvent.id > event, TELLING), sa.exists().where(Checkpoint.number > signed)

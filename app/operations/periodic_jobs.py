@@ -73,7 +73,7 @@ def destroy_retired(installation: Installation) -> None:
 def destroy_orphans(installation: Installation) -> None:
     """Destroy the weights of dead runs, which are stored but neither in service nor needed by a run under way."""
     try:
-        # Listed before the needed versions, so that a run that begins in between cannot lose its weights.
+        # List these before the needed versions, so that a run that begins in between cannot lose its weights.
         stored = installation.weights.version_ids()
     except OSError as error:
         telemetry.logger().error("registry.weights_not_listed", error=type(error).__name__)
@@ -112,7 +112,7 @@ def destroy_now(installation: Installation) -> None:
 def sweep_rows(installation: Installation, *, unclaimed_for: datetime.timedelta = _UNCLAIMED_FOR) -> None:
     """Destroy rows that no recorded root names: remnants of a crash or of restored files, rows that a run was writing
     when its dataset was retired, and uploads unclaimed for `unclaimed_for`."""
-    # Listed before the claimed rows, so that an upload in between is not taken for unclaimed.
+    # List these before the claimed rows, so that an upload in between is not taken for unclaimed.
     stored = installation.rows.stored()
     with installation.database.reading() as session:
         recorded, at_most = rows_repository.row_roots(session), now(session) - unclaimed_for

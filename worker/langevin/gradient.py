@@ -168,7 +168,7 @@ class HostRows:
 
 
 def _kernel(loss: Loss) -> tuple[int, float]:
-    """Return the kernel's code of the loss, and the width of the loss."""
+    """Return the code by which the kernels know the loss, and the width of the loss."""
     width = math.inf if loss.width is None else loss.width
     match loss.objective:
         case Objective.LOGISTIC_REGRESSION:

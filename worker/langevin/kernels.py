@@ -1,8 +1,8 @@
 """Loops of the gradient pass, compiled when this module is imported or loaded from numba's cache.
 
-Eight rows at a time: their scores (the rows come from memory in sequence), the slope of each row's loss, and the sum of
-rows times slopes while the rows are still in the first-level cache. Sums are in single precision over 256 rows, and in
-double precision beyond.
+Eight rows at a time, the loops compute the scores (the rows come from memory in sequence), the slope of each row's
+loss, and the sum of rows times slopes while the rows are still in the first-level cache. Sums are in single precision
+over 256 rows, and in double precision beyond.
 
 Compilers may reorder sums here, as BLAS does, but may not assume finite numbers, so that NaN stays NaN. `_exp` is
 exempt because reordering would undo its argument reduction.
