@@ -53,7 +53,7 @@ class DatabaseIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageLocation:
-    """Folder or bucket with a mark of its installation. `name` is for people."""
+    """Folder or bucket with a mark of its installation. `name` is shown to people."""
 
     name: str
     objects: ObjectStore

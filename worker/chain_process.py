@@ -37,7 +37,7 @@ def _runners() -> dict[str, Callable[..., chain.Ran]]:
     return {Mechanism.method: chain.run, **dict(sockets.plugs("worker.features", "methods", "METHODS"))}
 
 
-# Imported here, in the server that forks the processes of runs, so that no run has to import them.
+# Import these here, in the server that forks the processes of runs, so that no run has to.
 engines.installed()
 _runners()
 

@@ -81,7 +81,7 @@ class LastUses:
             self._noted.add(key.id)
 
     def write(self) -> None:
-        """Write the collected keys to the database. Keep them if the database is unreachable or has another schema."""
+        """Write the collected times to the database. Keep them if the database is unreachable or has another schema."""
         key_ids, self._noted = self._noted, set()
         if not key_ids:
             return
@@ -94,6 +94,6 @@ class LastUses:
             self._noted |= key_ids
 
     def close(self) -> None:
-        """Stop the thread and write the remaining keys."""
+        """Stop the thread and write the remaining times."""
         self._writing.stop()
         self.write()

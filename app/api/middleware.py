@@ -271,7 +271,7 @@ _ALWAYS = (
 
 
 def _allow_origins(app: FastAPI, origins: str) -> None:
-    """Allow web pages of the comma-separated `origins`, or of any with `*`, to call `app` from browsers."""
+    """Allow web pages of the comma-separated `origins`, or of all origins with `*`, to call `app` from browsers."""
     allowed = [origin.strip() for origin in origins.split(",") if origin.strip()]
     if allowed:
         app.add_middleware(

@@ -119,7 +119,7 @@ def is_usable_there(connection: sa.Connection, *, is_set_up: bool = False) -> bo
 
 
 def _recorded(connection: sa.Connection, *, is_set_up: bool = False) -> set[str]:
-    """Return the revisions that the database records, one of each branch; none for an empty database."""
+    """Return the revisions that the database records, one for each branch; none for an empty database."""
     versions = sa.table("alembic_version", sa.column("version_num", sa.String))
     if not is_set_up and not sa.inspect(connection).has_table(versions.name):
         return set()
@@ -128,7 +128,7 @@ def _recorded(connection: sa.Connection, *, is_set_up: bool = False) -> set[str]
 
 @functools.cache
 def heads() -> list[str]:
-    """Return the revisions of the schema that this code expects: one of the core, and one of each feature."""
+    """Return the revisions of the schema that this code expects: one for the core, and one for each feature."""
     newest = {migrations.parsed(revision)[0]: revision for revision in sorted(_revisions(), key=migrations.parsed)}
     return sorted(newest.values())
 

@@ -276,7 +276,7 @@ class Model(Owned, Table):
 
 class Version(Table):
     """Published version of a model. `degraded`: whether it missed the quality gate at the last judgement. `held`:
-    whether it is kept from serving because of that."""
+    whether it is therefore not served."""
 
     __tablename__ = "versions"
     id: Mapped[str] = mapped_column(primary_key=True)

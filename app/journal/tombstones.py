@@ -1,11 +1,11 @@
 """Tombstone journal: a file outside of database and backups that records who asked to be forgotten.
 
-Each change of a request adds a line within about a second, and before the person's rows are edited: the subject as its
-keyed hash, the datasets and the deadline. Each version adds a line before its publication, because the release counts,
-whatever is restored later. Each retired model or dataset adds a line before its destruction. The database has a single
-writer, so events are numbered in the order of commit, and the number of the last line shows where to continue. The same
-holds for the signed heads of audit logs and ledgers, which are recorded too, so that rewriting the database alone is
-detected.
+Each change of a request adds a line within about a second, and before the person's rows are edited. The line has the
+subject as a keyed hash, the datasets and the deadline. Each version adds a line before its publication, because the
+release counts, whatever is restored later. Each retired model or dataset adds a line before its destruction. The
+database has a single writer, so events are numbered in the order of commit, and the number of the last line shows where
+to continue. The same holds for the signed heads of audit logs and ledgers, which are recorded too, so that rewriting
+the database alone is detected.
 """
 
 import dataclasses

@@ -224,7 +224,7 @@ def check_database(installation: Installation) -> None:
 
 
 def verify_records(installation: Installation) -> None:
-    """Verify a portion of the records, to detect damage before a request is answered as nothing held."""
+    """Verify a portion of the records, to detect damage before it makes a request seem to be about nobody."""
     with installation.database.reading() as session:
         verified = records.verify_portion(session)
     if verified:

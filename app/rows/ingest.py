@@ -165,7 +165,7 @@ def _read_csv(file: io.RawIOBase, schema: Schema, *, count_rows: bool) -> Iterat
 
 
 def _next_records(records: Iterator[tuple[int, list[str]]], lines: "_Lines", most: int) -> list[tuple[int, list[str]]]:
-    """Return the records of the next batch, at most `most` and about BATCH_CHARS characters."""
+    """Return the records of the next batch: at most `most`, with about BATCH_CHARS characters."""
     rows: list[tuple[int, list[str]]] = []
     max_chars = lines.num_chars + BATCH_CHARS
     while len(rows) < most and lines.num_chars < max_chars and (record := next(records, None)):

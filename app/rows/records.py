@@ -135,7 +135,7 @@ def _first_damaged(session: Session, dataset_id: str, stored_records: Iterable[S
 
 def record(session: Session, error: DatasetDamaged) -> None:
     """Stop the dataset of the damaged rows, unless the damage is only in a batch. The first damage stays on record,
-    except that a damaged record replaces every other kind."""
+    except that damage to a record replaces damage of any other kind."""
     dataset = repository.dataset_of_rows(session, error.rows_id)
     if dataset is None or is_in_records(dataset) or is_in_batch(session, error):
         return

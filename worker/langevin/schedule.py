@@ -8,7 +8,7 @@ from lethe.proof.mechanism import Mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Step that reads `batch`, the slots `rows`, with the share `share`, in (0, 1], of the step size."""
+    """Step that reads `batch`, which has the slots `rows`, and takes `share`, in (0, 1], of the step size."""
 
     batch: int
     rows: slice

@@ -1,4 +1,4 @@
-"""Rows of a run as they are loaded: checked when they are loaded, and in memory before the step that reads them."""
+"""Rows of a run: each row is checked when it is loaded, and is in memory before the step that reads it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
