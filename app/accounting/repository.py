@@ -91,8 +91,8 @@ def releases_before(session: Session, *, model_id: str, revision: int) -> Counte
 
 
 def lost_models(session: Session, *, dataset_id: str) -> list[tuple[str, Mechanism, list[int]]]:
-    """Return the models of a dataset that are missing in a restored backup, with the mechanism and the steps of the run
-    of each version."""
+    """Return the models of a dataset that are missing in a restored backup, with the mechanism and, for each version,
+    the steps of its run."""
     lost = session.get_one(Dataset, dataset_id).lost_models
     return [
         (model_id, stored_mechanism(model["mechanism"]), model["steps"]) for model_id, model in sorted(lost.items())

@@ -33,8 +33,8 @@ of requests would do so about ten times."""
 
 
 def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
-    """Create an engine with WAL, synced commits, overwritten deletions, enforced foreign keys and no temporary
-    files."""
+    """Create an engine with WAL and synced commits, which overwrites deleted values, enforces foreign keys and writes
+    no temporary files."""
     arguments = {"timeout": PATIENCE_SECONDS, "check_same_thread": False}
     # A connection that has missed a commit reads its pages again, so the connection used last is taken first.
     engine = sa.create_engine(

@@ -224,7 +224,7 @@ def check_database(installation: Installation) -> None:
 
 
 def verify_records(installation: Installation) -> None:
-    """Verify a portion of the records, to detect damage before it makes a request seem to be about nobody."""
+    """Verify a portion of the records, to detect damage before it hides a person's rows from a request."""
     with installation.database.reading() as session:
         verified = records.verify_portion(session)
     if verified:
@@ -308,12 +308,12 @@ OF_GATEWAYS = (
 
 
 def of_workers() -> tuple[PeriodicJob, ...]:
-    """Return the periodic jobs of workers: first of the core, then the `WORKER_JOBS` of features."""
+    """Return the periodic jobs of workers: first those of the core, then the `WORKER_JOBS` of features."""
     return PERIODIC_JOBS + sockets.plugs("app.features", "jobs", "WORKER_JOBS")
 
 
 def of_gateways() -> tuple[PeriodicJob, ...]:
-    """Return the periodic jobs of gateways: first of the core, then the `GATEWAY_JOBS` of features."""
+    """Return the periodic jobs of gateways: first those of the core, then the `GATEWAY_JOBS` of features."""
     return OF_GATEWAYS + sockets.plugs("app.features", "jobs", "GATEWAY_JOBS")
 
 

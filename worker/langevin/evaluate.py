@@ -120,7 +120,7 @@ class Ranking:
     """
 
     def __init__(self, num_classes: int) -> None:
-        # Counts without the class, and with it.
+        # Counts of rows without the class, and of rows with it.
         self._counts = np.zeros((2, num_classes, GRID), np.int64)
 
     @classmethod
@@ -151,8 +151,8 @@ class Ranking:
 
 
 class Calibration:
-    """Expected calibration error (Guo et al. 2017): the mean over rows of the distance between mean probability and
-    observed frequency of their bin, for probabilities in `CALIBRATION_BINS` equal bins."""
+    """Expected calibration error (Guo et al. 2017): the mean over rows of the distance between the mean probability in
+    the row's bin and the frequency observed there, with `CALIBRATION_BINS` equal bins of probability."""
 
     def __init__(self) -> None:
         # Per bin: number of rows, sum of probabilities, number of true events.

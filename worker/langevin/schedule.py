@@ -57,8 +57,8 @@ class Schedule:
         return Step(batch=batch, rows=self.rows_of(batch), share=min(1.0, (self.steps - done) / self.cool_down))
 
     def reads(self, done: int, until: int) -> tuple[slice, ...]:
-        """Return the slots that the steps after the first `done`, up to step `until`, read: one range, or two if the
-        order of the batches wraps around."""
+        """Return the slots read by the steps after the first `done`, up to step `until`: one range, or two if the order
+        of the batches wraps around."""
         first, count = (self.first_step + done) % self.num_batches, until - done
         if count >= self.num_batches:
             return (slice(0, self.num_slots),)
