@@ -284,7 +284,7 @@ class Guard:
 
 
 def require(owners: Mapping[str, str | None], identity: DatabaseIdentity, *, is_needed: bool) -> None:
-    """Raise `InstallationMismatch` if a place, by name, is marked with another installation, or unmarked though
+    """Raise `InstallationMismatch` if a place, by name, is marked with another installation, or lacks a mark although
     `is_needed`."""
     for name, owner in owners.items():
         if (owner is not None or is_needed) and (wrong := _wrong_owner(name, owner, identity)):

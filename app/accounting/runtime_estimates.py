@@ -20,8 +20,8 @@ _RECENT = 20
 class RuntimeEstimate:
     """Seconds from claim to publication: a constant `seconds_per_run` plus `seconds_per_step`.
 
-    It is fitted by least squares to the last `runs` published runs; through the origin if all runs have the same length
-    or the fit would yield a negative constant or a step cost of zero or less.
+    It is fitted by least squares to the last `runs` published runs; the fitted line passes through the origin if all
+    runs have the same length or the fit would yield a negative constant or a step cost of zero or less.
     """
 
     seconds_per_run: float

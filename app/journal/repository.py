@@ -116,8 +116,8 @@ def release_at(session: Session, checkpoint: Checkpoint) -> dict[str, Any] | Non
 
 
 def retired_until(session: Session, checkpoint: Checkpoint, *, is_first: bool) -> list[tuple[datetime.datetime, str]]:
-    """Return the retirements (time, id) between the previous checkpoint of an audit log and this one; all retirements
-    up to it if it is the first recorded head."""
+    """Return the retirements (time, id) between the previous checkpoint of an audit log and this one; if this is the
+    first recorded head, all retirements up to it."""
     if checkpoint.log != "audit":
         return []
     of_log = sa.and_(Checkpoint.tenant_id == checkpoint.tenant_id, Checkpoint.log == checkpoint.log)

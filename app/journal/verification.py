@@ -74,7 +74,7 @@ def verify_at_start(installation: Installation) -> None:
 
 
 def verify_on_schedule(installation: Installation) -> None:
-    """Verify new lines, and every hour the whole journal."""
+    """Verify new lines and, once an hour, the whole journal."""
     verify(installation, full=False)
 
 

@@ -99,8 +99,8 @@ def _bounded(batches: Iterator[formats.Batch], max_bytes: int) -> Iterator[forma
 def check_columns(names: Sequence[str], schema: Schema, place: str = "") -> None:
     """Raise `SchemaInvalid` unless the file has exactly the columns of the schema.
 
-    Undeclared columns are named by position, and by name only if the first line is certainly a header: it may be a
-    record with personal data.
+    Undeclared columns are named by position, and by name only if the first line is certainly a header: any other line
+    may be a record with personal data.
     """
     present = set(names)
     missing = [name for name in schema.declared if name not in present]

@@ -115,8 +115,8 @@ class Ranking:
     """Area under the ROC curve of each of several classes, in memory that does not grow with the rows.
 
     Rows are counted by the interval of a fixed public grid that contains their log-odds. Two rows of one interval count
-    as a tie. `auc_error` measures the resulting error: at most half the share of pairs, one row of the class and one
-    not, that share an interval.
+    as a tie. `auc_error` bounds the resulting error by half the share of pairs, each of a row of the class and another
+    row, that share an interval.
     """
 
     def __init__(self, num_classes: int) -> None:

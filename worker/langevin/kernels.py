@@ -315,7 +315,7 @@ def _softmax(scores: Any, classes: Any, labels: Any, block: Any) -> None:
 
 @_inlined
 def _label_by_label(scores: Any, classes: Any, labels: Any, block: Any) -> None:
-    """Replace the scores of eight rows by probabilities, less 1 for each label of the row: one bit each."""
+    """Replace the scores of eight rows by probabilities, less 1 where the row has the label. Each label is a bit."""
     for row in range(np.uintp(ROWS)):
         for c in range(classes):
             scores[row, c] *= np.float32(
