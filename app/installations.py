@@ -265,7 +265,7 @@ def _close_to_others(settings: Settings) -> None:
 
 
 def _is_anything_kept(settings: Settings) -> bool:
-    """Return True if rows, weights or texts of callers exist, of any installation."""
+    """Return True if rows, weights or texts of callers exist, whichever installation they belong to."""
     keys = (path for name in _KINDS for path in settings.data_dir.glob(f"{name}/keys/[!.]*.key"))
     return any(keys) or any(_pages(settings))
 

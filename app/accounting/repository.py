@@ -34,7 +34,7 @@ _AT_ONCE = 64
 
 class PublishedRun(NamedTuple):
     """Published run: the number of its version, the number of steps of the chain before it, the number of its own
-    steps, and the number of records that became null before it, with the dataset revision of that count."""
+    steps, the number of records that became null before it, and the dataset revision of that count."""
 
     number: int
     first_step: int

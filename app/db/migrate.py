@@ -113,8 +113,8 @@ def is_current_there(connection: sa.Connection) -> bool:
 
 
 def is_usable_there(connection: sa.Connection, *, is_set_up: bool = False) -> bool:
-    """Return True if the database of `connection`, which may be empty unless it `is_set_up`, has the schema that this
-    code expects, or a newer one with which this code can work, as its migrations state."""
+    """Return True if the database of `connection` has the schema that this code expects, or a newer one whose
+    migrations permit this code. With `is_set_up` it must not be empty."""
     return migrations.are_usable(_recorded(connection, is_set_up=is_set_up), expected=heads())
 
 

@@ -1,4 +1,4 @@
-"""SQLite, for one host: durable commits, one writer at a time, and no traces of deleted values.
+"""SQLite, for one host: durable commits, one writer at a time, and deleted values overwritten.
 
 Deleted and overwritten values are zeroed in the pages of the file (`secure_delete`), with two exceptions. The log
 (`lethe.db-wal`) keeps them until it is copied into the file and truncated. Unused space of a page may keep copies of
@@ -103,8 +103,8 @@ def scrub(engine: sa.Engine) -> bool:
 
 
 def rewrite(engine: sa.Engine) -> bool:
-    """Rewrite the file from its contents (VACUUM) if due, and return True if so. Writers wait meanwhile, and memory use
-    equals the size of the file. The file's `user_version` holds the minute of the next rewrite."""
+    """Rewrite the file from its contents (VACUUM) if due, and return True if so. Writers wait until this is done, and
+    it takes as much memory as the size of the file. The file's `user_version` holds the minute of the next rewrite."""
     with _outside_transactions(engine) as connection:
         (due_minute,) = connection.execute("PRAGMA user_version").fetchone()
         # A time further ahead was written by a wrong clock.

@@ -1,4 +1,4 @@
-"""SQL of deletion requests, their erasures and their models, and of the lookup of the people of incoming requests."""
+"""SQL of deletion requests with their erasures and models, and for looking up the people whom new requests name."""
 
 import datetime
 from collections import Counter

@@ -35,7 +35,7 @@ def journal(installation: Installation) -> Journal:
 
 def record(installation: Installation, release: Release | None = None) -> None:
     """Append everything committed so far in batches, and a `release` before its publication, with the last batch. A
-    version whose publication fails then counts as released too, which errs on the safe side. The call is idempotent
+    version that then fails to be published counts as released, which errs on the safe side. The call is idempotent
     without a release, and safe in every process at any time.
 
     Raises `DatabasePutBack` if the file has events that the database lacks; also `TombstonesDamaged` and `OSError`.

@@ -213,8 +213,7 @@ def _any_dataset(deletions_only: bool) -> sa.Select[*tuple[bool, ...]]:
 
 
 def patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
-    """Map each model whose batch of requests is neither full, nor old, nor due soon, and which therefore waits, to its
-    dataset."""
+    """Map each model that waits, because its batch of requests is neither full nor old nor due soon, to its dataset."""
     query = _BATCHING_MODELS
     if dataset_id is not None:
         query = query.where(Model.dataset_id == dataset_id)

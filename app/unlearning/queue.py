@@ -229,7 +229,7 @@ def next_run(session: Session, model: Model, *, max_requests: int) -> tuple[plan
 
 
 def plan_next(session: Session, model: Model, *, records: int) -> planner.Plan:
-    """Plan the next run of a model, before which `records` more rows become null."""
+    """Plan the next run of a model, given that `records` more rows become null before it."""
     mechanism = catalogue.mechanism_of(model)
     match model.wanted:
         case RunKind.LEARN:

@@ -217,8 +217,8 @@ class ObjectStore(Protocol):
         """Delete an object; ignore a missing object."""
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
-        """Return the names of all objects, or of one group, with their times of writing (aware UTC), and the names of
-        objects of which a crash left a partial file, which `delete` removes."""
+        """Return the names of all objects, or of one group, with their times of writing (aware UTC). Include objects of
+        which a crash left only a partial file; `delete` removes it."""
 
 
 class FolderStore:
