@@ -64,7 +64,7 @@ class Turns:
                     if not waiting:
                         del self._waiting[tenant]
             else:
-                # Tenants who asked during the turn come before this one's next.
+                # Tenants that asked during this turn come before the next turn of its tenant.
                 if waiting := self._waiting.pop(tenant, None):
                     self._waiting[tenant] = waiting
                 # Counts of zero would accumulate, one for each tenant.

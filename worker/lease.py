@@ -11,7 +11,7 @@ from app.unlearning.queue import ClaimedRun
 
 
 class Lease(periodic.Periodic):
-    """Lease of a run, renewed by a heartbeat at least every third of its duration, which also reports progress.
+    """Lease of a run. A heartbeat renews it at least every third of its duration, and reports progress.
 
     A run that has neither taken a step nor opened a block for `stall_seconds` is abandoned: its disk or GPU may hang,
     and another worker's may work.

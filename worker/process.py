@@ -206,7 +206,7 @@ def _kill(child: int) -> None:
 
 
 def _alone_with(descriptor: int) -> int:
-    """Close all inherited descriptors except `descriptor` and the output, and return its new number."""
+    """Close all inherited descriptors except `descriptor` and the output, and return the new number of `descriptor`."""
     copy, nothing = os.dup(descriptor), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     for inherited in os.listdir("/dev/fd"):

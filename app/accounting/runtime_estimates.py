@@ -62,10 +62,11 @@ def of_model(session: Session, model: Model) -> RuntimeEstimate | None:
 
 
 def seconds_left(session: Session, run: Run, *, at: datetime.datetime) -> float | None:
-    """Return the seconds that a run under way still takes; None without a reported step and without past runs.
+    """Return the seconds that a run under way still takes; None if no step has been reported and the model has no past
+    runs.
 
-    The run's own speed is weighted by the share of its steps that is done, the estimate of the model's past runs by the
-    rest. Past runs do not predict a run of kind `audit`, which has many more canaries.
+    The run's own speed is weighted by the share of its steps that is done, and the estimate from the model's past runs
+    by the share that remains. Past runs do not predict a run of kind `audit`, which has many more canaries.
     """
     if run.status != RunStatus.RUNNING or not run.steps_total:
         return None

@@ -68,7 +68,8 @@ class Estimates:
         self._due: Sequence[str] = ()
 
     def of(self, session: Session, request: DeletionRequest, models: Sequence[RequestModel]) -> EstimateOut | None:
-        """Estimate the remaining runs for `models`, those of `request`; None without work or without an estimate."""
+        """Estimate the remaining runs of `models`, which `request` waits for; None without work or without an
+        estimate."""
         if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING):
             return None
         waiting = [model.model_id for model in models if model.status in OWED]
@@ -113,7 +114,7 @@ def _estimated(
         for model_id, plan, records in queue.estimate(session, model_ids=model_ids, max_requests=max_requests):
             if records >= min_records:
                 estimates[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
-    # The worker reports this error; a request is not refused for it.
+    # The worker reports this error; no request is refused because of it.
     except (errors.MechanismUnreadable, errors.MethodUnsupported, PrivacyError):
         pass
     ended = time.monotonic()

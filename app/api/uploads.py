@@ -146,7 +146,7 @@ def upload(call: Call, *, file: UploadFile, **of_file: Any) -> RowUpload:
 
 
 def observed(call: Call, kind: str | None) -> tuple[Callable[[Iterable[str]], list[str]], Callable[[], list[str]]]:
-    """Return a function from ids of a kind to pseudonyms, and one that returns advice about the ids once mapped."""
+    """Return two functions: the first maps ids of a kind to pseudonyms, the second returns advice about these ids."""
     references = call.references(kind)
     for observe in sockets.plugs("app.features", "hooks", "OBSERVES_SUBJECTS"):
         return observe(call, kind, references)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Statements sent straight to the driver, because SQLAlchemy takes longer to pass one on than SQLite to run it.
+"""Statements sent straight to the driver, because SQLAlchemy takes longer to pass one on than SQLite takes to run it.
 
 Listeners to the engine's statements are called as for all others, and errors are converted to SQLAlchemy's.
 """

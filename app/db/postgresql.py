@@ -106,7 +106,8 @@ def _check_options(connection: Any, safe: str) -> None:
 
 
 class _Outage:
-    """Server outage, shared by the threads of one process: they wait for it together, not each for the full time."""
+    """Server outage, shared by the threads of one process: they wait together until it ends, instead of each for the
+    full time."""
 
     def __init__(self, patience_seconds: float) -> None:
         self._patience = patience_seconds

@@ -396,8 +396,8 @@ class DeletionRequest(Owned, Table):
     acceptance. `ended_at`: its end, after which `kept` falls by the tenant's policy (`app.deletion.retention`).
     `external_ref`: reference of its external id. `assignee`: id of the person in charge. `erased_by`: request of the
     same person that erased the rows while this one was open. `time_zone`: zone in which its days are counted and shown,
-    that of the policy when it was made. `resolution`: `kind` of the identifier, and kinds of the references `linked` to
-    it by an identity map. `unknown_at`: time since which it is unknown whom the identifier means.
+    taken from the policy when it was made. `resolution`: `kind` of the identifier, and kinds of the references `linked`
+    to it by an identity map. `unknown_at`: time since which it is unknown whom the identifier means.
     """
 
     __tablename__ = "deletion_requests"

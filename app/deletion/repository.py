@@ -670,6 +670,6 @@ def _shared(of_people: Iterable[dict[str, ClaimedErasure]]) -> set[tuple[str, in
 
 
 def models_of(session: Session, *, dataset_id: str) -> list[Model]:
-    """Return the models that learned or will learn from a dataset, as restricted by `_HAS_OR_MAY`."""
+    """Return the models of a dataset that have learned from it or still may (`_HAS_OR_MAY`)."""
     query = sa.select(Model).where(Model.dataset_id == dataset_id, _HAS_OR_MAY)
     return list(session.scalars(query.order_by(Model.id)))

@@ -291,7 +291,7 @@ class Attached:
     """Content that a feature attaches to requests and that is erased with their details (the socket `ATTACHED`).
 
     `keys` returns the keys that seal the content, by request; `drop` deletes its rows; `is_pending` returns the
-    condition under which a request must be kept for it.
+    condition under which the content requires its request to be kept.
     """
 
     keys: Callable[[Session, Collection[str]], dict[str, list[str]]]

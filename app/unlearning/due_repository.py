@@ -64,8 +64,8 @@ def due(
     tenant_id: str | None = None,
     limit: int | None = None,
 ) -> Iterator[turns.DueDataset]:
-    """Yield the due datasets, once per rule, optionally of one tenant and at most `limit` per rule. Queries run lazily,
-    as the iterator advances; one statement finds the rules by which any dataset is due."""
+    """Yield the due datasets, once per rule; only those of one tenant if it is given, and at most `limit` per rule.
+    Queries run lazily, as the iterator advances; one statement finds the rules by which any dataset is due."""
     rules = _rules(deletions_only)
     _, is_any_batching, *applies = session.execute(_any_dataset(deletions_only), {"at": at}).one()
     queries = {rule: query for (rule, query), any_dataset in zip(rules, applies, strict=True) if any_dataset}

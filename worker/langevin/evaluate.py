@@ -27,9 +27,9 @@ def of_classes(
 ) -> dict[str, Any]:
     """Return `accuracy`, the share of rows whose most probable class is their label, and `evaluated_on`, their number.
 
-    `auc` (`Ranking`) is that of class 1 of two, or the mean over more classes, each against the others. If
-    `is_probable`, scores are log-odds and there are also `log_loss`, the mean of -log(probability of the label) in
-    nats, and `calibration_error` (`Calibration`) of the probability of the predicted class.
+    For two classes, `auc` (`Ranking`) is that of class 1; for more, it is the mean over the classes, each against the
+    others. If `is_probable`, scores are log-odds and there are also `log_loss`, the mean of -log(probability of the
+    label) in nats, and `calibration_error` (`Calibration`) of the probability of the predicted class.
     """
     right = num_rows = 0
     lost = 0.0
