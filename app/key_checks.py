@@ -32,7 +32,7 @@ _BELIEVED_SECONDS = 1.0
 _REFERENCES_SECONDS = 60.0
 """Interval between checks of the datasets' reference values."""
 _ATTEMPTS = 5
-"""Number of comparisons, because a key may change between the reading of keys and of check values."""
+"""Maximum number of comparisons, repeated because a key may change between the reads of keys and of check values."""
 _WHERE = "Are LETHE_DATA_DIR, LETHE_STORE_URL and LETHE_DATABASE_URL right?"
 _table: Any = InstallationIdentity.__table__
 _datasets: Any = Dataset.__table__

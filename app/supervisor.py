@@ -37,7 +37,7 @@ from app.unlearning import service as unlearning
 _MAX_PAUSE_SECONDS = 15.0
 _MAX_PIPELINED = 16
 _BUSY_TICKS, _IDLE_TICKS = 10, 4
-"""Consecutive ticks without cleaning of memory, while requests arrive, and while none arrived since the last one."""
+"""Maximum number of successive ticks without cleaning: while requests arrive, and with none since the last cleaning."""
 _DESCRIPTORS = 4096
 
 

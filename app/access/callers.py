@@ -16,7 +16,7 @@ from app.db import Database, now, tables
 from lethe.contract.problems import Unauthenticated, Unavailable
 
 _BELIEVED_SECONDS = 1.0
-"""Lifetime of a cached caller; a key that another process revokes is refused after at most this delay."""
+"""Lifetime of a cached caller. A key that another process revokes is refused no later than after this time."""
 _MAX_CACHED_KEYS = 1000
 _NOTED_EVERY = datetime.timedelta(minutes=1)
 _WRITTEN_EVERY_SECONDS = 20.0

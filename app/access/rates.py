@@ -16,9 +16,9 @@ from lethe import sockets
 from lethe.contract.problems import RateLimited, Sentence
 
 _MAX_WRONG_PASSWORDS = 10
-"""Wrong passwords for an account per minute from one address. An attacker cannot lock out a user at another address."""
+"""Maximum number of wrong passwords per minute for an account from one address. Other addresses are not locked out."""
 _MAX_WRONG_PASSWORDS_OF_ACCOUNT = 100
-"""Maximum wrong passwords for an account per minute from all addresses together."""
+"""Maximum number of wrong passwords for an account per minute from all addresses together."""
 _OWN_SHARE = 10
 """Each gateway admits at least 1/`_OWN_SHARE` of a quota, so that a wrong shared count locks no key out."""
 _MAX_ADDRESSES = 10_000
@@ -54,7 +54,7 @@ class Exchange(Protocol):
 
 
 ShareRates: TypeAlias = Callable[[str, Callable[[], Minute]], Exchange | None]
-"""Begin to exchange the counts of the current minute by the broker at a URL; None if that broker keeps no counts."""
+"""Begin to exchange the counts of the current minute through the broker at a URL; return None if it keeps no counts."""
 
 
 class Rates:

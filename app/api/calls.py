@@ -100,9 +100,9 @@ class Known:
     callers: Callers
     rates: Rates
     strangers: anyio.CapacityLimiter
-    """Limit of threads that look up unknown keys and check passwords."""
+    """Maximum number of threads that look up unknown keys and check passwords."""
     providers: anyio.CapacityLimiter
-    """Limit of threads that call an identity provider."""
+    """Maximum number of threads that call an identity provider."""
 
 
 async def _installation(request: Request) -> Installation:

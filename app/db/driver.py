@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 _MAX_ELEMENTS = 128
-"""Number of elements of a list up to which the statement is kept compiled for the next list of a similar length."""
+"""Maximum length of a list for which the compiled statement is kept, to be used for lists of a similar length."""
 
 
 def run(connection: sa.Connection, sql: str, values: Sequence[Any] = (), *, many: bool = False) -> list[Any]:

@@ -25,7 +25,7 @@ from app.deletion.status import OF_THE_CLOCK
 from lethe.contract.sets import RequestStatus
 
 OnRestored = Callable[[Session], None]
-"""Hook `RESTORED`, which ends everything valid in a restored database that may have ended since the backup."""
+"""Hook `RESTORED`: in a restored database, end everything that may have ended since the backup."""
 CountPeople = Callable[[Session], dict[str, int]]
 """Hook `PEOPLE_BY_ROLE`, which returns the number of people who can log in, by role."""
 BACKED_UP = "installation.backed_up"
