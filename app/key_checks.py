@@ -66,7 +66,7 @@ class StorageLocation:
             return None
 
     def mark(self, installation_id: str) -> None:
-        """Mark the place with an installation, unless it is marked."""
+        """Mark the place with an installation, unless it already has a mark."""
         with contextlib.suppress(FileExistsError):
             if self.owner() is None:
                 self.objects.create(_MARK, installation_id.encode())

@@ -191,7 +191,7 @@ def certificates_of(session: Session, *, request_id: str) -> list[Certificate]:
 
 
 def accepted_at(session: Session, *, request_id: str) -> datetime.datetime | None:
-    """Return the time at which a request was accepted and its rows looked up; None if it was never accepted."""
+    """Return the time at which a request was accepted and its rows were looked up; None if it was never accepted."""
     accepted = sa.select(RequestEvent.at).where(
         RequestEvent.request_id == request_id, RequestEvent.status == RequestStatus.ACCEPTED
     )

@@ -69,8 +69,8 @@ def record(installation: Installation, release: Release | None = None) -> None:
 
 
 def kept_heads(settings: Settings) -> list[HeadSignature]:
-    """Return the newest head of each chain signed since the last restoration, from the journal, which is out of reach
-    of an attacker with access to the database only; empty without a file. Raises `TombstonesDamaged`."""
+    """Return the newest head of each chain that was signed since the last restoration; none without a journal. An
+    attacker with access only to the database cannot change the journal. Raises `TombstonesDamaged`."""
     keys = Keys(settings.data_dir / "keys")
     if not keys.paths()["subject.key"].exists():
         return []

@@ -107,7 +107,7 @@ class Vault:
         return self._reference(text.encode())
 
     def record_key(self, dataset_id: str) -> bytes:
-        """Return the fixed key of the check values of a dataset's records."""
+        """Return the key for the check values of a dataset's records, which never changes."""
         return self._record_key(dataset_id)
 
     def destroy(self, keys: Iterable[str]) -> None:
