@@ -167,7 +167,7 @@ TABLES = (
 def grant(database: Database, role: str) -> None:
     """Grant `role` SELECT on `TABLES`, and revoke its other rights in Lethe's schema.
 
-    Raises `InputInvalid` if the role does not exist, or the database is SQLite, which has no roles: there the
+    Raises `InputInvalid` if the role does not exist, or if the database is SQLite, which has no roles; on SQLite the
     accounting service opens the file read-only.
     """
     dialect = database.engine.dialect

@@ -198,7 +198,7 @@ def _let_pass() -> None:
 
 
 def actor(session: Session) -> Actor:
-    """Return the actor of the session. Raises `RuntimeError` without one, so that every new object belongs to a
+    """Return the actor of the session. Raises `RuntimeError` if it has none, because every new object must belong to a
     tenant."""
     by: Actor | None = session.info.get("actor")
     if by is None:

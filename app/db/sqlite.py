@@ -1,4 +1,4 @@
-"""SQLite, for one host: durable commits, one writer at a time, and deleted values overwritten.
+"""SQLite, for one host: durable commits, one writer at a time, and no recovery of deleted values.
 
 Deleted and overwritten values are zeroed in the pages of the file (`secure_delete`), with two exceptions. The log
 (`lethe.db-wal`) keeps them until it is copied into the file and truncated. Unused space of a page may keep copies of

@@ -107,7 +107,7 @@ class Vault:
         return self._reference(text.encode())
 
     def record_key(self, dataset_id: str) -> bytes:
-        """Return the key for the check values of a dataset's records, which never changes."""
+        """Return the key, which never changes, for the check values of a dataset's records."""
         return self._record_key(dataset_id)
 
     def destroy(self, keys: Iterable[str]) -> None:
