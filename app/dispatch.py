@@ -83,7 +83,7 @@ class AtTicks:
             telemetry.logger().warning("dispatch.notification_failed", error=type(error).__name__)
 
     def _notify(self) -> None:
-        # Before the notification: work that is stored meanwhile needs another.
+        # Reset before the notification, because work that is stored meanwhile needs another one.
         self._is_waiting = False
         self.notifier.wake()
 

@@ -60,7 +60,7 @@ def lock(memory: npt.NDArray[np.uint8]) -> bool:
 
 def overwrites_freed_memory() -> bool:
     """Return True if freed values cannot be found at their previous addresses, as far as a test can show."""
-    # With its terminating zero, the last eight bytes of a chunk.
+    # With its terminating zero, this fills the last eight bytes of a chunk.
     needle = os.urandom(7)
     freed = [bytes(length) + needle for length in range(8, 264)]
     places = [(id(value), sys.getsizeof(value)) for value in freed]

@@ -12,7 +12,7 @@ from pathlib import Path
 from app.periodic import Periodic
 
 SECONDS = 5.0
-"""Interval between heartbeats, and from the start to the first."""
+"""Interval between heartbeats, and between the start and the first heartbeat."""
 SILENT_AFTER = datetime.timedelta(seconds=60)
 """Time without a heartbeat after which a worker is considered dead."""
 

@@ -61,8 +61,7 @@ def opened(
     `patience_seconds` is the time to wait for an unreachable database server. `unfinished` is for the process that
     restores the installation, `again` for a process that has opened it before and may continue while a newer release
     migrates the database. Raises `DatabaseUnreadable` for an unknown schema, `RestoreUnfinished`, `FolderExposed`, and
-    `InstallationMismatch` if keys, stores and database are not of one installation; later sessions raise the last as
-    well.
+    `InstallationMismatch` if keys, stores and database do not belong together; later sessions raise it too.
     """
     if not unfinished:
         _check_finished(settings)
@@ -138,7 +137,7 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
 
 
 def _migrate_with_keys(settings: Settings, database: Database) -> Keys:
-    """Migrate the database and return the keys, which match the database, as the stores do. The marks of the places are
+    """Migrate the database, and return the keys. Keys and stores then match the database. The marks of the places are
     read before the database, which is marked last. If the database is empty, the contents of unmarked places therefore
     belong to no other installation."""
     marked = places(settings)
@@ -174,9 +173,9 @@ def _migrate_with_keys(settings: Settings, database: Database) -> Keys:
 
 
 def rotate_key_encryption_key(settings: Settings) -> None:
-    """Wrap all keys under a new key-encryption key and destroy the old one, and thereby all copies of old wrapped keys.
-    The service may be running: the database accepts the new key before anything is wrapped under it, and rejects the
-    old one last. After a crash, run the command again; it resumes the rotation."""
+    """Wrap all keys under a new key-encryption key and destroy the old one, which makes all copies of the old wrapped
+    keys useless. The service may be running: the database accepts the new key before anything is wrapped under it, and
+    rejects the old one last. After a crash, run the command again; it resumes the rotation."""
     with opened(settings) as installation:
         path, key_encryption = settings.resolved_key_encryption_key_file(), key_encryption_of(settings)
         with locked(path.parent):
@@ -266,7 +265,7 @@ def _close_to_others(settings: Settings) -> None:
 
 
 def _is_anything_kept(settings: Settings) -> bool:
-    """Return True if rows, weights or texts of callers exist, of any installation."""
+    """Return True if rows, weights or texts of callers exist, whichever installation they belong to."""
     keys = (path for name in _KINDS for path in settings.data_dir.glob(f"{name}/keys/[!.]*.key"))
     return any(keys) or any(_pages(settings))
 

@@ -32,7 +32,7 @@ _BELIEVED_SECONDS = 1.0
 _REFERENCES_SECONDS = 60.0
 """Interval between checks of the datasets' reference values."""
 _ATTEMPTS = 5
-"""Number of comparisons, because a key may change between the reading of keys and of check values."""
+"""Maximum number of comparisons, repeated because a key may change between the reads of keys and of check values."""
 _WHERE = "Are LETHE_DATA_DIR, LETHE_STORE_URL and LETHE_DATABASE_URL right?"
 _table: Any = InstallationIdentity.__table__
 _datasets: Any = Dataset.__table__
@@ -53,7 +53,7 @@ class DatabaseIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageLocation:
-    """Folder or bucket with a mark of its installation. `name` is for people."""
+    """Folder or bucket with a mark of its installation. `name` is shown to people."""
 
     name: str
     objects: ObjectStore
@@ -66,7 +66,7 @@ class StorageLocation:
             return None
 
     def mark(self, installation_id: str) -> None:
-        """Mark the place with an installation, unless it is marked."""
+        """Mark the place with an installation, unless it already has a mark."""
         with contextlib.suppress(FileExistsError):
             if self.owner() is None:
                 self.objects.create(_MARK, installation_id.encode())
@@ -181,7 +181,7 @@ class Guard:
         self._said: str | None = None
 
     def start(self) -> None:
-        """Raise `InstallationMismatch` with the reason. Return if the database or the bucket is unreachable."""
+        """Raise `InstallationMismatch` with the reason. An unreachable database or bucket counts as no mismatch."""
         try:
             reason = self._wrong()
             if reason is None and self._bucket is not None:
@@ -215,7 +215,7 @@ class Guard:
         self._seen, self._until, self._said = states, until, None
 
     def _wrong(self) -> str | None:
-        """Return the reason of a mismatch, or None if all match. A change during the comparison restarts it."""
+        """Return the reason for a mismatch, or None if all match. A change during the comparison restarts it."""
         reason: str | None = None
         for _ in range(_ATTEMPTS):
             before = self._look()
@@ -284,7 +284,7 @@ class Guard:
 
 
 def require(owners: Mapping[str, str | None], identity: DatabaseIdentity, *, is_needed: bool) -> None:
-    """Raise `InstallationMismatch` if a place, by name, is marked with another installation, or unmarked though
+    """Raise `InstallationMismatch` if a place, by name, is marked with another installation, or lacks a mark although
     `is_needed`."""
     for name, owner in owners.items():
         if (owner is not None or is_needed) and (wrong := _wrong_owner(name, owner, identity)):

@@ -109,7 +109,7 @@ class Keys:
         return "sub_" + self.fingerprint(b"subject", tenant_id.encode(), sha256)[:40]
 
     def subject_refs(self, tenant_id: str, subject_ids: Iterable[str]) -> list[str]:
-        """Return the pseudonyms of many people, equal to `subject_ref`, in a third of the time."""
+        """Return the pseudonyms of many people as `subject_ref` does, in a third of the time."""
         prefix = _mac_of(self._subject_key, b"subject", tenant_id.encode())
         prefix.update(hashlib.sha256().digest_size.to_bytes(8, "big"))
         references = []
@@ -175,7 +175,7 @@ class KeyEncryptionKeyLost(OSError):
 
 
 class WrappedUnderAnotherKey(KeyEncryptionKeyLost):
-    """Wrapped key that names a key-encryption key which this installation lacks, through damage or a foreign origin."""
+    """Wrapped key that names a key-encryption key which this installation lacks: it is damaged or from elsewhere."""
 
 
 class Wrapping(Protocol):

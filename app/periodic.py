@@ -10,7 +10,7 @@ from app import telemetry
 class Periodic:
     """Periodic call of a function every `seconds`, from `start` until `stop`; with `seconds=None`, only when woken. The
     first call begins after the first interval. A failed call is logged by the class of its error, unless the preceding
-    one failed so too; the next call is on time. An instance that lives as long as the process need not be stopped."""
+    one raised the same; the next call is on time. An instance that lives as long as the process need not be stopped."""
 
     def __init__(self, name: str, call: Callable[[], object], *, seconds: float | None) -> None:
         self._name = name

@@ -40,8 +40,8 @@ class NotSigned(Exception):
 class SignedAhead:
     """Signatures made outside the write transaction that stores them, where no other writer waits for them.
 
-    The transaction asks for them by `of`. While it fails with `NotSigned`, make them by `sign` and repeat it. With
-    `at_once`, or up to `few`, which take less time than a second transaction, `of` makes them itself. `at` is the
+    The transaction gets them from `of`. While it fails with `NotSigned`, call `sign` to make them, and repeat it. With
+    `at_once`, or for up to `few`, which take less time than a second transaction, `of` makes them itself. `at` is the
     stated time, set by the first transaction.
     """
 

@@ -37,7 +37,7 @@ from app.unlearning import service as unlearning
 _MAX_PAUSE_SECONDS = 15.0
 _MAX_PIPELINED = 16
 _BUSY_TICKS, _IDLE_TICKS = 10, 4
-"""Consecutive ticks without cleaning of memory, while requests arrive, and while none arrived since the last one."""
+"""Maximum number of successive ticks without cleaning: while requests arrive, and with none since the last cleaning."""
 _DESCRIPTORS = 4096
 
 
@@ -229,7 +229,7 @@ class Worker:
         try:
             with self._installation.database.writing() as session:
                 unlearning.take_back(session, worker=self.name)
-        # Without this the lease expires on its own.
+        # The lease then expires on its own.
         except Exception as error:  # noqa: BLE001
             telemetry.logger().error("worker.runs_not_taken_back", error=type(error).__name__)
 

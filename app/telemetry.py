@@ -1,7 +1,7 @@
 """Logs and metrics of one process: ids, numbers and names of routes; never records, weights, keys or subjects.
 
 A log line is one JSON object on standard error with a dotted event in the past tense. Messages of libraries are logged
-only if they are constants in the source, without their arguments. Of an exception only its class and its stack are
+only if they are constants in the source, without their arguments. Only the class and the stack of an exception are
 logged, because its text may quote personal data.
 """
 

@@ -1,7 +1,7 @@
 """Traces: durations of calls and phases, which a feature sends to a collector. Off unless an endpoint is configured.
 
 Spans are named by route or phase and carry the same data as logs: ids, numbers, codes. Paths, queries, bodies and texts
-of exceptions are not recorded. A caller's `traceparent` is continued, and nothing else of its headers is kept.
+of exceptions are not recorded. A caller's `traceparent` is continued, and none of its other headers is kept.
 """
 
 from contextlib import AbstractContextManager, nullcontext

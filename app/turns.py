@@ -12,10 +12,10 @@ class NoTurn(TimeoutError):
 
 
 class Turns:
-    """Turns for threads and coroutines: at most `at_once` at a time, and `of_one` per tenant.
+    """Turns for threads and coroutines: at most `at_once` at a time, and at most `of_one` per tenant.
 
     Waiting tenants are served round-robin, however many turns each of them waits for: between two turns of a tenant,
-    every other waiting tenant has one. The turns of one tenant come in the order of the requests for them.
+    every other waiting tenant has one. The turns of one tenant come in the order in which they were requested.
 
     A thread that holds a turn cannot wait for another of the same turns, which might never begin.
     """
@@ -64,7 +64,7 @@ class Turns:
                     if not waiting:
                         del self._waiting[tenant]
             else:
-                # Tenants who asked during the turn come before this one's next.
+                # Tenants that asked during this turn come before the next turn of its tenant.
                 if waiting := self._waiting.pop(tenant, None):
                     self._waiting[tenant] = waiting
                 # Counts of zero would accumulate, one for each tenant.

@@ -32,12 +32,12 @@ _SECONDS_BETWEEN_NEWS = 0.05
 
 @functools.cache
 def _runners() -> dict[str, Callable[..., chain.Ran]]:
-    """Map each method to the function that takes the steps of its runs, with the keywords and result of `chain.run`.
+    """Map each method to the function that takes the steps of its runs, called as `chain.run` and with the same result.
     Features list pairs of a method's name and its function as `METHODS` of their module `methods`."""
     return {Mechanism.method: chain.run, **dict(sockets.plugs("worker.features", "methods", "METHODS"))}
 
 
-# Imported here, in the server that forks the processes of runs, so that no run has to import them.
+# Import these here, in the server that forks the processes of runs, so that no run has to.
 engines.installed()
 _runners()
 

@@ -175,8 +175,8 @@ def differs(
 
 
 def _curvature(objective: Objective, loss_width: float | None) -> float:
-    """Return the maximum change of a slope with its score; 0 for logistic losses, whose slopes are not small where
-    they bend."""
+    """Return the maximum rate at which a slope changes with its score; 0 for logistic losses, whose slopes are not
+    small where they bend."""
     match objective:
         case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES | Objective.POISSON_REGRESSION:
             return 1.0

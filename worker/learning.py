@@ -70,7 +70,7 @@ def run_chain(
 
 
 def _evaluate(installation: Installation, run: ClaimedRun, result: IsolatedResult) -> dict[str, Any]:
-    """Return metrics on the evaluation dataset, which post-process the version and never use the data it learned.
+    """Return metrics on the evaluation dataset. They post-process the version and never use the data that it learned.
 
     The result is empty if that dataset is damaged: a deletion must not wait for another dataset.
     """
@@ -118,7 +118,7 @@ def _publish(installation: Installation, run: ClaimedRun, result: IsolatedResult
             mechanism=result.mechanism.to_json(),
             steps=result.steps,
         )
-        # Recorded outside of the database, so that an earlier backup, once restored, counts this release too.
+        # Record the release outside the database, so that it still counts after an earlier backup is restored.
         tombstones.record(installation, release)
     ahead = signing.SignedAhead()
     for attempt in range(_SIGNED_AHEAD + 1):

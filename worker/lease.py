@@ -11,10 +11,10 @@ from app.unlearning.queue import ClaimedRun
 
 
 class Lease(periodic.Periodic):
-    """Lease of a run, renewed by a heartbeat at least every third of its duration, which also reports progress.
+    """Lease of a run. A heartbeat renews it at least every third of its duration, and reports progress.
 
-    A run that has neither taken a step nor opened a block for `stall_seconds` is abandoned: its disk or GPU hangs, and
-    another worker's may not.
+    A run that has neither taken a step nor opened a block for `stall_seconds` is abandoned: its disk or GPU may hang,
+    and another worker's may work.
     """
 
     def __init__(self, installation: installations.Installation, run: ClaimedRun) -> None:
@@ -28,8 +28,8 @@ class Lease(periodic.Periodic):
         super().__init__("lease", self._beat, seconds=min(installation.settings.lease_seconds / 3, 0.5))
 
     def progressed(self, steps_done: int) -> None:
-        """Report the number of steps; called many times a second. Raises `LeaseLost` if the run was taken away, which
-        kills its processes."""
+        """Report the number of steps; called many times a second. Raises `LeaseLost`, which kills the run's processes,
+        if the run was taken away."""
         if steps_done != self._steps_done or self._moved_at == math.inf:
             self._steps_done, self._moved_at = steps_done, time.monotonic()
         if self._lost:

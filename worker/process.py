@@ -72,7 +72,7 @@ class Forker:
 
     def prepare(self) -> None:
         """Fork the server from this process, before the worker opens or starts anything else. Without this call the
-        server is a new interpreter, which also imports what this process has in memory."""
+        server is a new interpreter, which must import even modules that are loaded here."""
         with self._lock:
             if self._control is None:
                 with self._new_control() as theirs:
@@ -206,7 +206,7 @@ def _kill(child: int) -> None:
 
 
 def _alone_with(descriptor: int) -> int:
-    """Close all inherited descriptors except `descriptor` and the output, and return its new number."""
+    """Close all inherited descriptors except `descriptor` and the output, and return the new number of `descriptor`."""
     copy, nothing = os.dup(descriptor), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     for inherited in os.listdir("/dev/fd"):

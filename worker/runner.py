@@ -114,7 +114,7 @@ def destroy_unneeded(installation: Installation) -> None:
 def _work(installation: Installation, run: queue.ClaimedRun, holder: handlers.Holder) -> None:
     handler = handlers.handler_of(run.kind)
     verification.require_whole(installation)
-    # Recorded before rows are erased, so that they are erased again if a backup brings them back.
+    # Record requests before their rows are erased, so that rows that a backup brings back are erased again.
     tombstones.record(installation)
     handler(installation, run, edits.edited(installation, run), holder)
 

@@ -18,7 +18,7 @@ class Blocks:
 
 
 def next_blocks(schedule: Schedule, shape: Shape, *, steps_done: int, most_bytes: int) -> Blocks:
-    """Return the blocks of the next steps, as many steps as fit into `most_bytes` and at least one."""
+    """Return the blocks of the next steps: of as many steps as fit into `most_bytes`, but at least of one."""
 
     def needed(until: int) -> int:
         return num_bytes(shape, blocks_of(schedule.reads(steps_done, until)))

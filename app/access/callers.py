@@ -1,4 +1,4 @@
-"""Cache of authenticated callers, and the batched times at which their API keys were last used.
+"""Cache of authenticated callers, and batched records of when their API keys were last used.
 
 Callers are cached for a second and last uses are written once per minute, so that few calls query the database.
 """
@@ -16,15 +16,15 @@ from app.db import Database, now, tables
 from lethe.contract.problems import Unauthenticated, Unavailable
 
 _BELIEVED_SECONDS = 1.0
-"""Lifetime of a cached caller; a key that another process revokes is refused after at most this delay."""
+"""Lifetime of a cached caller. A key that another process revokes is refused no later than after this time."""
 _MAX_CACHED_KEYS = 1000
 _NOTED_EVERY = datetime.timedelta(minutes=1)
 _WRITTEN_EVERY_SECONDS = 20.0
 
 
 class Callers:
-    """Callers by API key. A process queries the database at most once per key every `_BELIEVED_SECONDS`. `used` is
-    called with each key that was read from the database."""
+    """Cached callers by API key. A process reads a key from the database at most once every `_BELIEVED_SECONDS`. `used`
+    is called with each key that is read."""
 
     def __init__(self, database: Database, *, used: Callable[[tables.ApiKey], None] | None = None) -> None:
         self._database = database
@@ -41,7 +41,7 @@ class Callers:
         return caller if (however_old or time.monotonic() < until) and changes == access.changes() else None
 
     def has_known(self, key: str) -> bool:
-        """Return True if the key was valid when last read. It is then read again even if its address is rate
+        """Return True if the key was valid when last read. Such a key is read again even if its sender is rate
         limited."""
         return access.hash_of(key) in self._known
 
@@ -66,7 +66,7 @@ class Callers:
 
 
 class LastUses:
-    """Times of the last use of API keys, to the minute. They are collected in memory, and a thread writes them in
+    """Times at which API keys were last used, to the minute. They are collected in memory, and a thread writes them in
     batches."""
 
     def __init__(self, database: Database) -> None:
@@ -75,13 +75,13 @@ class LastUses:
         self._writing = periodic.Periodic("last-uses", self.write, seconds=_WRITTEN_EVERY_SECONDS).start()
 
     def note(self, key: tables.ApiKey) -> None:
-        """Record that `key` is used now, to be written in the next batch."""
+        """Record that `key` has just been used; the next batch writes this to the database."""
         at = datetime.datetime.now(datetime.UTC)
         if key.last_used_at is None or abs(at - key.last_used_at) >= _NOTED_EVERY:
             self._noted.add(key.id)
 
     def write(self) -> None:
-        """Write the collected keys to the database. Keep them if the database is unreachable or has another schema."""
+        """Write the collected times to the database. Keep them if the database is unreachable or has another schema."""
         key_ids, self._noted = self._noted, set()
         if not key_ids:
             return
@@ -94,6 +94,6 @@ class LastUses:
             self._noted |= key_ids
 
     def close(self) -> None:
-        """Stop the thread and write the remaining keys."""
+        """Stop the thread and write the remaining times."""
         self._writing.stop()
         self.write()

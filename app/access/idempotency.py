@@ -58,8 +58,8 @@ def perform(session: Session, once: Once, make: Callable[[Session], StoredRespon
 def remember_all(
     session: Session, answered: Sequence[tuple[Once, StoredResponse]], *, at: datetime.datetime | None = None
 ) -> None:
-    """Store the answer to each call for its repetitions. The calls must be distinct. `at` is the current time, if
-    already known."""
+    """Store the answer to each call, to be returned when the call is repeated. The calls must be distinct. `at` is the
+    current time, if already known."""
     named = [(once, answer) for once, answer in answered if once.name is not None]
     if not named:
         return

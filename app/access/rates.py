@@ -16,9 +16,9 @@ from lethe import sockets
 from lethe.contract.problems import RateLimited, Sentence
 
 _MAX_WRONG_PASSWORDS = 10
-"""Wrong passwords for an account per minute from one address. An attacker cannot lock out a user at another address."""
+"""Maximum number of wrong passwords per minute for an account from one address. Other addresses are not locked out."""
 _MAX_WRONG_PASSWORDS_OF_ACCOUNT = 100
-"""Maximum wrong passwords for an account per minute from all addresses together."""
+"""Maximum number of wrong passwords for an account per minute from all addresses together."""
 _OWN_SHARE = 10
 """Each gateway admits at least 1/`_OWN_SHARE` of a quota, so that a wrong shared count locks no key out."""
 _MAX_ADDRESSES = 10_000
@@ -27,7 +27,7 @@ _MAX_ADDRESSES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateWindow:
-    """Remaining calls of a key: `remaining` of its `quota` calls in the next `seconds` of the minute."""
+    """Calls that a key may still make: `remaining` of its `quota`, in the `seconds` that are left of the minute."""
 
     quota: int
     remaining: int
@@ -48,13 +48,13 @@ class Minute:
 
 
 class Exchange(Protocol):
-    """Exchange of a gateway's counts with the counts of other gateways, until it is closed."""
+    """Exchange of counts between this gateway and the others, until it is closed."""
 
     def close(self) -> None: ...
 
 
 ShareRates: TypeAlias = Callable[[str, Callable[[], Minute]], Exchange | None]
-"""Begin to exchange the counts of the current minute by the broker at a URL; None if that broker keeps no counts."""
+"""Begin to exchange the counts of the current minute through the broker at a URL; return None if it keeps no counts."""
 
 
 class Rates:
@@ -98,7 +98,7 @@ class Rates:
             raise _limited(Sentence("Too many wrong passwords came for this account."))
 
     def count_login(self, address: str) -> None:
-        """Count the start of a login at an identity provider, which may cost a request to it. Raises `RateLimited`."""
+        """Count the start of a login, which may cost a request to the identity provider. Raises `RateLimited`."""
         failed = self._this_minute().failed
         place = _place(failed, f"begun {_network(address)}")
         if self._most_failed and failed.get(place, 0) >= self._most_failed:

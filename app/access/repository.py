@@ -64,7 +64,7 @@ def lasting_keys(session: Session, *, tenant_id: str) -> list[ApiKey]:
 
 
 def names(session: Session, ids: Collection[str]) -> dict[str, str]:
-    """Map the ids of API keys among `ids` to their names."""
+    """Map each of `ids` that belongs to an API key to the name of the key."""
     query = sa.select(ApiKey.id, ApiKey.name).where(ApiKey.id.in_(ids))
     return {row.id: row.name for row in session.execute(query)}
 
@@ -78,7 +78,7 @@ _USED = (
 
 
 def used(session: Session, key_ids: Sequence[str], *, at: datetime.datetime, unless_since: datetime.datetime) -> None:
-    """Write the last use of API keys, except of keys whose last use is after `unless_since`. The rows are updated in
+    """Write when API keys were last used, except for keys that were used after `unless_since`. The rows are updated in
     the order of their ids, so that two gateways cannot deadlock."""
     rows = [{"key_id": key_id, "at": at, "unless_since": unless_since} for key_id in sorted(key_ids)]
     session.connection().execute(_USED, rows)
@@ -90,7 +90,7 @@ _ANSWERS = sa.select(*IdempotentAnswer.__table__.columns).where(
 
 
 def answers(session: Session, names: Sequence[str]) -> dict[str, Any]:
-    """Return the stored answers to calls by name: name, fingerprint, status, location, body and time of each."""
+    """Return the stored answer to each call by name: its name, fingerprint, status, location, body and time."""
     return {row[0]: row for row in rows(session, _ANSWERS, {"names": names})}
 
 

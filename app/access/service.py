@@ -249,7 +249,7 @@ def caller_with(session: Session, key: ApiKey) -> Caller:
 
 
 def names_of(session: Session, ids: Iterable[str]) -> dict[str, str]:
-    """Map the ids of API keys and people of the session's tenant among `ids` to their names."""
+    """Map each of `ids` that belongs to an API key or a person of the session's tenant to a name."""
     known_ids = frozenset(ids)
     names = repository.names(session, known_ids)
     for names_of_feature in sockets.plugs("app.features", "hooks", "NAMES"):
@@ -266,7 +266,7 @@ def subject_rule_of(session: Session, tenant_id: str) -> str:
 
 
 def rule_changed() -> problems.SubjectRuleFixed:
-    """Return the error for input that was parsed under an earlier rule for subject ids of its tenant."""
+    """Return the error for input that was parsed before the tenant's rule for subject ids changed."""
     return problems.SubjectRuleFixed("The tenant's rule for subject ids was changed a moment ago; repeat the call.")
 
 
@@ -276,7 +276,7 @@ def policies(session: Session) -> dict[str, Policy]:
 
 
 def changes() -> int:
-    """Return the number of changes to keys and policies in this process. An older cache entry is stale."""
+    """Count the changes to keys and policies in this process. A cache entry with a smaller number is stale."""
     return _changes
 
 
@@ -308,7 +308,7 @@ def _require(by: Caller, row: ApiKey) -> None:
 
 
 def _require_other_holder(session: Session, row: ApiKey) -> None:
-    """Raise `LastAdminKey` if `row` has a `LASTING` scope without another non-expiring holder."""
+    """Raise `LastAdminKey` if this key has a `LASTING` scope that no other holder has without expiry."""
     others = [other for other in repository.lasting_keys(session, tenant_id=row.tenant_id) if other.id != row.id]
     for scope in LASTING:
         if scope not in row.scopes or any(scope in other.scopes for other in others):

@@ -1,7 +1,7 @@
 """Equality of subject ids: each tenant has a rule that normalises every id at the API.
 
 Rows, requests, lists and look-ups use the same rule. Otherwise "é" in its two Unicode forms, a trailing blank or a
-zero-width space would be another person, whose request completes without erasing anything.
+zero-width space would denote another person, whose request completes without erasing anything.
 """
 
 import unicodedata

@@ -85,10 +85,10 @@ def _as_recorded(policy: Mapping[str, Any], names: Iterable[str]) -> dict[str, A
 
 
 def _check_business_id(session: Session, policy: Policy, *, besides: str | None) -> None:
-    """Raise `InputInvalid` if another tenant has the policy's id in the Data Rights Protocol, or its claim is missing.
+    """Raise `InputInvalid` if the policy's id in the Data Rights Protocol lacks a claim or belongs to another tenant.
 
-    Agents address a tenant by this id, so a duplicate would receive requests meant for the other tenant. With a claim
-    other than the datasets' subject id no rows would match, and requests would complete with nothing held.
+    Agents address a tenant by this id, so a duplicate would receive requests meant for the other tenant. If the claim
+    were not the datasets' subject id, no rows would match, and requests would complete with nothing held.
     """
     if policy.drp_business_id is not None and policy.drp_claim is None:
         message = "expected the claim that is the subject id in your datasets"
@@ -101,5 +101,5 @@ def _check_business_id(session: Session, policy: Policy, *, besides: str | None)
 
 
 def weakest(policy: Policy, *, num_slots: int) -> tuple[float, float]:
-    """Return the largest epsilon and delta that a target of a model with `num_slots` slots may have."""
+    """Return the largest epsilon and delta that the target of a model with `num_slots` slots may have."""
     return policy.max_epsilon, target.largest_delta(num_slots) if policy.max_delta is None else policy.max_delta

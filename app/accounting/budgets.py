@@ -33,8 +33,8 @@ def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, a
 
 
 def require_room(session: Session, dataset: Dataset, mechanism: Mechanism, *, steps: int) -> None:
-    """Raise `AdaptiveBudgetSpent` if the budget of a dataset has no room for another version of a model with this
-    mechanism, after a run of `steps`."""
+    """Raise `AdaptiveBudgetSpent` if the budget of a dataset has no room for another version, made by a run of `steps`
+    steps, of a model with this mechanism."""
     _require(session, dataset, {_NEXT: accountant.Exposure(mechanism=mechanism, records=1, releases=((steps, 1),))})
 
 

@@ -71,7 +71,7 @@ def to_sign(
 
 
 class Evidences:
-    """Evidence for many requests about one model at the current state of its chain, read together."""
+    """Evidence about one model in the current state of its chain, read once for many requests."""
 
     def __init__(self, session: Session, model: tables.Model, history: History, *, request_ids: Sequence[str]) -> None:
         self._session = session
@@ -133,8 +133,8 @@ class Evidences:
         return exposures, dataset_budgets
 
     def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, Counter[int], int]]:
-        """Return (model id, mechanism, number of versions published before `revision` for each number of steps of a
-        run, number of lost versions) for each model of a dataset that has such versions."""
+        """Return a tuple for each model of a dataset that has versions published before `revision` or lost: model id,
+        mechanism, number of all these versions by the steps of their runs, and number of lost versions."""
         if (dataset_id, revision) not in self._releases:
             models = repository.models_of(self._session, dataset_id=dataset_id)
             released = [
@@ -207,8 +207,8 @@ class Absence:
 def of(session: Session, keys: Keys, request: tables.DeletionRequest, *, identity_rule: str) -> Absence | None:
     """Return the signed statement that the request's datasets held nothing at its acceptance, or None if they did.
 
-    Only for callers who may know whether anything is held. `identity_rule` states in words when two identifiers denote
-    the same person; a tenant's rule is fixed once it has a request.
+    Call this only for callers who may learn that. `identity_rule` states in words when two identifiers denote the same
+    person; a tenant's rule is fixed once it has a request.
     """
     looked_at = repository.accepted_at(session, request_id=request.id)
     if request.outcome != Outcome.NOTHING_HELD or looked_at is None:

@@ -130,7 +130,7 @@ def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Hist
 def verify_tenant(
     session: Session, public_keys: KeySet, *, tenant_id: str, heads: Sequence[SignedHead] = ()
 ) -> ledgers.OfTenant:
-    """Verify a tenant's ledger in the database, including against signed `heads`, which are stored elsewhere."""
+    """Verify a tenant's ledger in the database, and compare it with the signed `heads`, which are stored elsewhere."""
     verified = ledgers.verify_tenant(
         tenant_id,
         entries=repository.entries_of_tenant(session, tenant_id=tenant_id),

@@ -34,7 +34,7 @@ _AT_ONCE = 64
 
 class PublishedRun(NamedTuple):
     """Published run: the number of its version, the number of steps of the chain before it, the number of its own
-    steps, and the number of records that became null before it, with the dataset revision of that count."""
+    steps, the number of records that became null before it, and the dataset revision of that count."""
 
     number: int
     first_step: int
@@ -66,8 +66,8 @@ def chain_steps(session: Session, *, model_id: str) -> int:
 
 
 def records_added_to_chain(session: Session, model: Model, *, waiting: bool = False) -> int | None:
-    """Return the number of rows added to a model's dataset since its current chain began, with `waiting` including rows
-    that are yet to be added; None if the model never learned."""
+    """Return the number of rows added to a model's dataset since its current chain began, None if the model never
+    learned. With `waiting`, rows that are yet to be added count too."""
     learned = sa.select(Version.revision).join(Run, Run.id == Version.run_id)
     learned = learned.where(Version.model_id == model.id, Run.kind != RunKind.UNLEARN)
     began = learned.order_by(Version.number.desc()).limit(1).scalar_subquery()
@@ -91,8 +91,8 @@ def releases_before(session: Session, *, model_id: str, revision: int) -> Counte
 
 
 def lost_models(session: Session, *, dataset_id: str) -> list[tuple[str, Mechanism, list[int]]]:
-    """Return the models of a dataset that are missing in a restored backup, with the mechanism and the steps of the run
-    of each version."""
+    """Return the models of a dataset that are missing in a restored backup, with the mechanism and, for each version,
+    the steps of its run."""
     lost = session.get_one(Dataset, dataset_id).lost_models
     return [
         (model_id, stored_mechanism(model["mechanism"]), model["steps"]) for model_id, model in sorted(lost.items())
@@ -191,7 +191,7 @@ def certificates_of(session: Session, *, request_id: str) -> list[Certificate]:
 
 
 def accepted_at(session: Session, *, request_id: str) -> datetime.datetime | None:
-    """Return the time at which a request was accepted and its rows looked up; None if it was never accepted."""
+    """Return the time at which a request was accepted and its rows were looked up; None if it was never accepted."""
     accepted = sa.select(RequestEvent.at).where(
         RequestEvent.request_id == request_id, RequestEvent.status == RequestStatus.ACCEPTED
     )

@@ -20,8 +20,8 @@ _RECENT = 20
 class RuntimeEstimate:
     """Seconds from claim to publication: a constant `seconds_per_run` plus `seconds_per_step`.
 
-    It is fitted by least squares to the last `runs` published runs; through the origin if all runs have the same length
-    or the fit would yield a negative constant or a step cost of zero or less.
+    It is fitted by least squares to the last `runs` published runs; the fitted line passes through the origin if all
+    runs have the same length or the fit would yield a negative constant or a step cost of zero or less.
     """
 
     seconds_per_run: float
@@ -62,10 +62,11 @@ def of_model(session: Session, model: Model) -> RuntimeEstimate | None:
 
 
 def seconds_left(session: Session, run: Run, *, at: datetime.datetime) -> float | None:
-    """Return the seconds that a run under way still takes; None without a reported step and without past runs.
+    """Return the seconds that a run under way still takes; None if no step has been reported and the model has no past
+    runs.
 
-    The run's own speed is weighted by the share of its steps that is done, the estimate of the model's past runs by the
-    rest. Past runs do not predict a run of kind `audit`, which has many more canaries.
+    The run's own speed is weighted by the share of its steps that is done, and the estimate from the model's past runs
+    by the share that remains. Past runs do not predict a run of kind `audit`, which has many more canaries.
     """
     if run.status != RunStatus.RUNNING or not run.steps_total:
         return None

@@ -13,8 +13,8 @@ from lethe.proof.guarantees import Evidence, Guarantee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveAccount:
-    """Account of a model's live version against the current data. Rows that became null since its publication count as
-    edits, and so do rows added since its chain began, which it includes only after relearning."""
+    """Account of a model's live version against the current data. Rows that became null after the version was published
+    count as edits. So do rows added after its chain began, which the model learns only by relearning."""
 
     chain: accountant.Chain
     guarantees: list[Guarantee]
@@ -36,7 +36,7 @@ def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
 
 
 def joint_of(session: Session, *, request_id: str) -> joint.Joint | None:
-    """Return the joint guarantee of a request's person over all models that carried them, each guarantee as signed.
+    """Return the joint guarantee for a request's person over all models that carried them, from the signed guarantees.
     None while a model still has to forget, or if no model carried the person.
 
     A request that joined another's erasure has certificates only of models that still carried the rows when it came.
@@ -62,6 +62,6 @@ def joint_of(session: Session, *, request_id: str) -> joint.Joint | None:
 
 
 def evidence_of(session: Session, model: Model, erasure: Erasure) -> Evidence:
-    """Return the evidence from which the guarantee of a model about the rows of an erasure follows."""
+    """Return the evidence that proves a model's guarantee about the rows of an erasure."""
     history = ledger.history_of(session, model_id=model.id, mechanism=stored_mechanism(model.mechanism))
     return certificates.Evidences(session, model, history, request_ids=[erasure.request_id]).of(erasure)

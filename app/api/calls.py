@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 def number_in(cursor: str | None) -> int | None:
-    """Parse a cursor that is a sequence number; None without a cursor. Raises `InputInvalid`."""
+    """Return the sequence number that a cursor states; None without a cursor. Raises `InputInvalid`."""
     if cursor is None:
         return None
     if not (cursor.isdecimal() and cursor.isascii() and len(cursor) < 10):
@@ -100,9 +100,9 @@ class Known:
     callers: Callers
     rates: Rates
     strangers: anyio.CapacityLimiter
-    """Limit of threads that look up unknown keys and check passwords."""
+    """Maximum number of threads that look up unknown keys and check passwords."""
     providers: anyio.CapacityLimiter
-    """Limit of threads that call an identity provider."""
+    """Maximum number of threads that call an identity provider."""
 
 
 async def _installation(request: Request) -> Installation:
@@ -202,7 +202,7 @@ class Call:
         return request
 
     def subject_ref(self, subject_id: str, *, path: str = "subject_id") -> str:
-        """Return the pseudonym of a subject id by the tenant's rule. Raises `InputInvalid` with a fault at `path`."""
+        """Return the pseudonym of a subject id by the tenant's rule. Raises `InputInvalid`, which names `path`."""
         return self.installation.keys.subject_ref(self.caller.tenant_id, self.normal(subject_id, path=path))
 
     def subject_refs(self, subject_ids: Iterable[str]) -> list[str]:

@@ -84,7 +84,7 @@ def create_dataset(
 
     try:
         answer = call.perform(once, register)
-    # After another error the call may have been committed; rows without a dataset are swept later.
+    # After any other error the call may have been committed; rows without a dataset are swept later.
     except Problem as error:
         call.installation.rows.delete(encoded.dataset_id)
         if isinstance(error, SubjectSuppressed):

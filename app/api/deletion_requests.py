@@ -42,7 +42,7 @@ from lethe.contract.sets import Scope
 class PlainRoute(APIRoute):
     """Route that sends the answer of its endpoint without validating it a second time in another thread.
 
-    `model_dump_json` would leave the text in memory that is never overwritten.
+    `model_dump_json` would leave the text in memory, where it is never overwritten.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -62,7 +62,7 @@ class PlainRoute(APIRoute):
 
 async def _ordinary(request: Request) -> dict[str, Any] | None:
     """Return the arguments of an ordinary `create_deletion_request`, or None if the call has a query or a fault.
-    FastAPI then resolves the call, which takes half of its answer time."""
+    FastAPI resolves other calls, which accounts for half of their response time."""
     headers = request.headers
     key = headers.get("idempotency-key")
     is_json = headers.get("content-type", "").lower() == "application/json"
@@ -132,7 +132,7 @@ def asked(
     source: str | None = None,
     strict: bool = False,
 ) -> deletion.RequestDraft:
-    """Return the draft of the request in `body`. Raises `InputInvalid`, including for a refused callback_url."""
+    """Return the draft of the request in `body`. Raises `InputInvalid`, also if the callback_url is refused."""
     if body.callback_url is not None:
         admission.check_callback_url(body.callback_url, call.installation.settings.webhook_networks())
     subject, aliases = subject_ref(call, body), aliases_of(call, body)
@@ -275,7 +275,7 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
 def sought_by(call: Call, query: contract.RequestFilter) -> search_repository.Sought:
     """Return the search described by a query. Raises `InputInvalid`; `ScopeMissing` for filters by assignee or model.
 
-    A filter by model would reveal to an app whose rows are stored.
+    With a filter by model, an app without this scope could find out who has rows.
     """
     if query.assignee is not None:
         call.caller.require(Scope.REQUESTS_REVIEW)
@@ -327,7 +327,7 @@ def subject_ref_of(call: Call, subject_id: str | None, subject_sha256: str | Non
 
 
 def checked_statement(call: Call, body: SubjectIn, token: str) -> IdentityStatement | IdentityStatementInvalid:
-    """Return a verified identity statement, or the problem, which is raised only if the call is not a repetition."""
+    """Return the verified identity statement, or the problem, for the caller to raise unless the call is a repeat."""
     sha256 = (
         admission.sha256_of(call.normal(body.subject_id))
         if body.subject_id

@@ -157,7 +157,7 @@ def _link(document: dict[str, Any], operations: dict[str, Operation]) -> None:
         )
         parameter = inside.removeprefix(collection).strip("/{}")
         if collection in paths and parameter.endswith("id"):
-            # A path that can also be read creates a part of the object, not the object.
+            # A POST to a path that can also be read creates a part of the object, not the object.
             makes_one = verb and "201" in operation["responses"] and "get" not in paths[path]
             makes = method == "post" and (not rest or makes_one)
             if makes or (method == "get" and not rest):

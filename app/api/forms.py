@@ -116,8 +116,8 @@ class _FormReader:
         self._parser = MultipartParser(boundary, callbacks)
 
     async def read(self, stream: AsyncIterator[bytes]) -> FormData:
-        """Return the form, with each file at its beginning. Raises `HTTPException` and the errors of the stream, after
-        closing all files."""
+        """Return the form, with each file positioned at its beginning. Raises `HTTPException` and the errors of the
+        stream, after closing all files."""
         try:
             async for chunk in stream:
                 self._parser.write(chunk)

@@ -63,7 +63,7 @@ def limit_threads() -> None:
 
 
 _THREADS = 12
-"""Maximum endpoints at work: fewer than the 15 connections of each database pool, so that none lacks one."""
+"""Maximum number of endpoints at work. Every database pool has 15 connections, so that each endpoint gets one."""
 _MAX_SHOWN_LENGTH = 60
 _KINDS = {
     "request": "deletion request",

@@ -47,8 +47,8 @@ _WRITTEN = ("subject_ref", "alias_refs", "external_id", "metadata", "refers_to")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Estimate:
-    """Estimate of the run that a model would need now. It is renewed in the background after `renew_at`, and before an
-    answer after `old_at`; both are times of the monotonic clock."""
+    """Estimate of the run that a model would need now. After `renew_at` it is renewed in the background, and after
+    `old_at` before it is used; both are times of the monotonic clock."""
 
     model: EstimateModelOut | None
     renew_at: float
@@ -68,7 +68,8 @@ class Estimates:
         self._due: Sequence[str] = ()
 
     def of(self, session: Session, request: DeletionRequest, models: Sequence[RequestModel]) -> EstimateOut | None:
-        """Estimate the remaining runs for `models`, those of `request`; None without work or without an estimate."""
+        """Estimate the remaining runs of `models`, which `request` waits for; None without work or without an
+        estimate."""
         if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING):
             return None
         waiting = [model.model_id for model in models if model.status in OWED]
@@ -113,7 +114,7 @@ def _estimated(
         for model_id, plan, records in queue.estimate(session, model_ids=model_ids, max_requests=max_requests):
             if records >= min_records:
                 estimates[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
-    # The worker reports this error; a request is not refused for it.
+    # The worker reports this error; no request is refused because of it.
     except (errors.MechanismUnreadable, errors.MethodUnsupported, PrivacyError):
         pass
     ended = time.monotonic()
@@ -200,7 +201,7 @@ class Intake:
             self._changed.notify()
         self._storing.join()
         self._ringing.stop()
-        # Workers may not know yet of the requests that were stored last, and this process may end before the tick.
+        # Workers may not know yet of the requests that were stored last, and this process may end before the next tick.
         self._installation.notifier.notifier.wake()
 
     def _store(self) -> None:

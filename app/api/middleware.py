@@ -1,4 +1,4 @@
-"""Middleware of every call: authentication before the body, the size limit, the log by route, and security headers."""
+"""Middleware of every call: authentication before the body is read, a size limit, a log by route, security headers."""
 
 import asyncio
 import random
@@ -181,7 +181,7 @@ class BodyLimit(_CallMiddleware):
 
 class Unhurried(_CallMiddleware):
     """Middleware that answers changes by discreet callers at a random time after their bodies were received. The
-    response time then reveals nothing about the work that this call, or a run for an earlier call, causes meanwhile.
+    response time then reveals no work that is done meanwhile for this call, or by a run for an earlier one.
 
     The time is between one and two intervals; an answer that is not ready then leaves after further whole intervals.
     """
@@ -271,7 +271,7 @@ _ALWAYS = (
 
 
 def _allow_origins(app: FastAPI, origins: str) -> None:
-    """Allow web pages of the comma-separated `origins`, or of any with `*`, to call `app` from browsers."""
+    """Allow web pages of the comma-separated `origins`, or of all origins with `*`, to call `app` from browsers."""
     allowed = [origin.strip() for origin in origins.split(",") if origin.strip()]
     if allowed:
         app.add_middleware(

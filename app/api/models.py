@@ -60,7 +60,7 @@ def create_model(call: Call, body: contract.ModelIn, once: Once) -> JSONResponse
 
 
 def _compared(call: Call, body: contract.ModelIn, once: Once) -> list[evaluation.Comparison]:
-    """Compare rows of learning and of evaluation, and return the comparisons made. Raises `EvaluationOverlaps`."""
+    """Compare learning rows with evaluation rows, and return the comparisons. Raises `EvaluationOverlaps`."""
     with call.reading() as session:
         comparisons = [] if idempotency.replay(session, once) else _to_compare(session, call, body)
     compare(call, comparisons)
@@ -257,7 +257,7 @@ def _accepted(session: Session, call: Call, model: Model) -> StoredResponse:
 
 
 def compare(call: Call, comparisons: Sequence[evaluation.Comparison]) -> None:
-    """Compare rows of learning and of evaluation outside a transaction. Raises `EvaluationOverlaps`, `Unavailable`.
+    """Compare learning rows with evaluation rows outside a transaction. Raises `EvaluationOverlaps`, `Unavailable`.
 
     The transaction that relies on the result must check that the comparisons to make are still the same.
     """

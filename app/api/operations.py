@@ -41,9 +41,9 @@ _MAX_PAUSE_SECONDS = 1.0
 
 
 class Readiness:
-    """Readiness check shared by concurrent calls, which are neither authenticated nor limited in number. Two checks are
-    separated by nine times the duration of the first, at most a second: so a flood of calls takes at most a tenth of
-    the processor, and every answer is from a check that ended after its call."""
+    """Readiness check shared by concurrent calls, which are neither authenticated nor limited in number. The pause
+    after a check is nine times as long as the check, but at most a second. A flood of calls therefore takes at most a
+    tenth of the processor, and every answer is from a check that ended after the call."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation

@@ -1,4 +1,4 @@
-"""Limits of calls in progress: a call beyond them is refused at once, instead of delaying all others."""
+"""Limits on calls in progress: a call beyond them is refused at once, instead of delaying all others."""
 
 import asyncio
 from collections import Counter
@@ -20,7 +20,7 @@ _READ_SECONDS = 20.0
 
 
 class Places:
-    """Middleware that limits the calls in progress by kind: a call takes a place, or is answered 503 `busy`.
+    """Middleware that limits the calls in progress by kind: a call takes a place, or gets the answer 503 `busy`.
 
     Small bodies are read before a place is taken, so slow senders do not take places from others.
     """

@@ -133,8 +133,8 @@ def _with_form(installation: installations.Installation, once: Once, file: Uploa
 
 
 def upload(call: Call, *, file: UploadFile, **of_file: Any) -> RowUpload:
-    """Return the upload of a file of rows, whose people belong to the caller's tenant. `of_file` are further fields of
-    it."""
+    """Return the upload of a file with rows of people of the caller's tenant. `of_file` sets further fields of the
+    upload."""
     return RowUpload(
         file=_spooled(file),
         folder=folder(call.installation.settings),
@@ -146,7 +146,7 @@ def upload(call: Call, *, file: UploadFile, **of_file: Any) -> RowUpload:
 
 
 def observed(call: Call, kind: str | None) -> tuple[Callable[[Iterable[str]], list[str]], Callable[[], list[str]]]:
-    """Return a function from ids of a kind to pseudonyms, and one that returns advice about the ids it received."""
+    """Return two functions: the first maps ids of a kind to pseudonyms, the second returns advice about these ids."""
     references = call.references(kind)
     for observe in sockets.plugs("app.features", "hooks", "OBSERVES_SUBJECTS"):
         return observe(call, kind, references)  # type: ignore[no-any-return]
@@ -188,7 +188,7 @@ def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
 
 def record_match(call: Call, dataset_id: str, num_rows: int | None = None) -> None:
     """Record that an upload has rows of suppressed people, because an upload could probe for a single person. If
-    `num_rows` is None, they were suppressed during the upload."""
+    `num_rows` is None, the people were suppressed during the upload."""
     object_id = call.caller.tenant_id if dataset_id == search_repository.ANYWHERE else dataset_id
     with call.writing() as session:
         audit.record(session, "suppressions.matched", object_id, rows=num_rows)

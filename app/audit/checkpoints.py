@@ -68,9 +68,9 @@ class Head:
 
 
 def due(session: Session, *, every_seconds: float) -> list[Head]:
-    """Return the heads that need a signature: of audit logs whose last checkpoint is `every_seconds` old or `GROWTH`
-    rows behind, and of all ledgers that have grown. A chain that does not follow from its last checkpoint is logged and
-    not signed again."""
+    """Return the heads that need a signature: those of audit logs whose last checkpoint is `every_seconds` old or
+    `GROWTH` rows behind, and those of all ledgers that have grown. A chain that does not follow from its last
+    checkpoint is logged and not signed again."""
     heads = []
     for chain, seconds in ((AUDIT, every_seconds), (LEDGER, 0.0)):
         for tenant_id, head, signed in repository.heads(session, chain):
@@ -132,8 +132,8 @@ def _recomputed(session: Session, chain: StoredChain, tenant_id: str) -> list[He
 
 
 def _follows(chain: StoredChain, row: Any, previous: str, expected: str | None) -> bool:
-    """Return True if `row` has the right hash and predecessor. `expected` is the signed hash of the first row of the
-    check."""
+    """Return True if `row` has the right hash and predecessor. For the first row that is checked, `expected` is its
+    signed hash."""
     linked = row.previous_hash == previous if expected is None else row.hash == expected
     return bool(linked and row.hash == chain.hash_of(row))
 

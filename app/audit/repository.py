@@ -23,7 +23,7 @@ _BATCH = 1000
 
 
 def last(session: Session, *, tenant_ids: Collection[str]) -> dict[str, tuple[int, str]]:
-    """Return sequence and hash of the last audit entry by tenant id; a tenant without entries is absent."""
+    """Map each tenant, by id, to the sequence and hash of its last audit entry; omit a tenant without entries."""
     last_entries: dict[str, tuple[int, str]] = {}
     for tenant_id in sorted(tenant_ids):
         for sequence, digest in rows(session, _LAST, {"tenant_id": tenant_id}):
@@ -48,8 +48,8 @@ def checkpoints_after(session: Session, *, number: int, limit: int) -> list[Chec
 
 
 def heads(session: Session, chain: "StoredChain") -> list[tuple[str, int, int]]:
-    """Return tenant id, sequence of the last row, and sequence of the last checkpoint (0 without one) of each nonempty
-    chain."""
+    """Return a row for each nonempty chain: tenant id, sequence of the last row, and sequence of the last checkpoint (0
+    without one)."""
     table = chain.table
     head = sa.select(sa.func.max(table.sequence)).where(table.tenant_id == Tenant.id).scalar_subquery()
     of_chain = sa.and_(Checkpoint.tenant_id == Tenant.id, Checkpoint.log == chain.name)

@@ -42,8 +42,8 @@ def record(session: Session, action: str, object_id: str, **detail: Any) -> None
 
 
 def record_all(session: Session, deeds: Sequence[Deed], *, at: datetime.datetime | None = None) -> None:
-    """Append an entry per deed to its tenant's chain. Writers hold the write lock, so no two entries have the same
-    predecessor."""
+    """Append an entry for each deed to the chain of the deed's tenant. Writers hold the write lock, so no two entries
+    have the same predecessor."""
     if not deeds:
         return
     at = at or now(session)
@@ -69,8 +69,8 @@ def record_all(session: Session, deeds: Sequence[Deed], *, at: datetime.datetime
 
 
 def _heads(session: Session) -> dict[str, tuple[int, str]]:
-    """Return sequence and hash of the last entries that this transaction wrote, by tenant. A savepoint, which may be
-    undone, discards them."""
+    """Return the sequence and hash of the last entry that this transaction wrote for each tenant. They are discarded at
+    a savepoint, which may be undone."""
     if session.in_nested_transaction():
         session.info.pop("audit.heads", None)
         return {}

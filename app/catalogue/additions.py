@@ -1,7 +1,7 @@
 """Additions: a batch of rows is stored next to its dataset until a worker writes it into null slots.
 
-The number of slots is fixed. A slot is free if no row of `records` names it: that row is deleted once the slot is known
-to be null, and added again at the registration of a batch, so that a deletion request meanwhile finds the person.
+The number of slots is fixed. A slot is free if no row of `records` names it. Such a row is deleted once its slot is
+known to be null, and added as soon as a batch is registered, so that deletion requests find its people.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ from lethe.contract.sets import AdditionStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionTask:
-    """Task of a worker: write the batch into `slots` unless None (already written), then destroy the batch."""
+    """Task of a worker: write the batch into `slots` (None if already written), then destroy it."""
 
     addition_id: str
     root: str
@@ -83,7 +83,7 @@ def drop(session: Session, *, dataset_id: str) -> None:
 def drop_damaged(session: Session, error: problems.DatasetDamaged) -> bool:
     """Drop the addition whose batch is damaged, with its records, and return True; False if anything else is damaged.
     Until an addition is applied, its rows are in no slot of the rows on record. The next run destroys the batch, and a
-    model whose chain began before its revision learns again. Only the run that claimed the batch may drop it."""
+    model whose chain began before this addition's revision learns again. Only the batch's run may drop it."""
     if not records.is_in_batch(session, error):
         return False
     addition = session.get_one(Addition, error.rows_id)

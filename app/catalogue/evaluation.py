@@ -46,8 +46,8 @@ class Comparison:
 
 def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_know: bool) -> list[Comparison]:
     """Return the comparisons required before a model learns from one dataset and is evaluated on the other. A later
-    call returns the same unless rows were added or erased. Raises `EvaluationOverlaps` if a person is in both; it
-    states counts only if `may_know`: the caller may learn who is in the data."""
+    call returns the same unless rows were added or erased. Raises `EvaluationOverlaps` if a person is in both.
+    `may_know` is True if the caller may learn who is in the data; otherwise the error states no counts."""
     shared = rows_repository.count_shared_subjects(session, dataset.id, evaluated_on.id)
     if shared or dataset.id == evaluated_on.id:
         raise EvaluationOverlaps.people(count=stated_count(shared, may_know=may_know))
@@ -56,7 +56,7 @@ def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_k
 
 
 def compare(store: RowStore, comparison: Comparison, *, may_know: bool) -> None:
-    """Raise `EvaluationOverlaps` if more newcomers equal rows of the others than by chance.
+    """Raise `EvaluationOverlaps` if more newcomers equal rows of the others than chance explains.
 
     The expected number by chance is twice the rate at which learned rows equal each other; without equal learned rows,
     a single shared row is refused. Rows are compared by hashes under a random key that is discarded. This reads all

@@ -186,8 +186,8 @@ def mechanism_of(model: Model) -> Mechanism:
 
 
 def langevin_of(model: Model) -> Mechanism:
-    """Return the mechanism of a model whose runs continue its live version. Raises `PreconditionFailed` for another
-    method, and `MechanismUnreadable`."""
+    """Return the mechanism of a model whose runs continue its live version. Raises `PreconditionFailed` for a model
+    with another method, and `MechanismUnreadable`."""
     mechanism = mechanism_of(model)
     if not methods.of(mechanism).continues:
         raise problems.PreconditionFailed.other_method(model_id=model.id, method=mechanism.method)

@@ -1,1 +1,1 @@
-"""Commands of the server, in `lethe` if it is installed (`lethe_server`). Each imports what it needs when called."""
+"""Commands that `lethe` has if the server is installed (`lethe_server`). Each imports what it needs when called."""

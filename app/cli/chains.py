@@ -76,8 +76,7 @@ def public_keys(jwks: Path | None) -> "KeySet":
 
 
 def remembered_heads(settings: Settings, log: str) -> "list[KeptHead]":
-    """Return the heads in the tombstones, which are out of reach of an attacker with write access to the database
-    only."""
+    """Return the heads in the tombstones, which an attacker who can write only to the database cannot change."""
     from app.audit.checkpoints import CHAINS
     from app.journal import tombstones
 

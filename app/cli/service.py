@@ -13,7 +13,7 @@ commands = new_group()
 
 
 def _of_a_service() -> Settings:
-    """Harden this process for personal data, and return its settings. No garbage is collected before it serves."""
+    """Harden this process for personal data, and return its settings. Garbage collection is off until it serves."""
     from app import hardening, telemetry
 
     settings = Settings()

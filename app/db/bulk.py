@@ -1,4 +1,4 @@
-"""Bulk inserts, inserts in few round trips, which hold the write lock briefly, and pages of query results."""
+"""Bulk inserts; inserts in few round trips, which hold the write lock only briefly; and pages of query results."""
 
 import base64
 import binascii
@@ -48,7 +48,7 @@ def insert(session: Session, table: type[Table], *, columns: Sequence[str], rows
 
 
 def new(table: type[_Row], **values: Any) -> _Row:
-    """Return a row for `store` only, without the state by which the ORM tracks changes, which takes most of the time. A
+    """Return a row for `store` only. It lacks the state by which the ORM tracks changes, and so is made much faster. A
     column without a value is NULL."""
     row: _Row = table.__mapper__.class_manager.new_instance()
     vars(row).update(_nothing(table), **values)
@@ -64,9 +64,9 @@ def store(
 ) -> None:
     """Insert new rows after the session's pending changes. With `unless_there`, skip rows whose key exists.
 
-    Pass mappings of all columns, except autoincremented ones, for rows that are not read again, which is cheaper, and
-    results of `new` otherwise. Column defaults are not applied. Values are processed here for the driver, which takes
-    half the time of SQLAlchemy.
+    Pass results of `new` if the rows are read again. Otherwise pass mappings of all columns except autoincremented
+    ones, which is cheaper. Column defaults are not applied. Values are processed here for the driver, which takes half
+    the time of SQLAlchemy.
     """
     if not rows:
         return
@@ -124,7 +124,7 @@ def _processed(column: Sequence[Any], process: Callable[[Any], Any] | None) -> S
 
 
 def _run(session: Session, stored: Sequence[_Stored]) -> None:
-    """Insert rows. PostgreSQL takes many rows by COPY, a third of the time of INSERT; a pipeline cannot contain
+    """Insert rows. PostgreSQL gets many rows by COPY, in a third of the time of INSERT; a pipeline cannot contain
     COPY."""
     session.flush()
     connection = session.connection()

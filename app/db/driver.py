@@ -1,4 +1,4 @@
-"""Statements sent straight to the driver, because SQLAlchemy takes longer to pass one on than SQLite to run it.
+"""Statements sent straight to the driver, because SQLAlchemy takes longer to pass one on than SQLite takes to run it.
 
 Listeners to the engine's statements are called as for all others, and errors are converted to SQLAlchemy's.
 """
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 _MAX_ELEMENTS = 128
-"""Number of elements of a list up to which the statement is kept compiled for the next list of a similar length."""
+"""Maximum length of a list for which the compiled statement is kept, to be used for lists of a similar length."""
 
 
 def run(connection: sa.Connection, sql: str, values: Sequence[Any] = (), *, many: bool = False) -> list[Any]:
@@ -40,8 +40,8 @@ def translated(connection: sa.Connection, statement: str | None) -> Iterator[Non
 
 
 def rows(session: Session, statement: Any, parameters: Mapping[str, Any]) -> Iterable[Any]:
-    """Return the rows of a SELECT of columns, built at import, as `session.execute` does. Sessions without a tenant
-    bypass the ORM, and on SQLite all of SQLAlchemy."""
+    """Return the rows of a SELECT of columns that was built at import, as `session.execute` does. Sessions without a
+    tenant bypass the ORM, and on SQLite all of SQLAlchemy."""
     if session.info.get("actor") is not None:
         return session.execute(statement, parameters)
     session.flush()

@@ -113,13 +113,13 @@ def is_current_there(connection: sa.Connection) -> bool:
 
 
 def is_usable_there(connection: sa.Connection, *, is_set_up: bool = False) -> bool:
-    """Return True if the database of `connection`, which may be empty unless it `is_set_up`, has the schema that this
-    code expects, or a newer one whose migrations state that this code can go on with it."""
+    """Return True if the database of `connection` has the schema that this code expects, or a newer one whose
+    migrations permit this code. With `is_set_up` it must not be empty."""
     return migrations.are_usable(_recorded(connection, is_set_up=is_set_up), expected=heads())
 
 
 def _recorded(connection: sa.Connection, *, is_set_up: bool = False) -> set[str]:
-    """Return the revisions that the database records, one of each branch; none for an empty database."""
+    """Return the revisions that the database records, one for each branch; none for an empty database."""
     versions = sa.table("alembic_version", sa.column("version_num", sa.String))
     if not is_set_up and not sa.inspect(connection).has_table(versions.name):
         return set()
@@ -128,7 +128,7 @@ def _recorded(connection: sa.Connection, *, is_set_up: bool = False) -> set[str]
 
 @functools.cache
 def heads() -> list[str]:
-    """Return the revisions of the schema that this code expects: one of the core, and one of each feature."""
+    """Return the revisions of the schema that this code expects: one for the core, and one for each feature."""
     newest = {migrations.parsed(revision)[0]: revision for revision in sorted(_revisions(), key=migrations.parsed)}
     return sorted(newest.values())
 
@@ -167,7 +167,7 @@ TABLES = (
 def grant(database: Database, role: str) -> None:
     """Grant `role` SELECT on `TABLES`, and revoke its other rights in Lethe's schema.
 
-    Raises `InputInvalid` if the role does not exist, or the database is SQLite, which has no roles: there the
+    Raises `InputInvalid` if the role does not exist, or if the database is SQLite, which has no roles; on SQLite the
     accounting service opens the file read-only.
     """
     dialect = database.engine.dialect

@@ -44,8 +44,8 @@ _POOL: dict[str, Any] = {
 
 def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engine:
     """Create an engine that retries connections until the server has been unreachable for `patience_seconds`. Raises
-    `DatabaseUnreadable` if the driver is not installed; connections raise it where a pooler drops their options and the
-    role does not have them either."""
+    `DatabaseUnreadable` if the driver is not installed; connections raise it if a pooler drops their options and the
+    role does not set them either."""
     server = [f"-c {name}={value}" for name, value in (_SERVER | {_GIVEN: "on"}).items()]
     server += [str(url.query.get("options", ""))] + ["-c default_transaction_read_only=on"] * read_only
     arguments: dict[str, Any] = {name: value for name, value in _CONNECTION.items() if name not in url.query}
@@ -106,7 +106,8 @@ def _check_options(connection: Any, safe: str) -> None:
 
 
 class _Outage:
-    """Server outage, shared by the threads of one process: they wait for it together, not each for the full time."""
+    """Server outage, shared by the threads of one process: they wait together until it ends, instead of each for the
+    full time."""
 
     def __init__(self, patience_seconds: float) -> None:
         self._patience = patience_seconds

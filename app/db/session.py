@@ -28,7 +28,7 @@ from lethe.contract.problems import DatabaseDamaged, Problem
 UTC = datetime.UTC
 
 _CLOCK = sa.select(sa.func.clock_timestamp())
-_ASKED = "clock_asked"  # in `Session.info`: time of the clock, and monotonic time at which it was asked
+_ASKED = "clock_asked"  # in `Session.info`: time of the clock, and monotonic time at which it was read
 _UNABLE_NOW = ("25006", "25P03", "25P04")
 """PostgreSQL codes for a read-only server, such as a standby, and for a transaction ended by a timeout."""
 _DAMAGED_IN_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -39,8 +39,8 @@ _NOT_ITS_OWN = "A statement for one tenant reaches what belongs to all; it must 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """Actor of a session: its tenant, and the name of the API key, person or part of the service. With `maker`, the
-    session sees only deletion requests made by this line of keys, and objects that belong to them."""
+    """Actor of a session: its tenant, and the name of the API key, person or part of the service. With `maker`, a line
+    of API keys, the session sees only this line's deletion requests, and objects that belong to them."""
 
     tenant_id: str
     name: str
@@ -94,9 +94,8 @@ class Database:
     def writing(self, *, by: Actor | None = None, exclusive: bool = True, tenant_id: str = "") -> Iterator[Session]:
         """Open a session that is committed at the end of the block, or rolled back if it raises; `by` as in `reading`.
 
-        All hosts share one write lock. From its first statement on, a block sees every commit and is the only writer.
-        Without `exclusive` it does not take the lock (SQLite always does): for a block that changes one row, which it
-        locks first.
+        All hosts share one write lock. From its first statement on, a block sees every commit and is the only writer. A
+        block that changes one row, which it locks first, needs no write lock: without `exclusive` only SQLite takes it.
 
         The writers of a process take turns by tenant: the tenant of `by`, or `tenant_id` for a session that sees
         everything and works for one tenant. The service's own sessions take turns as one additional tenant.
@@ -199,7 +198,7 @@ def _let_pass() -> None:
 
 
 def actor(session: Session) -> Actor:
-    """Return the actor of the session. Raises `RuntimeError` without one, so that every new object belongs to a
+    """Return the actor of the session. Raises `RuntimeError` if it has none, because every new object must belong to a
     tenant."""
     by: Actor | None = session.info.get("actor")
     if by is None:

@@ -1,4 +1,4 @@
-"""SQLite, for one host: durable commits, one writer at a time, and no traces of deleted values.
+"""SQLite, for one host: durable commits, one writer at a time, and no recovery of deleted values.
 
 Deleted and overwritten values are zeroed in the pages of the file (`secure_delete`), with two exceptions. The log
 (`lethe.db-wal`) keeps them until it is copied into the file and truncated. Unused space of a page may keep copies of
@@ -33,10 +33,10 @@ of requests would do so about ten times."""
 
 
 def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
-    """Create an engine with WAL, synced commits, overwritten deletions, enforced foreign keys and no temporary
-    files."""
+    """Create an engine with WAL and synced commits, which overwrites deleted values, enforces foreign keys and writes
+    no temporary files."""
     arguments = {"timeout": PATIENCE_SECONDS, "check_same_thread": False}
-    # A connection that has missed a commit reads its pages again, so the last one used is the first one taken.
+    # A connection that has missed a commit reads its pages again, so the connection used last is taken first.
     engine = sa.create_engine(
         url, connect_args=arguments, hide_parameters=True, poolclass=sa.QueuePool, pool_use_lifo=True
     )
@@ -63,9 +63,9 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
 
 
 def _make_private(name: str) -> None:
-    """Create a missing file with mode 0600, before SQLite would create it readable for others. Log and index inherit
-    the mode. An existing file is never opened: closing it would drop all locks that SQLite holds on it in this process,
-    and another process would consider itself the last user and remove the log."""
+    """Create a missing file with mode 0600, because SQLite would make it readable for others. Log and index inherit the
+    mode. An existing file is never opened: closing it would drop all locks that SQLite holds on it in this process, and
+    another process would consider itself the last user and remove the log."""
     if name and name != ":memory:" and not name.startswith("file:") and not os.path.exists(name):
         empty = f"{name}.{secrets.token_hex(8)}"
         # If this fails, SQLite reports why it cannot open the file.
@@ -103,8 +103,8 @@ def scrub(engine: sa.Engine) -> bool:
 
 
 def rewrite(engine: sa.Engine) -> bool:
-    """Rewrite the file from its contents (VACUUM) if due, and return True if so. Writers wait meanwhile, and memory use
-    equals the size of the file. The file's `user_version` holds the minute of the next rewrite."""
+    """Rewrite the file from its contents (VACUUM) if due, and return True if so. Writers wait until this is done, and
+    it takes as much memory as the size of the file. The file's `user_version` holds the minute of the next rewrite."""
     with _outside_transactions(engine) as connection:
         (due_minute,) = connection.execute("PRAGMA user_version").fetchone()
         # A time further ahead was written by a wrong clock.

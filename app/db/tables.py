@@ -95,8 +95,8 @@ def partial_index(*columns: str, where: str | sa.TextClause, name: str | None = 
 
 class InstallationIdentity(Table):
     """Identity of the installation that owns the database: one row, written at the first start. `check_values`: values
-    that identify the keys of the installation and disclose nothing about them, by key name (`app.key_checks`). During a
-    rotation of the key-encryption key, it has both values."""
+    that identify the keys of the installation and disclose nothing about them, by key name (`app.key_checks`). The
+    key-encryption key has two values during its rotation."""
 
     __tablename__ = "installation_identity"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -238,12 +238,12 @@ class Certificate(Owned, Table):
 class Model(Owned, Table):
     """Model of a dataset. `method`: name of its method, as in its mechanism. `wanted`: kind of the run from scratch
     that is due, `learn` or `relearn`; null if not due. `lost_releases`: steps of published versions that a restored
-    backup lacks. `attempts`: runs since the last version that failed by themselves. `deaths`: runs since then whose
-    worker died. `max_requests`, `max_wait_seconds`: maximum number of requests that wait to share a run, and maximum
-    wait. `audit_lanes`: lanes of each canary test; 0 for none. `audit_chains`: factor on the lanes of a requested test.
-    `audit_asked_at`: time at which a waiting test was requested. `quality`: gate with `metric`, `threshold` and
-    `on_breach`; null for none. `retired_at`: time from which the model neither learns nor forgets. `destroyed_at`: time
-    at which its last weights were destroyed."""
+    backup lacks. `attempts`: number of runs that failed by themselves since the last version. `deaths`: number of runs
+    whose worker died since then. `max_requests`, `max_wait_seconds`: maximum number of requests that wait to share a
+    run, and maximum wait. `audit_lanes`: lanes of each canary test; 0 for none. `audit_chains`: factor by which a
+    requested test multiplies the lanes. `audit_asked_at`: time at which a waiting test was requested. `quality`: gate
+    with `metric`, `threshold` and `on_breach`; null for none. `retired_at`: time from which the model neither learns
+    nor forgets. `destroyed_at`: time at which its last weights were destroyed."""
 
     __tablename__ = "models"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -276,7 +276,7 @@ class Model(Owned, Table):
 
 class Version(Table):
     """Published version of a model. `degraded`: whether it missed the quality gate at the last judgement. `held`:
-    whether it is kept from serving because of that."""
+    whether it is therefore not served."""
 
     __tablename__ = "versions"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -295,18 +295,18 @@ class Version(Table):
 
 
 class Dataset(Owned, Table):
-    """Encoded rows of people. `network_id`: public network whose features the rows hold; null if not encoded.
-    `subject_kind`: kind of identifier that names the people; null for subject ids.
-    `classes`: meanings of the labels; empty if labels are numbers in the range of `target` (`lethe.encoding.targets`).
-    `revision`: number of batches of edits; the rows at revision r lack everyone erased, and hold everyone added, at
-    or before r. `references_check`: keyed hash of the id under the key of the references to people, which tells a wrong
-    key from people without rows. `num_rows`: number of rows that are not null. `records_verified_at`: time of the last
-    complete check of the records. `records_verified_to`: slot up to which the current check has come; null if it has
-    not begun. `lost_models`: `mechanism` and `steps` of published versions that a restored backup lacks, by model id.
-    `digest`: root of the hash tree over the rows (`app.rows.blocks`). `damaged_at`: time since which the rows are known
-    to differ from the digest. `damage`: first finding, a `kind`, its `rows` and `block`. `adaptive_budget`: `epsilon`
-    and `delta`, if given (`app.accounting.budgets`). `retired_at`: time from which no model learns from it.
-    `destroyed_at`: time at which its rows were destroyed."""
+    """Encoded rows of people. `network_id`: public network that computed the features; null if none did.
+    `subject_kind`: kind of identifier that names the people; null for subject ids. `classes`: meanings of the labels;
+    empty if labels are numbers in the range of `target` (`lethe.encoding.targets`). `revision`: number of batches of
+    edits; the rows at revision r lack everyone erased, and hold everyone added, at or before r. `references_check`:
+    hash of the id under the key of the references to people, which distinguishes a wrong key from people without rows.
+    `num_rows`: number of rows that are not null. `records_verified_at`: time of the last complete check of the records.
+    `records_verified_to`: slot up to which the current check has come; null if it has not begun. `lost_models`:
+    `mechanism` and `steps` of published versions that a restored backup lacks, by model id. `digest`: root of the hash
+    tree over the rows (`app.rows.blocks`). `damaged_at`: time since which the rows are known to differ from the digest.
+    `damage`: first finding, with its `kind`, `rows` and `block`. `adaptive_budget`: `epsilon` and `delta`, if given
+    (`app.accounting.budgets`). `retired_at`: time from which no model learns from it. `destroyed_at`: time at which its
+    rows were destroyed."""
 
     __tablename__ = "datasets"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -340,8 +340,8 @@ class Dataset(Owned, Table):
 
 
 class Addition(Owned, Table):
-    """Rows added to null slots of an existing dataset. `status`: pending, applied (rows are in their slots) or dropped
-    (the dataset was retired or the batch damaged before). `revision`: set when a worker claims the rows. `staged`:
+    """Rows added to null slots of an existing dataset. `status`: pending, applied (rows are in their slots), or dropped
+    because the dataset was retired or the batch was damaged. `revision`: set when a worker claims the rows. `staged`:
     whether the batch is still stored next to the dataset. `digest`: root of the hash tree over the batch's rows."""
 
     __tablename__ = "additions"
@@ -391,13 +391,13 @@ class DeletionRequest(Owned, Table):
     the clock stands still. `held_until`: time before which no worker starts; null for at once. `doubted_at`: time since
     which damaged records may hide rows of the person; the request is looked up again before it completes. `source`:
     list or protocol by which it came. `maker`: line of the API key that made it; null if unknown. `discreet`: whether
-    its maker may not learn if anything is held. `refers_to`: ended request that it follows. `alerted`: last alert sent
-    to receivers, `at_risk` or `overdue`. `reported_at`: time at which discreet callers see it completed, fixed at
-    acceptance. `ended_at`: end, from which `kept` shrinks by the tenant's policy (`app.deletion.retention`).
+    its maker may not learn if anything is held. `refers_to`: ended request that it cites. `alerted`: last alert sent to
+    receivers, `at_risk` or `overdue`. `reported_at`: time at which discreet callers see it completed, fixed at
+    acceptance. `ended_at`: its end, after which `kept` falls by the tenant's policy (`app.deletion.retention`).
     `external_ref`: reference of its external id. `assignee`: id of the person in charge. `erased_by`: request of the
     same person that erased the rows while this one was open. `time_zone`: zone in which its days are counted and shown,
-    that of the policy when it was made. `resolution`: `kind` of the identifier, and kinds of the references
-    `linked` to it by an identity map. `unknown_at`: time since which it is unknown whom the identifier means.
+    taken from the policy when it was made. `resolution`: `kind` of the identifier, and kinds of the references `linked`
+    to it by an identity map. `unknown_at`: time since which it is unknown whom the identifier means.
     """
 
     __tablename__ = "deletion_requests"

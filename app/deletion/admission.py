@@ -42,7 +42,7 @@ class StatementJudge(Protocol):
         """Record statements as used."""
 
     def refusal(self) -> IdentityStatementInvalid:
-        """Return the error for every rejected statement, which does not reveal the reason."""
+        """Return the same error for every rejected statement, so that it does not reveal the reason."""
 
 
 def sha256_of(subject_id: str) -> bytes:

@@ -45,8 +45,8 @@ def start_models(session: Session, *, model_id: str, revision: int, run_id: str)
 
 
 def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
-    """Record that every claimed row of `dataset` is null and its old content unreadable, and delete the row owners.
-    Return True if any erasure was pending."""
+    """Record that every claimed row of `dataset` is null and its old content unreadable, and delete the records of
+    their people. Return True if any erasure was pending."""
     at = now(session)
     erasures = repository.unconfirmed_with_requests(session, dataset_id=dataset.id)
     changes: list[history.Change] = []
@@ -65,7 +65,7 @@ def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
 def complete_model(
     session: Session, served: Sequence[tuple[RequestModel, DeletionRequest, str]], *, version: int
 ) -> None:
-    """Record that a model has forgotten in this version, and complete the requests that owe nothing else. `served`
+    """Record that a model has forgotten in this version, and complete the requests that wait for nothing else. `served`
     lists the model's demands with their requests and the ids of their certificates."""
     for demand, _, certificate_id in served:
         demand.status, demand.version, demand.certificate_id = RequestModelStatus.COMPLETED, version, certificate_id
@@ -127,8 +127,8 @@ def _move(
 
 
 def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, DeletionRequest]]) -> None:
-    """Join the erasures that claimed the rows of these requests in `dataset`: wait for the models that these still wait
-    for, if any. If the requests that erased the rows are completed, the last of them is recorded as the eraser."""
+    """Join each of these requests to the erasures that claimed its rows in `dataset`: it waits for the same models. If
+    the requests that erased the rows are completed, the last of them is recorded as the eraser."""
     if not joining:
         return
     # People are looked up once: a person may have any number of requests.
@@ -151,7 +151,7 @@ def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, D
 
 
 def _demand(session: Session, demanding: Sequence[tuple[DeletionRequest, Sequence[str]]]) -> None:
-    """Add a demand of each request on each of its models on which it has no demand yet."""
+    """Add the demands on models that each request does not have yet."""
     by_request = repository.by_request(session, RequestModel, [request.id for request, _ in demanding])
     for request, model_ids in demanding:
         demanded = {demand.model_id for demand in by_request.get(request.id, ())}

@@ -1,9 +1,9 @@
 """Acceptance and completion of requests.
 
 Acceptance derives the erasures and models of a request from the rows held at that moment. Discreet callers, who may not
-learn whether rows were held, see the completion at a fixed time. Before a request completes that waited only for the
-end of its grace period or for damaged records, its subject is looked up again: a record that was damaged at submission
-may be repaired.
+learn whether rows were held, see the completion at a fixed time. If a request waited only for the end of its grace
+period or for damaged records, its subject is looked up again before it completes: a record that was damaged at
+submission may have been repaired.
 """
 
 import datetime
@@ -57,7 +57,7 @@ def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datet
     request.reported_at = report_at(request, policy=policy)
     _ask(new, lookup)
     change(new, RequestStatus.ACCEPTED, at=at, verb=verb)
-    is_awaited = lookup.is_awaited(request)  # for all callers: the time of an answer must not tell who is held
+    is_awaited = lookup.is_awaited(request)  # For all callers: response times must not reveal who is held.
     if request.unknown_at is not None or is_in_doubt(request, lookup.doubtful):
         request.doubted_at = at
     elif not deadlines.is_held(request, at=at) and (outcome := _outcome(new, lookup)) is not None:
@@ -121,8 +121,8 @@ def _outcome(new: Submitted, lookup: Lookup) -> Outcome | None:
 
 
 def _outcome_of_erased(request: DeletionRequest, erasures: Iterable[Erasure], *, is_widened: bool) -> Outcome:
-    """Return the outcome of a request all of whose `erasures` are done; `is_widened` if a model's target exceeds the
-    default bounds. A request that erased rows itself, or joined their erasure, names no other request as the eraser."""
+    """Return the outcome of a request whose `erasures` are all done. `is_widened`: a model's target exceeds the default
+    bounds. A request that erased rows itself, or joined their erasure, names no other request as the eraser."""
     if any(erasure.num_records for erasure in erasures):
         request.erased_by = None
     if request.erased_by is not None:
@@ -188,7 +188,7 @@ def complete_done(session: Session, requests: Collection[DeletionRequest]) -> No
             request.doubted_at = request.doubted_at or at
             continue
         if request.id in waiting:
-            # So that `settle` completes the request when the work of features has ended.
+            # This lets `settle` complete the request when the work of features has ended.
             request.held_until = request.held_until or at
             continue
         outcome = _outcome_of_erased(request, erasures.get(request.id, ()), is_widened=request.id in widened)
@@ -236,7 +236,7 @@ def asks_for(request: DeletionRequest, dataset_id: str) -> bool:
 
 
 def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
-    """Complete up to `limit` requests that need not wait, or add erasures of rows found only now; return their number.
+    """Complete up to `limit` requests that need not wait, or add erasures for rows found only now; return their number.
 
     Requests whose subject may be in damaged records continue to wait. A request without rows waits for its grace period
     like any other, so that callers cannot tell the difference.

@@ -33,7 +33,7 @@ _LIMITS: dict[str, TimeLimit] = {
 
 
 def limits(policy: Policy) -> Mapping[str, TimeLimit]:
-    """Return the time limit of each regulation; the tenant's own limits override the built-in limits."""
+    """Return the time limit that each regulation sets, or the tenant's own limit in its place."""
     return _LIMITS | policy.regulations if policy.regulations else _LIMITS
 
 

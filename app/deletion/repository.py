@@ -1,4 +1,4 @@
-"""SQL of deletion requests, their erasures and their models, and of the lookup of the people of incoming requests."""
+"""SQL of deletion requests with their erasures and models, and for looking up the people whom new requests name."""
 
 import datetime
 from collections import Counter
@@ -116,8 +116,8 @@ def waiting(session: Session, *, request_ids: Collection[str]) -> set[str]:
 
 
 def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tuple[DeletionRequest, bool]]:
-    """Return up to `limit` requests that waited only for the end of their grace period, for the repair of records or
-    for work of features, which is now over, each with whether it has erasures."""
+    """Return up to `limit` requests that waited for the end of their grace period, the repair of records or work of
+    features, and now wait for nothing; each with whether it has erasures."""
     if not session.scalar(_ANY_MAY_SETTLE, {"at": at}):
         return []
     mine = Erasure.request_id == DeletionRequest.id
@@ -166,7 +166,7 @@ def has_clock(
 def to_alert(
     session: Session, *, at: datetime.datetime, horizon: datetime.timedelta, limit: int
 ) -> list[DeletionRequest]:
-    """Return open requests that are overdue, or due within `horizon` while their clock runs, and not yet announced."""
+    """Return open requests that are overdue, or due within `horizon` on a running clock, but not yet announced so."""
     late = sa.and_(DeletionRequest.deadline <= at, DeletionRequest.alerted == ClockState.AT_RISK)
     query = sa.select(DeletionRequest).where(
         DeletionRequest.status.in_(_OPEN),
@@ -210,7 +210,7 @@ def by_request(session: Session, table: type[_OfRequest], request_ids: Collectio
 
 
 def first_deadlines(session: Session) -> dict[str, datetime.datetime]:
-    """Map each model that still owes a running request to the earliest deadline of these requests."""
+    """Map each model for which running requests still wait to the earliest of their deadlines."""
     # The condition on open requests selects their partial index.
     is_running = DeletionRequest.status.in_(_OPEN), DeletionRequest.status.in_(_RUNNING)
     running = sa.select(DeletionRequest.id, DeletionRequest.deadline).where(*is_running)
@@ -524,8 +524,8 @@ class Lookup:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedErasure:
     """Rows of a person that are being erased for other requests, at `revision` or before, and the models that still
-    carry them. `num_records` counts the rows of that revision; earlier rows are certified to the first request.
-    `widened` is True if a model's target exceeds the default bounds."""
+    carry them. `num_records` counts the rows of that revision only. The requests that claimed rows at earlier revisions
+    have the certificates about those rows. `widened` is True if a model's target exceeds the default bounds."""
 
     revision: int
     num_records: int
@@ -610,8 +610,8 @@ def look_up(
 ) -> Lookup:
     """Look up people, and all datasets of `tenant_ids`; tenants have few datasets, however many a caller names.
 
-    `since` is the time at which the first request that is looked up was submitted, before which no completed request
-    can have erased rows for it (`Lookup.erased_by`); these requests are not read. None reads all of them.
+    `since` is the time at which the first of the requests to look up was submitted. Requests completed before then
+    cannot have erased rows for it (`Lookup.erased_by`), and are read only if `since` is None.
     """
     since = since or datetime.datetime.min.replace(tzinfo=datetime.UTC)
     doubtful = rows_repository.doubtful(session)
@@ -670,6 +670,6 @@ def _shared(of_people: Iterable[dict[str, ClaimedErasure]]) -> set[tuple[str, in
 
 
 def models_of(session: Session, *, dataset_id: str) -> list[Model]:
-    """Return the models that learned or will learn from a dataset, as restricted by `_HAS_OR_MAY`."""
+    """Return the models of a dataset that have learned from it or still may (`_HAS_OR_MAY`)."""
     query = sa.select(Model).where(Model.dataset_id == dataset_id, _HAS_OR_MAY)
     return list(session.scalars(query.order_by(Model.id)))

@@ -50,7 +50,7 @@ def add(request: tables.DeletionRequest, **texts: str) -> None:
 
 
 def days_of_details(policy: Policy) -> int:
-    """Return the number of days from a request's end to the erasure of its texts, at the latest with its subject."""
+    """Return the number of days after a request's end until its texts are erased, at the latest with its subject."""
     details, request = policy.retain_details_days, policy.retain_requests_days
     return details if request is None else min(details, request)
 
@@ -87,8 +87,8 @@ def due(session: Session, *, limit: int) -> list[RetentionDue]:
 
 def forget(session: Session, due_batches: Sequence[RetentionDue]) -> None:
     """Lower the retention level of due requests whose keys have been destroyed, and record it in the audit logs, with
-    the number of requests and the SHA-256 of their sorted ids, by which a holder of the ids can recognise them. A
-    request that has received a note or a file since then stays due, with the new key."""
+    the number of requests and the SHA-256 of their sorted ids. Whoever has the ids can thus recognise them. A request
+    that has received a note or a file since then stays due, with the new key."""
     deeds = []
     for batch in due_batches:
         keys = search_repository.attached_keys(session, request_ids=batch.request_ids)

@@ -132,7 +132,7 @@ def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElem
         is_unassigned = search.assignee == NOBODY
         filters.append(request.assignee.is_(None) if is_unassigned else request.assignee == search.assignee)
     if search.received_from is not None:
-        # A redundant condition, with which the database uses the index on `created_at`.
+        # This condition is redundant, but lets the database use the index on `created_at`.
         filters.append(request.created_at >= search.received_from - _EARLY)
     if search.clock is not None:
         filters.append(has_clock(search.clock, at=view.at, horizon=search.horizon))
@@ -291,7 +291,7 @@ class Attached:
     """Content that a feature attaches to requests and that is erased with their details (the socket `ATTACHED`).
 
     `keys` returns the keys that seal the content, by request; `drop` deletes its rows; `is_pending` returns the
-    condition under which a request must be kept for it.
+    condition under which the content requires its request to be kept.
     """
 
     keys: Callable[[Session, Collection[str]], dict[str, list[str]]]

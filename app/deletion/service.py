@@ -267,7 +267,7 @@ def _malformed(path: str, expected: str) -> problems.InputInvalid:
 
 
 def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
-    """Accept a request in review; it covers the rows of the person that are held now, and settles an unknown identity.
+    """Accept a request in review. It then covers the rows of the person held now, and an unknown identity is settled.
 
     Raises `TransitionForbidden` if the request was rejected or cancelled.
     """
@@ -347,8 +347,8 @@ def resume(session: Session, request: DeletionRequest) -> None:
 
 
 def alert(session: Session, horizon: datetime.timedelta, *, limit: int = 500) -> int:
-    """Announce once each open request that is due within `horizon`, and once that it is overdue; paused clocks are
-    skipped. Return the number of announcements, at most `limit`, earliest deadlines first."""
+    """Announce each open request once when it is due within `horizon` and once when it is overdue; skip paused clocks.
+    Return the number of announcements, at most `limit`, earliest deadlines first."""
     at = now(session)
     requests = repository.to_alert(session, at=at, horizon=horizon, limit=limit)
     changes = []

@@ -1,7 +1,7 @@
 """Suppression of people who asked to be forgotten: their rows are refused until they consent again.
 
 A request suppresses its subject from acceptance on, whether or not rows are held. The suppression ends if the request
-is withdrawn before a worker claims it and no later request covers the same, or when the person's consent is recorded.
+is withdrawn before a worker claims it and no later request takes it over, or when the person's consent is recorded.
 """
 
 import datetime

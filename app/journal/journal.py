@@ -57,13 +57,13 @@ class HeadSignature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalLine:
-    """Line of the journal. `number` is the database event it records, or the latest event before it, which belongs to
-    the request `of`; `signed` is likewise the number of the latest checkpoint.
+    """Line of the journal. `number` is the database event that the line records, or else the latest one before it, an
+    event of the request `of`. `signed` is the checkpoint recorded, or else the latest one before.
 
     Kind `begun`: the file `file` was written from the database as of `at`. Kind `restored`: the database was restored
-    up to this event. Kind `dropped`: events before `at` are removed, which were `count` lines of the file `file`; the
-    last of them had the hash `until` (None if the remaining lines were rechained), and `heads` were the newest heads
-    of their chains. `retired` is the id of a model or dataset."""
+    up to this event. Kind `dropped`: the line replaces `count` lines of the file `file`, for events before `at`. The
+    last of these lines had the hash `until` (None if the remaining lines were rechained), and `heads` were the newest
+    heads of their chains. `retired` is the id of a model or dataset."""
 
     kind: Literal["begun", "request", "published", "retired", "signed", "restored", "dropped"]
     number: int

@@ -25,7 +25,7 @@ from app.deletion.status import OF_THE_CLOCK
 from lethe.contract.sets import RequestStatus
 
 OnRestored = Callable[[Session], None]
-"""Hook `RESTORED`, which ends everything valid in a restored database that may have ended since the backup."""
+"""Hook `RESTORED`: in a restored database, end everything that may have ended since the backup."""
 CountPeople = Callable[[Session], dict[str, int]]
 """Hook `PEOPLE_BY_ROLE`, which returns the number of people who can log in, by role."""
 BACKED_UP = "installation.backed_up"
@@ -40,8 +40,8 @@ TELLING = sa.or_(
 
 
 def progress(session: Session, *, event: int, of: str | None, signed: int) -> tuple[bool, bool]:
-    """Return whether the database has this event of request `of` and this checkpoint, where 0 stands for none, and
-    whether it has later ones for the journal."""
+    """Return whether the database has this event of request `of` and this checkpoint (0 stands for none), and whether
+    it has later ones that belong in the journal."""
     has_event = sa.exists().where(RequestEvent.id == event, RequestEvent.request_id == of)
     has_signed = sa.exists().where(Checkpoint.number == signed)
     later = sa.exists().where(RequestEvent.id > event, TELLING), sa.exists().where(Checkpoint.number > signed)
@@ -105,7 +105,7 @@ def newest_checkpoints(session: Session) -> list[Checkpoint]:
 
 
 def release_at(session: Session, checkpoint: Checkpoint) -> dict[str, Any] | None:
-    """Return the version of the last entry before a ledger's checkpoint; None for other logs and other links."""
+    """Return the version whose entry a ledger's checkpoint signs last; None for other logs and other links."""
     link = session.get(LedgerLink, (checkpoint.tenant_id, checkpoint.sequence)) if checkpoint.log == "ledger" else None
     body = json.loads(link.body) if link else {}
     query = sa.select(Version.id, Run.steps_total, Model).join(Run, Run.id == Version.run_id)
@@ -116,8 +116,8 @@ def release_at(session: Session, checkpoint: Checkpoint) -> dict[str, Any] | Non
 
 
 def retired_until(session: Session, checkpoint: Checkpoint, *, is_first: bool) -> list[tuple[datetime.datetime, str]]:
-    """Return the retirements (time, id) between the previous checkpoint of an audit log and this one; all retirements
-    up to it if it is the first recorded head."""
+    """Return the retirements (time, id) between the previous checkpoint of an audit log and this one; if this is the
+    first recorded head, all retirements up to it."""
     if checkpoint.log != "audit":
         return []
     of_log = sa.and_(Checkpoint.tenant_id == checkpoint.tenant_id, Checkpoint.log == checkpoint.log)

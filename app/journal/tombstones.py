@@ -1,11 +1,11 @@
 """Tombstone journal: a file outside of database and backups that records who asked to be forgotten.
 
-Each change of a request adds a line within about a second, and before the person's rows are edited: the subject as its
-keyed hash, the datasets and the deadline. Each version adds a line before its publication, because its release counts
-whatever is restored later. Each retired model or dataset adds a line before its destruction. The database has a single
-writer, so events are numbered in the order of commit, and the number of the last line shows where to continue. The same
-holds for the signed heads of audit logs and ledgers, which are recorded too, so that rewriting the database alone is
-detected.
+Each change of a request adds a line within about a second, and before the person's rows are edited. The line has the
+subject as a keyed hash, the datasets and the deadline. Each version adds a line before its publication, because the
+release counts, whatever is restored later. Each retired model or dataset adds a line before its destruction. The
+database has a single writer, so events are numbered in the order of commit, and the number of the last line shows where
+to continue. The same holds for the signed heads of audit logs and ledgers, which are recorded too, so that rewriting
+the database alone is detected.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ def journal(installation: Installation) -> Journal:
 
 def record(installation: Installation, release: Release | None = None) -> None:
     """Append everything committed so far in batches, and a `release` before its publication, with the last batch. A
-    version whose publication fails then counts as released too, which errs on the safe side. The call is idempotent
+    version that then fails to be published counts as released, which errs on the safe side. The call is idempotent
     without a release, and safe in every process at any time.
 
     Raises `DatabasePutBack` if the file has events that the database lacks; also `TombstonesDamaged` and `OSError`.
@@ -69,8 +69,8 @@ def record(installation: Installation, release: Release | None = None) -> None:
 
 
 def kept_heads(settings: Settings) -> list[HeadSignature]:
-    """Return the newest head of each chain signed since the last restoration, from the journal, which is out of reach
-    of an attacker with access to the database only; empty without a file. Raises `TombstonesDamaged`."""
+    """Return the newest head of each chain that was signed since the last restoration; none without a journal. An
+    attacker with access only to the database cannot change the journal. Raises `TombstonesDamaged`."""
     keys = Keys(settings.data_dir / "keys")
     if not keys.paths()["subject.key"].exists():
         return []

@@ -52,8 +52,8 @@ class BackupVerdict:
 
 
 def verify(installation: Installation, *, full: bool = True) -> BackupVerdict:
-    """Verify the journal, store the verdict and return it; damage is logged. Without `full` only lines added since the
-    last verification are verified if that verdict still holds."""
+    """Verify the journal, store the verdict and return it; damage is logged. Without `full`, verify only lines added
+    since the last verification, if its verdict still holds."""
     journal = tombstones.journal(installation)
     last = last_verdict(installation.settings)
     inode = _inode(journal.path)
@@ -74,7 +74,7 @@ def verify_at_start(installation: Installation) -> None:
 
 
 def verify_on_schedule(installation: Installation) -> None:
-    """Verify new lines, and every hour the whole journal."""
+    """Verify new lines and, once an hour, the whole journal."""
     verify(installation, full=False)
 
 

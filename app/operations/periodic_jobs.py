@@ -53,7 +53,7 @@ _MIN_INTERVAL_FACTOR = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicJob:
-    """Periodic job, which runs again `seconds` after its end. An `urgent` job does so regardless of its duration."""
+    """Job that runs again `seconds` after its end. Unless it is `urgent`, it waits longer after a long run."""
 
     name: str
     seconds: float
@@ -73,7 +73,7 @@ def destroy_retired(installation: Installation) -> None:
 def destroy_orphans(installation: Installation) -> None:
     """Destroy the weights of dead runs, which are stored but neither in service nor needed by a run under way."""
     try:
-        # Listed before the needed versions, so that a run that begins in between cannot lose its weights.
+        # List these before the needed versions, so that a run that begins in between cannot lose its weights.
         stored = installation.weights.version_ids()
     except OSError as error:
         telemetry.logger().error("registry.weights_not_listed", error=type(error).__name__)
@@ -112,7 +112,7 @@ def destroy_now(installation: Installation) -> None:
 def sweep_rows(installation: Installation, *, unclaimed_for: datetime.timedelta = _UNCLAIMED_FOR) -> None:
     """Destroy rows that no recorded root names: remnants of a crash or of restored files, rows that a run was writing
     when its dataset was retired, and uploads unclaimed for `unclaimed_for`."""
-    # Listed before the claimed rows, so that an upload in between is not taken for unclaimed.
+    # List these before the claimed rows, so that an upload in between is not taken for unclaimed.
     stored = installation.rows.stored()
     with installation.database.reading() as session:
         recorded, at_most = rows_repository.row_roots(session), now(session) - unclaimed_for
@@ -224,7 +224,7 @@ def check_database(installation: Installation) -> None:
 
 
 def verify_records(installation: Installation) -> None:
-    """Verify a portion of the records, to detect damage before a request is answered as nothing held."""
+    """Verify a portion of the records, to detect damage before it hides a person's rows from a request."""
     with installation.database.reading() as session:
         verified = records.verify_portion(session)
     if verified:
@@ -234,7 +234,7 @@ def verify_records(installation: Installation) -> None:
 
 def verify_texts(installation: Installation) -> None:
     """Open every sealed text, and verify every certificate, to detect damage before its content is needed. The log
-    names the tables, and the pages of the vault that have the keys."""
+    names the tables with damage, and the pages of the vault with the keys of the damaged texts."""
     damaged: Counter[tuple[str, str | None]] = Counter()
     for table in Table.metadata.sorted_tables:
         for column in (column for column in table.c if isinstance(column.type, sealed.Sealed)):
@@ -270,8 +270,8 @@ def sign_heads(installation: Installation) -> None:
 
 
 def record_tombstones(installation: Installation, do: Callable[[Installation], None] = tombstones.record) -> None:
-    """Append to the tombstones, or run `do` on them instead. While the database proves to be older than them, refuse
-    callers: its models carry people who were forgotten, and a restore would not know new requests."""
+    """Append to the tombstones, or run `do` on them instead. Refuse callers while the database proves to be older than
+    the tombstones: its models carry people who were forgotten, and a restore would not know new requests."""
     try:
         do(installation)
     except DatabasePutBack as error:
@@ -308,17 +308,17 @@ OF_GATEWAYS = (
 
 
 def of_workers() -> tuple[PeriodicJob, ...]:
-    """Return the periodic jobs of workers: first of the core, then the `WORKER_JOBS` of features."""
+    """Return the periodic jobs of workers: first those of the core, then the `WORKER_JOBS` of features."""
     return PERIODIC_JOBS + sockets.plugs("app.features", "jobs", "WORKER_JOBS")
 
 
 def of_gateways() -> tuple[PeriodicJob, ...]:
-    """Return the periodic jobs of gateways: first of the core, then the `GATEWAY_JOBS` of features."""
+    """Return the periodic jobs of gateways: first those of the core, then the `GATEWAY_JOBS` of features."""
     return OF_GATEWAYS + sockets.plugs("app.features", "jobs", "GATEWAY_JOBS")
 
 
 class PeriodicJobs(periodic.Periodic):
-    """Thread that runs the periodic jobs until its block or the process ends, also during a run of hours.
+    """Thread that runs the periodic jobs until its block or the process ends, even while a run takes hours.
 
     A failed job is tried again at its next time, and does not stop the others.
     """

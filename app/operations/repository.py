@@ -18,8 +18,8 @@ _OPEN = these(OPEN)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingCount:
     """Number of a tenant's open requests of one status under one regulation. `at_risk` counts requests due within the
-    horizon, without overdue requests and paused clocks. `oldest` is the time since which the longest waiting request
-    could have been started; requests in a batch that fills up do not wait."""
+    horizon, but neither overdue requests nor those with a paused clock. `oldest` is the time since which the longest
+    waiting request could have been started; requests in a batch that fills up do not wait."""
 
     tenant_id: str
     status: str

@@ -127,8 +127,8 @@ class ModelStanding:
     """Standing of a model. `first_due_at` is the earliest deadline of unclaimed requests about people whom the live
     version carries, `due_at` that of all requests waiting for the model; each is None without requests. `load` is the
     `unlearning` epsilon of the live version at publication, in units of its target. `failed_runs` counts failures
-    without a later success. `refused` is True if the last run failed its canary test, None without one. `degraded`
-    means that the live version misses its quality gate, `held` that it is therefore not served."""
+    without a later success. `refused` is True if the last run failed its canary test, None if no run had one.
+    `degraded` means that the live version misses its quality gate, `held` that it is therefore not served."""
 
     model: Model
     first_due_at: datetime.datetime | None

@@ -30,8 +30,8 @@ _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReader:
-    """Reader of one kind of file: of tables whose columns a schema declares and, if the kind has them, of vectors with
-    a target or a number of classes. Each may spool in a folder, and limits the number of bytes that it unpacks."""
+    """Reader of one kind of file. `table` reads tables whose columns a schema declares; `vectors`, if not None, reads
+    vectors with a target or a number of classes. Both may spool in a folder, and limit the bytes they unpack."""
 
     table: Callable[[io.RawIOBase, Schema, Path, int], Iterator[formats.Batch]]
     vectors: Callable[[io.RawIOBase, Path, int, TargetColumn | int], Iterator[formats.Batch]] | None = None
@@ -62,9 +62,9 @@ def read(
 ) -> Iterator[formats.Batch]:
     """Yield batches of at most 8192 rows, and close the file after the last. Results must be discarded if this raises.
 
-    `classes` are the classes of the integer labels, or `target` the target, of an npz file without a schema. An array
-    in column order is spooled in `folder`. With `count_rows` a csv file is read twice, so that the number of its rows
-    is known before the first batch.
+    An npz file without a schema needs the `classes` of its integer labels or its `target`. An array in column order is
+    spooled in `folder`. With `count_rows` a csv file is read twice, so that the number of its rows is known before the
+    first batch.
 
     Raises `UploadTooLarge` if the file unpacks to more than `max_bytes`, or its encoded rows take more.
     """
@@ -99,8 +99,8 @@ def _bounded(batches: Iterator[formats.Batch], max_bytes: int) -> Iterator[forma
 def check_columns(names: Sequence[str], schema: Schema, place: str = "") -> None:
     """Raise `SchemaInvalid` unless the file has exactly the columns of the schema.
 
-    Undeclared columns are named by position, and by name only if the first line is certainly a header: it may be a
-    record with personal data.
+    Undeclared columns are named by position, and by name only if the first line is certainly a header: any other line
+    may be a record with personal data.
     """
     present = set(names)
     missing = [name for name in schema.declared if name not in present]
@@ -165,7 +165,7 @@ def _read_csv(file: io.RawIOBase, schema: Schema, *, count_rows: bool) -> Iterat
 
 
 def _next_records(records: Iterator[tuple[int, list[str]]], lines: "_Lines", most: int) -> list[tuple[int, list[str]]]:
-    """Return the records of the next batch, at most `most` and about BATCH_CHARS characters."""
+    """Return the records of the next batch: at most `most`, with about BATCH_CHARS characters."""
     rows: list[tuple[int, list[str]]] = []
     max_chars = lines.num_chars + BATCH_CHARS
     while len(rows) < most and lines.num_chars < max_chars and (record := next(records, None)):

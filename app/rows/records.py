@@ -135,7 +135,7 @@ def _first_damaged(session: Session, dataset_id: str, stored_records: Iterable[S
 
 def record(session: Session, error: DatasetDamaged) -> None:
     """Stop the dataset of the damaged rows, unless the damage is only in a batch. The first damage stays on record,
-    except that a damaged record replaces every other kind."""
+    except that damage to a record replaces damage of any other kind."""
     dataset = repository.dataset_of_rows(session, error.rows_id)
     if dataset is None or is_in_records(dataset) or is_in_batch(session, error):
         return
@@ -167,7 +167,7 @@ def is_in_records(dataset: Dataset) -> bool:
 
 def is_in_batch(session: Session, error: DatasetDamaged) -> bool:
     """Return True if the content of a waiting batch is damaged, in which case the run that should write it drops the
-    addition. A missing part stops the dataset instead: the rows may have been restored as of another time."""
+    addition. A missing part stops the dataset instead: the rows may have been restored from another backup."""
     addition = session.get(Addition, error.rows_id)
     is_waiting = addition is not None and addition.status == AdditionStatus.PENDING
     return is_waiting and error.kind in (DamageKind.BLOCK, DamageKind.KEY, DamageKind.MANIFEST)

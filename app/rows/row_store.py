@@ -206,8 +206,8 @@ class RowStore:
             pass
 
     def edit(self, rows_id: str, root: str, *, fill: Sequence[blocks.Filling] = (), null: Sequence[int] = ()) -> str:
-        """Write the rows with the batches of `fill` in their slots and the slots of `null` null, and return the new
-        root; `root` itself if nothing changes.
+        """Put the rows of the batches `fill` into their slots, and null the slots `null`. Return the new root, or
+        `root` itself if nothing changes.
 
         The edit takes effect only when the new root is recorded.
         """

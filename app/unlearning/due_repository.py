@@ -64,8 +64,8 @@ def due(
     tenant_id: str | None = None,
     limit: int | None = None,
 ) -> Iterator[turns.DueDataset]:
-    """Yield the due datasets, once per rule, optionally of one tenant and at most `limit` per rule. Queries run lazily,
-    as the iterator advances; one statement finds the rules by which any dataset is due."""
+    """Yield the due datasets, once per rule; only those of one tenant if it is given, and at most `limit` per rule.
+    Queries run lazily, as the iterator advances; one statement finds the rules by which any dataset is due."""
     rules = _rules(deletions_only)
     _, is_any_batching, *applies = session.execute(_any_dataset(deletions_only), {"at": at}).one()
     queries = {rule: query for (rule, query), any_dataset in zip(rules, applies, strict=True) if any_dataset}
@@ -213,8 +213,7 @@ def _any_dataset(deletions_only: bool) -> sa.Select[*tuple[bool, ...]]:
 
 
 def patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
-    """Map each model whose batch of requests is neither full, nor old, nor due soon, and which therefore waits, to its
-    dataset."""
+    """Map each model that waits, because its batch of requests is neither full nor old nor due soon, to its dataset."""
     query = _BATCHING_MODELS
     if dataset_id is not None:
         query = query.where(Model.dataset_id == dataset_id)

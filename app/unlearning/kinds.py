@@ -36,8 +36,8 @@ class AskedKind(Protocol):
     rule: QueueRule
 
     def due(self, models: sa.Select[str, str]) -> sa.Select[str, str, datetime.datetime]:
-        """Restrict `models`, which selects the dataset and the tenant of each model, to models with a waiting test, and
-        add the time at which the test was requested."""
+        """Restrict `models`, a query for the dataset and tenant of each model, to models with a waiting test, and add
+        the time at which the test was requested."""
 
     def model_due(self, session: Session, *, dataset_id: str) -> Model | None:
         """Return the model of a dataset whose test was requested first; None if no test waits."""

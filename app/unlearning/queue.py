@@ -64,7 +64,7 @@ def claim(
 
     Workers claim under the write lock (`Database.writing`), so no run is claimed twice. Runs with an expired lease are
     abandoned first. At most one run per dataset is under way, because each starts from the rows on record and replaces
-    them. A damaged dataset has no runs, including a dataset whose record to be erased proves to be damaged.
+    them. A damaged dataset has no runs; nor has a dataset if a record that its run would erase proves to be damaged.
     """
     at = now(session)
     for run in repository.expired_runs(session, at=at):
@@ -229,7 +229,7 @@ def next_run(session: Session, model: Model, *, max_requests: int) -> tuple[plan
 
 
 def plan_next(session: Session, model: Model, *, records: int) -> planner.Plan:
-    """Plan the next run of a model, before which `records` more rows become null."""
+    """Plan the next run of a model, given that `records` more rows become null before it."""
     mechanism = catalogue.mechanism_of(model)
     match model.wanted:
         case RunKind.LEARN:

@@ -13,9 +13,9 @@ _NEVER = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueDataset:
-    """Dataset with work to do. `deadline` is the earliest of the requests that a run would serve, if any. `learning` is
-    the time by which the first of its waiting models should learn, if any. `test` means that the only work is a canary
-    test or a rehearsal. `rule` is the rule by which it is due; None if several rules are merged."""
+    """Dataset with work to do. `deadline` is the earliest deadline of the requests that a run would serve, if any.
+    `learning` is the time by which the first of its waiting models should learn, if any. `test` means that the only
+    work is a canary test or a rehearsal. `rule` is the rule by which it is due; None if several rules are merged."""
 
     dataset_id: str
     tenant_id: str

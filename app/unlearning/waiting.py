@@ -37,14 +37,15 @@ NOBODY = Waiting(people=0, requests=0, first_due_at=None, reasons=())
 
 
 def first_due(session: Session, models: Sequence[Model]) -> dict[str, datetime.datetime]:
-    """Map each model with a live version and waiting requests to their first deadline. All models are of one tenant."""
+    """Map each model with a live version and waiting requests to their first deadline. All models belong to one
+    tenant."""
     live = [model for model in models if model.live_version is not None]
     unclaimed = _unclaimed(session, live, at=now(session))
     return {model.id: unclaimed[model.dataset_id].first_due_at for model in live if model.dataset_id in unclaimed}
 
 
 def for_models(session: Session, models: Sequence[Model]) -> dict[str, Waiting]:
-    """Map each model with a live version to its waiting requests. All models are of one tenant."""
+    """Map each model with a live version to its waiting requests. All models belong to one tenant."""
     live = [model for model in models if model.live_version is not None]
     waiting = {model.id: NOBODY for model in live}
     at = now(session)

@@ -93,8 +93,8 @@ class Vault:
         return sealed[:_NAME].hex()
 
     def key_of_damaged(self, sealed: bytes) -> str:
-        """Return the name of the key of a sealed text that does not open. If it opens under a name that differs in one
-        bit, that is its key, and the key that it names belongs to another text."""
+        """Return the name of the key of a sealed text that does not open. If the text opens after one bit of its stored
+        name is flipped, return that name: the stored one belongs to another text."""
         for bit in range(8 * _NAME):
             name = (int.from_bytes(sealed[:_NAME], "big") ^ 1 << bit).to_bytes(_NAME, "big")
             with suppress(ValueError, FileNotFoundError, WrappedUnderAnotherKey):
@@ -107,7 +107,7 @@ class Vault:
         return self._reference(text.encode())
 
     def record_key(self, dataset_id: str) -> bytes:
-        """Return the fixed key of the check values of a dataset's records."""
+        """Return the key, which never changes, for the check values of a dataset's records."""
         return self._record_key(dataset_id)
 
     def destroy(self, keys: Iterable[str]) -> None:
@@ -126,8 +126,8 @@ class Vault:
                 wipe_file(_temporary(self._path(page)))
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yield name and plaintext keys of each page, with zeros for destroyed keys, for archives that are sealed
-        themselves. Raises `SealedTextDamaged`."""
+        """Yield the name and plaintext keys of each page, with zeros for destroyed keys. Archive them only sealed.
+        Raises `SealedTextDamaged`."""
         for path in sorted(self._folder.glob(f"[!.]*{_PAGE}")):
             with locked(self._folder):
                 keys = [bytes(_KEY) if key is None else key for _, key in self._unwrapped_page(path)]
@@ -149,7 +149,7 @@ class Vault:
         return not any(self._folder.glob(f"*{_PAGE}"))
 
     def rewrap(self) -> None:
-        """Wrap every key again under the current key-encryption key. The destruction of keys waits until then."""
+        """Wrap every key again under the current key-encryption key. Calls that destroy keys wait meanwhile."""
         if not self._folder.exists():
             return
         with locked(self._folder):
@@ -162,7 +162,7 @@ class Vault:
                 replace(_temporary(path), path)
 
     def _unwrapped_page(self, path: Path) -> Iterator[tuple[bytes, bytes | None]]:
-        """Yield name and key of each line of a page, None if it is destroyed. Raises `SealedTextDamaged`."""
+        """Yield the name and key of each line of a page; a destroyed key is None. Raises `SealedTextDamaged`."""
         content = path.read_bytes()
         for number, start in enumerate(range(0, len(content), _LINE)):
             name = _named(bytes.fromhex(path.stem), number)

@@ -110,7 +110,7 @@ class SealedStore:
         return not any(self._key_paths("[!.]*"))
 
     def rewrap(self) -> None:
-        """Wrap every key again under the current key-encryption key. Sealing waits until then."""
+        """Wrap every key again under the current key-encryption key. Calls that seal wait meanwhile."""
         with locked(self._keys):
             for path in self._key_paths("[!.]*"):
                 name = path.name.removesuffix(_WRAPPED)

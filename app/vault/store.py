@@ -36,7 +36,7 @@ def created(path: Path) -> Iterator[IO[bytes]]:
 @contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[int]:
     """Lock a folder against other processes, and yield its descriptor. The lock ends with the process, however that
-    ends. Without `wait`, raise `BlockingIOError` if it is held."""
+    ends. Without `wait`, raise `BlockingIOError` if the folder is already locked."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -217,8 +217,8 @@ class ObjectStore(Protocol):
         """Delete an object; ignore a missing object."""
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
-        """Return the names of all objects, or of one group, with their times of writing (aware UTC), and the names of
-        objects of which a crash left a partial file, which `delete` removes."""
+        """Return the names of all objects, or of one group, with their times of writing (aware UTC). Include objects of
+        which a crash left only a partial file; `delete` removes it."""
 
 
 class FolderStore:

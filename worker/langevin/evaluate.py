@@ -27,9 +27,9 @@ def of_classes(
 ) -> dict[str, Any]:
     """Return `accuracy`, the share of rows whose most probable class is their label, and `evaluated_on`, their number.
 
-    `auc` (`Ranking`) is that of class 1 of two, or the mean over more classes, each against the others. If
-    `is_probable`, scores are log-odds and there are also `log_loss`, the mean of -log(probability of the label) in
-    nats, and `calibration_error` (`Calibration`) of the probability of the predicted class.
+    For two classes, `auc` (`Ranking`) is that of class 1; for more, it is the mean over the classes, each against the
+    others. If `is_probable`, scores are log-odds and there are also `log_loss`, the mean of -log(probability of the
+    label) in nats, and `calibration_error` (`Calibration`) of the probability of the predicted class.
     """
     right = num_rows = 0
     lost = 0.0
@@ -115,12 +115,12 @@ class Ranking:
     """Area under the ROC curve of each of several classes, in memory that does not grow with the rows.
 
     Rows are counted by the interval of a fixed public grid that contains their log-odds. Two rows of one interval count
-    as a tie. `auc_error` measures the resulting error: at most half the share of pairs, one row of the class and one
-    not, that share an interval.
+    as a tie. `auc_error` bounds the resulting error by half the share of pairs, each of a row of the class and another
+    row, that share an interval.
     """
 
     def __init__(self, num_classes: int) -> None:
-        # Counts without the class, and with it.
+        # Counts of rows without the class, and of rows with it.
         self._counts = np.zeros((2, num_classes, GRID), np.int64)
 
     @classmethod
@@ -151,8 +151,8 @@ class Ranking:
 
 
 class Calibration:
-    """Expected calibration error (Guo et al. 2017): the mean over rows of the distance between mean probability and
-    observed frequency of their bin, for probabilities in `CALIBRATION_BINS` equal bins."""
+    """Expected calibration error (Guo et al. 2017): the mean over rows of the distance between the mean probability in
+    the row's bin and the frequency observed there, with `CALIBRATION_BINS` equal bins of probability."""
 
     def __init__(self) -> None:
         # Per bin: number of rows, sum of probabilities, number of true events.

@@ -11,8 +11,8 @@ divided into shares whose number depends on sizes alone. Each share has its own 
 of the rows, so that the result is bitwise the same for any number of threads.
 
 Products and sums of 256 rows are in single precision, further sums in double precision. The guarantee is stated for
-exact arithmetic and does not cover rounding, which moves the gradient of 32,561 rows of 105 columns by 0.00004 of the
-maximum contribution of one record, and that of a million rows by 0.001.
+exact arithmetic and does not cover rounding, which moves the gradient of 32,561 rows with 105 columns by 0.00004 of the
+maximum contribution of one record, and the gradient of a million rows by 0.001.
 """
 
 import math
@@ -168,7 +168,7 @@ class HostRows:
 
 
 def _kernel(loss: Loss) -> tuple[int, float]:
-    """Return the kernel's code of the loss, and the width of the loss."""
+    """Return the code by which the kernels know the loss, and the width of the loss."""
     width = math.inf if loss.width is None else loss.width
     match loss.objective:
         case Objective.LOGISTIC_REGRESSION:

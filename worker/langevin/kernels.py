@@ -1,8 +1,8 @@
 """Loops of the gradient pass, compiled when this module is imported or loaded from numba's cache.
 
-Eight rows at a time: their scores (the rows come from memory in sequence), the slope of each row's loss, and the sum of
-rows times slopes while the rows are still in the first-level cache. Sums are in single precision over 256 rows, and in
-double precision beyond.
+Eight rows at a time, the loops compute the scores (the rows come from memory in sequence), the slope of each row's
+loss, and the sum of rows times slopes while the rows are still in the first-level cache. Sums are in single precision
+over 256 rows, and in double precision beyond.
 
 Compilers may reorder sums here, as BLAS does, but may not assume finite numbers, so that NaN stays NaN. `_exp` is
 exempt because reordering would undo its argument reduction.
@@ -315,7 +315,7 @@ def _softmax(scores: Any, classes: Any, labels: Any, block: Any) -> None:
 
 @_inlined
 def _label_by_label(scores: Any, classes: Any, labels: Any, block: Any) -> None:
-    """Replace the scores of eight rows by probabilities, less 1 for each label of the row: one bit each."""
+    """Replace the scores of eight rows by probabilities, less 1 where the row has the label. Each label is a bit."""
     for row in range(np.uintp(ROWS)):
         for c in range(classes):
             scores[row, c] *= np.float32(

@@ -8,7 +8,7 @@ from lethe.proof.mechanism import Mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Step that reads `batch`, the slots `rows`, with the share `share`, in (0, 1], of the step size."""
+    """Step that reads `batch`, which has the slots `rows`, and takes `share`, in (0, 1], of the step size."""
 
     batch: int
     rows: slice
@@ -57,7 +57,7 @@ class Schedule:
         return Step(batch=batch, rows=self.rows_of(batch), share=min(1.0, (self.steps - done) / self.cool_down))
 
     def reads(self, done: int, until: int) -> tuple[slice, ...]:
-        """Return the slots read after the first `done` steps, up to the first `until`: one range, or two if the order
+        """Return the slots read by the steps after the first `done`, up to step `until`: one range, or two if the order
         of the batches wraps around."""
         first, count = (self.first_step + done) % self.num_batches, until - done
         if count >= self.num_batches:

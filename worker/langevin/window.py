@@ -1,4 +1,4 @@
-"""Rows of a run as they are loaded: checked when they are loaded, and in memory before the step that reads them."""
+"""Rows of a run: each row is checked when it is loaded, and is in memory before the step that reads it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ class Shown:
             raise ValueError("Expected a weight between 0 and 1")
         for block in blocks(len(features)):
             squares = np.einsum("ij,ij->i", features[block], features[block], dtype=np.float64)
-            # In this form NaN is refused too.
+            # This form of the comparison refuses NaN too.
             if not (squares <= 1).all():
                 raise ValueError("Expected every row of features to be of norm <= 1")
             self.records += int(np.count_nonzero(squares))
