@@ -55,6 +55,14 @@ def new(table: type[_Row], **values: Any) -> _Row:
     return row
 
 
+def count_on(session: Session) -> None:
+    """Set the database's row numbers to continue after explicitly numbered rows, as SQLite does automatically."""
+    for table in Table.metadata.sorted_tables if session.get_bind().dialect.name == "postgresql" else ():
+        if (column := table.autoincrement_column) is not None:
+            sequence, last = sa.func.pg_get_serial_sequence(table.name, column.name), sa.func.max(column)
+            session.execute(sa.select(sa.func.setval(sequence, sa.func.coalesce(last, 1), last.is_not(None))))
+
+
 def store(
     session: Session,
     table: type[Table],

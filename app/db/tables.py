@@ -34,9 +34,7 @@ class Moment(sa.TypeDecorator[datetime.datetime]):
         """Write SQLite's text without SQLAlchemy, whose formatting takes several times as long."""
         if dialect.name != "sqlite":
             return super().bind_processor(dialect)
-        return lambda value: (
-            (utc := self.process_bind_param(value, dialect)) and utc.isoformat(" ", "microseconds")[:26]
-        )
+        return lambda value: (at := self.process_bind_param(value, dialect)) and at.isoformat(" ", "microseconds")[:26]
 
     def process_result_value(self, value: datetime.datetime | None, dialect: sa.Dialect) -> datetime.datetime | None:
         return value and (

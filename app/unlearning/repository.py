@@ -27,8 +27,7 @@ def run(session: Session, run_id: str) -> Run | None:
 def run_with_owners(session: Session, run_id: str, *, lock: bool) -> tuple[Run, Dataset, Model | None] | None:
     """Return a run, locked if asked, with its dataset and model."""
     query = _LOCKED_WITH_OWNERS if lock else _WITH_OWNERS
-    row = session.execute(query, {"run_id": run_id}).one_or_none()
-    return None if row is None else (row[0], row[1], row[2])
+    return session.execute(query, {"run_id": run_id}).tuples().one_or_none()
 
 
 def runs(

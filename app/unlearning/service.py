@@ -43,9 +43,8 @@ _DEATHS = 10
 def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: float) -> None:
     """Renew the lease and report progress, or raise `LeaseLost`.
 
-    Only the row of the run changes, so the write lock is not needed.
+    Only the row of the run is locked, and before the time is read, because the wait may take longer than a lease.
     """
-    # The lock comes before the time, because waiting for the lock may take longer than a lease.
     run, _, _ = _held(session, run_id)
     run.steps_done = steps_done
     run.lease_expires_at = now(session) + datetime.timedelta(seconds=lease_seconds)

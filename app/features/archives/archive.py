@@ -222,15 +222,3 @@ class Reader:
 
 def _nonce(number: int, *, last: bool) -> bytes:
     return number.to_bytes(11, "big") + bytes([last])
-
-
-def count_on(session: Session) -> None:
-    """Set the database's row numbers to continue after explicitly numbered rows, as SQLite does automatically."""
-    if session.get_bind().dialect.name != "postgresql":
-        return
-    for table in Table.metadata.sorted_tables:
-        column = table.autoincrement_column
-        if column is not None:
-            sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
-            last = sa.func.max(column)
-            session.execute(sa.select(sa.func.setval(sequence, sa.func.coalesce(last, 1), last.is_not(None))))

@@ -28,7 +28,7 @@ from app.audit import service as audit
 from app.audit.checkpoints import AUDIT, CHAINS, LEDGER, StoredChain
 from app.catalogue import additions
 from app.config import Settings
-from app.db import Database, migrate, now
+from app.db import Database, bulk, migrate, now
 from app.db.tables import Checkpoint, RequestEvent
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
@@ -216,7 +216,7 @@ def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) ->
             progress("tables", number, len(archive.TABLES))
             for piece in table_pieces:
                 archive.load(session, archive.TABLES[name], piece.content)
-        archive.count_on(session)
+        bulk.count_on(session)
 
 
 def _check_keys(installation: Installation) -> key_checks.DatabaseIdentity:
