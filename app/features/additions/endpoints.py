@@ -112,8 +112,8 @@ def get_addition(call: Call, dataset_id: str, addition_id: str) -> contract.Addi
 
 
 def _to_compare(session: Session, call: Call, dataset: tables.Dataset, staged: additions.Staged) -> list[Comparison]:
-    """Return the comparisons of the added rows with each dataset that evaluates models of their dataset, and each whose
-    models are evaluated on theirs. No two may share people or rows. Raises `EvaluationOverlaps`."""
+    """Compare the added rows with each dataset on which models of their dataset are evaluated, and with each whose
+    models are evaluated on their dataset. Such datasets must not share people or rows. Raises `EvaluationOverlaps`."""
     rows = Part(rows_id=staged.addition_id, root=staged.root)
     newcomers = {ref for ref in staged.subject_refs if ref is not None}
     comparisons = []

@@ -1,4 +1,4 @@
-"""Exchange of the call rates of gateways by Redis, twice a second in a thread."""
+"""Exchange of call rates between gateways through Redis: a thread reports them twice a second."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

@@ -18,7 +18,7 @@ def audit_entries(
     actor: str | None = None,
     action: str | None = None,
 ) -> list[AuditEntry]:
-    """Return a tenant's last `limit` entries before sequence `before` that match the other arguments, newest first."""
+    """Return a tenant's last `limit` entries before number `before` that match the other arguments, newest first."""
     query = sa.select(AuditEntry).where(AuditEntry.tenant_id == tenant_id)
     if before is not None:
         query = query.where(AuditEntry.sequence < before)
@@ -34,7 +34,7 @@ def versions(session: Session, *, model_id: str) -> Iterable[Version]:
 
 
 def links(session: Session, *, tenant_id: str, since: int, limit: int) -> list[LedgerLink]:
-    """Return the next `limit` links of the ledger of a tenant, from sequence `since` on."""
+    """Return the next `limit` links of a tenant's ledger, from sequence number `since` on."""
     query = sa.select(LedgerLink).where(LedgerLink.tenant_id == tenant_id, LedgerLink.sequence >= since)
     return list(session.scalars(query.order_by(LedgerLink.sequence).limit(limit)))
 

@@ -244,7 +244,7 @@ def left(clock: ClockOut) -> str:
         case ClockState.ENDED:
             return gettext("ended")
         case ClockState.OVERDUE:
-            # Whole days left are rounded down, from an hour past the deadline to -1.
+            # `days_left` is rounded down: an hour past the deadline it is -1.
             days = -1 - (clock.days_left or 0)
             return gettext("{days} overdue").format(days=count(days, "day", "days")) if days > 0 else gettext("overdue")
         case _:

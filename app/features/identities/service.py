@@ -354,7 +354,7 @@ def _go_on(session: Session, request: DeletionRequest, resolution: _Resolution) 
     kind = EventKind.IN_REVIEW
     if request.status != RequestStatus.IN_REVIEW:
         kind = EventKind.ACCEPTED
-        # `completion.settle` reads the person's rows again, because the request has waited as a doubted one.
+        # `completion.settle` reads the person's rows again, because the request waited while its identity was in doubt.
         suppression.add(session, [request], at=at)
     # Receivers are not called again: they must not learn that the identity was unknown.
     change = history.Change(request=request, kind=kind, status=request.status, actor=audit.SERVICE, at=at, verb=_VERB)

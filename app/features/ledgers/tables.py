@@ -24,8 +24,8 @@ class DpModel(Owned, Table):
 
 
 class DpLedger(Owned, Table):
-    """Ledger of one training. `curve`: epsilon by number of rows, as pairs; null beyond the computed range. `epsilon`:
-    epsilon for the rows of one person. `budget_rows`: largest number of forgotten rows within `budget_epsilon`."""
+    """Ledger of one training run. `curve`: pairs of number of rows and epsilon, null beyond the computed range.
+    `epsilon`: for the rows of one person. `budget_rows`: most forgotten rows within `budget_epsilon`."""
 
     __tablename__ = "dp_ledgers"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -40,7 +40,7 @@ AgentCall = Annotated[Call, call_with(Scope.AGENT)]
 @router.post("/data-rights-request/", response_class=JSONResponse)
 @router.post("/data-rights-request", response_class=JSONResponse)
 def exercise(call: AgentCall, message: Message) -> Response:
-    """Submit a deletion request for a person. Repetitions get the same answer."""
+    """Submit a deletion request for a person. A repeated call gets the same answer."""
     with call.reading() as session:
         agent, at = _agent(session, call), now(session)
     body = parsing.parsed(drp.Exercise, drp.open_message(message, verify_key=agent.verify_key))

@@ -2,7 +2,7 @@
 
 A gate never delays forgetting: the version is published, accounted for and certified like any other, and replaces the
 previous one. Measured values are about people of the evaluation dataset. They are stored only where they can be deleted
-again, so not in the audit log, which is append-only.
+again, and hence not in the append-only audit log.
 """
 
 import math
@@ -154,7 +154,7 @@ class Remedy:
 
 
 def score_noise(mechanism: Mechanism) -> float:
-    """Return the standard deviation of the score w.x of a row of norm 1 by noise in the long run, nu / sqrt(1 - c^2).
+    """Return the long-run standard deviation of the score w.x of a row of norm 1 due to noise, nu / sqrt(1 - c^2).
 
     The cool-down at the end of a run lessens it further.
 
@@ -166,7 +166,7 @@ def score_noise(mechanism: Mechanism) -> float:
 
 
 def is_noise_felt(mechanism: Mechanism) -> bool:
-    """Return True if this much noise costs accuracy, by the rule of the default noise (`calibration.UNFELT_NOISE`)."""
+    """Return True if this much noise costs accuracy, by the rule for the default noise (`calibration.UNFELT_NOISE`)."""
     unit = calibration.TARGET_SHARE if mechanism.objective.scores_are_y else 1.0
     return score_noise(mechanism) > 1.001 * unit * calibration.UNFELT_NOISE
 

@@ -1,4 +1,4 @@
-"""Rehearsals: requested by a caller, run on people drawn at random, and reported until a measured person is erased.
+"""Rehearsals: forgetting people drawn at random, on request, with a report kept until a measured person is erased.
 
 People are drawn with randomness of the operating system when the run begins. Their identity is in the memory of the
 worker only, and in nothing that is stored, logged or answered.

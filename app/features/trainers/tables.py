@@ -40,7 +40,7 @@ class TableBlock(Owned, Table):
 class Trainer(Owned, Table):
     """Command that trains on a table. `specification`: the fields of `TrainerIn`. `sha256`, `lock_sha256`: digests of
     commands, files and lock file together, and of the lock file. `live_id`: training whose artefacts are live.
-    `failures`: number of trainings without success since the last one with it. `retry_at`: end of the back-off."""
+    `failures`: number of failed runs since the last successful one. `retry_at`: end of the back-off."""
 
     __tablename__ = "trainers"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -60,9 +60,9 @@ class Trainer(Owned, Table):
 
 
 class Training(Owned, Table):
-    """Training of a trainer, whose id is its fencing token. `revision`: everyone erased from the dataset up to it is
-    absent from its rows. `leased_until`: time from which another worker may abandon it. `findings`: reports of the
-    plants. The seed is drawn in the worker and kept nowhere: with it, a reader of artefacts could test who was in."""
+    """Training run, whose id is its fencing token. `revision`: everyone erased from the dataset up to it is absent from
+    its rows. `leased_until`: time from which another worker may abandon it. `findings`: reports of the plants. The seed
+    is drawn in the worker and kept nowhere: with it, a reader of artefacts could test who was in."""
 
     __tablename__ = "trainings"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -84,7 +84,7 @@ class Training(Owned, Table):
 
 
 class Artefact(Owned, Table):
-    """File that a training wrote. `key`, `content`: sealed as in `TableBlock`; null once destroyed."""
+    """File that a training run wrote. `key`, `content`: sealed as in `TableBlock`; null once destroyed."""
 
     __tablename__ = "training_artefacts"
     training_id: Mapped[str] = mapped_column(sa.ForeignKey("trainings.id"), primary_key=True)

@@ -84,7 +84,7 @@ def erase(store: Store, people: Sequence[Sequence[str]], *, journal: Path) -> li
     """Erase people from a store and return a finding for each. A person is given by all identifiers by which the store
     may know them.
 
-    `journal` is a file that other users cannot read. It has samples of the needles, so that a repetition after a
+    `journal` is a file that other users cannot read. It has samples of the needles, so that a call repeated after a
     crash, or after ghosts were found, searches for the same; `finish` removes them.
 
     Raises:

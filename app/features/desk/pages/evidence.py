@@ -38,8 +38,8 @@ _PER_PAGE = 10
 class CanaryTestInWords:
     """Canary test of a run, in words and in numbers for gauges.
 
-    `wrong` lists the findings that refuted the run. `noise_off` and `visits_off` are deviations in standard deviations,
-    of `squares` and `groups` degrees of freedom. `share` is the proved part of the certified epsilon, at most 4/3.
+    `wrong` lists the findings that refuted the run. `noise_off` and `visits_off` are numbers of standard deviations,
+    for `squares` and `groups` degrees of freedom. `share` is the proved part of the certified epsilon, at most 4/3.
     """
 
     audit: AuditOut
