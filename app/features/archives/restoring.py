@@ -222,8 +222,8 @@ def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) ->
 def _check_keys(installation: Installation) -> key_checks.DatabaseIdentity:
     """Return the identity of the restored database, and accept the new key encryption key.
 
-    Raises `BackupDamaged` if the keys in the archive do not belong to its database, and `BackupRefused` if the place of
-    rows and weights belongs to another installation.
+    Raises `BackupDamaged` if the keys in the archive do not belong to its database, and `BackupRefused` if the storage
+    of rows and weights belongs to another installation.
     """
     identity = key_checks.of_database(installation.database)
     if identity is None or key_checks.wrong_key(installation.keys, identity):

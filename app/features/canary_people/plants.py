@@ -93,8 +93,8 @@ def _forgotten(session: Session, vault: Vault, context: TrainingContext) -> list
 def _judge(
     installation: Installation, context: TrainingContext, drawn: drawing.Canaries, score: Score, *, test: int
 ) -> PlantVerdict:
-    """Score all canaries in random order, judge the training run, and record the outcome. An alarm also holds back the
-    live artefacts of the trainer."""
+    """Score all canaries in random order, judge the training run, and record the outcome. After an alarm, the trainer's
+    live artefacts are held back too."""
     with installation.database.reading() as session:
         forgotten = _forgotten(session, installation.vault, context)
     groups = [table for group in (*forgotten, drawn) for table in (group.planted, group.never)]

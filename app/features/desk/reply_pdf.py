@@ -62,7 +62,7 @@ class Document(fpdf.FPDF):
         self.ln(_GAP)
 
     def write_heading(self, line: str, *, level: int = 0) -> None:
-        """Write a heading, which is also in the outline of the document."""
+        """Write a heading, and list it in the outline of the document."""
         self.start_section(line, level=level)
         self.write_lines(line, size=13 - 2 * level, style="B", height=_LINE + 1)
 

@@ -81,7 +81,7 @@ def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_kn
 
     Two people are distinct if the map stores them as such, or if they have different customer ids that the map does not
     yet link. Raises `PeopleJoined` if a link would join distinct people, unless `confirm_joins`; `errors` names the
-    links only to callers who `may_know`. Raises `InputInvalid` if a person would have too many identifiers.
+    links only if the caller `may_know` who is held. Raises `InputInvalid` if a person would have too many identifiers.
     """
     tenant_id = actor(session).tenant_id
     present = _present(session, {ref for link in links for ref, _ in link})

@@ -20,7 +20,7 @@ from lethe.proof.accountant import Chain
 
 def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | None:
     """Return the minimum number of steps on the current data after which a model's initial parameters no longer matter
-    up to its target, and the guarantee after them; None above `at_most`, and if runs of the method never continue."""
+    up to its target, and the guarantee after them; None above `at_most`, and for a method whose runs never continue."""
     mechanism = stored_mechanism(model.mechanism)
     if not methods.of(mechanism).continues:
         return None

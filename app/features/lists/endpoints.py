@@ -191,7 +191,7 @@ def _faults(item: contract.BatchItemOut) -> list[FieldError]:
 
 
 def _read(content: bytes) -> list[_Item]:
-    """Parse a CSV file into items; a line with a fault becomes an item. Raises `InputInvalid` for faults of the
+    """Parse a CSV file into items; the item of a faulty line has its fault. Raises `InputInvalid` for an unusable
     file."""
     check_csv(content, "body")
     try:

@@ -1,6 +1,6 @@
 """Reader of the arrays of an npz file, in batches of rows; no array is ever whole in memory or in plaintext on a disk.
 
-Damage may raise an exception of any class; callers must refuse the file on every exception.
+A damaged file may raise an exception of any class; callers must refuse the file on every exception.
 """
 
 import io

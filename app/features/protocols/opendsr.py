@@ -273,7 +273,7 @@ class Signer:
 
 
 def signer(settings: Settings) -> Signer:
-    """Return the signer of the settings, or one with a self-signed certificate that is created at its first use.
+    """Return the signer that the settings name, or one with a self-signed certificate, created at its first use.
 
     Raises `SigningUnusable`, `OSError`.
     """

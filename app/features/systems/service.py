@@ -210,7 +210,7 @@ def to_remind(
 
 
 def remind(session: Session, *, horizon: datetime.timedelta, limit: int) -> int:
-    """Remind systems once of each open task that is due within `horizon`, and once that it is overdue. Return the
+    """Remind systems of each open task once when it is due within `horizon`, and once when it is overdue. Return the
     number of reminders, at most `limit`."""
     at, messages = now(session), []
     due = to_remind(session, horizon=horizon, limit=limit)

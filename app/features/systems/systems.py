@@ -72,8 +72,8 @@ class RegisteredSystem:
 
     @classmethod
     def of(cls, row: Any, *, kind: str, grade: Grade, **given: Any) -> Self:
-        """Return a row as a system. Fields that are not given come from the row's attributes of the same name, contact
-        and URL from its address unless it is damaged."""
+        """Return a row as a system. Fields that are not given come from the row's attributes of the same name, and
+        contact and URL from its address unless that is damaged."""
         address = getattr(row, "address", None)
         if address is not None and not address.is_damaged:
             given |= {"contact": address.contact, "webhook_url": address.url}

@@ -108,4 +108,4 @@ STORED = (
     ("trainers", sa.select(sa.func.sum(sa.func.length(sa.cast(Trainer.specification, sa.Text))))),
     ("artefacts", sa.select(sa.func.sum(Artefact.size)).where(Artefact.content.is_not(None))),
 )
-"""Bytes of tables, of what trainers run, and of artefacts, which are never refused."""
+"""Bytes of tables, of what trainers run, and of artefacts. Artefacts are never refused."""

@@ -79,7 +79,7 @@ def send(
 ) -> SendResult:
     """POST `body` once. Every failure outside this process is a result, within `timeout_seconds`.
 
-    `allowed` networks may be called although they are not public, also without TLS. The result depends on the status
+    `allowed` networks may be called although they are not public, even without TLS. The result depends on the status
     only; the rest of the answer is read within the time and 64 KiB, and discarded. `tls` verifies certificates, by
     default against the authorities of certifi or SSL_CERT_FILE, which are read at each call; frequent callers pass
     their own context.

@@ -22,7 +22,7 @@ from lethe.features.webhooks.contract import DeliveryStatus, DeliveryUnknown, Se
 
 API_VERSION = "1"
 OVERLAP = datetime.timedelta(hours=24)
-"""Time after a rotation during which the previous secret signs as well."""
+"""Time after a rotation during which messages are signed with the previous secret too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

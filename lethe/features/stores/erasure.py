@@ -281,7 +281,7 @@ def _write(journal: Path, entries: Sequence[_JournalEntry]) -> None:
 
 
 def replace(path: Path, document: object) -> None:
-    """Replace a file that other users cannot read by a document in JSON, synced."""
+    """Write a document as JSON in place of a file, synced, such that other users cannot read it."""
     new = path.with_name(f"{path.name}.new")
     number = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(number, "w") as file:

@@ -119,7 +119,7 @@ def grade_of(finding: Mapping[str, Any]) -> Grade:
     is_controlled = all(
         finding["control"][each]["sought"] > 0 for each in _SOUGHT if finding["before"][each]["sought"] or each == kind
     )
-    # Everything found before is sought afterwards, and also the ids by which a person is known.
+    # Everything found before is sought afterwards, and so are the ids by which a person is known.
     is_sought = all(
         finding["after"][each]["sought"] >= finding["before"][each]["sought"] + finding["control"][each]["sought"]
         for each in _SOUGHT

@@ -20,7 +20,7 @@ from lethe.proof.mechanism import Mechanism
 _CHAINS = 8
 """Number of independent noisy models; plans state their mean accuracy."""
 _MAX_PRODUCTS = 2e11
-"""Maximum number of multiplications of a plan, some seconds; a longer chain is cut short."""
+"""Maximum number of multiplications for a plan, which take some seconds; a longer chain is cut short."""
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int32]

@@ -72,7 +72,7 @@ class Sets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Measurements of a model. `network` is that of a tangent model, `target` the range of a regression's target."""
+    """Measurements of a model. `network` is for a tangent model; `target` is the range of a regression's target."""
 
     mechanism: Mechanism
     network: bytes | None = None

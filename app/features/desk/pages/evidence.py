@@ -162,7 +162,7 @@ def of_certified_run(audit: AuditOut) -> str:
 
 
 def certificate_in_words(certificate: CertificateOut, *, model: str = "") -> CertificateInWords:
-    """Return a certificate in sentences, which name its model `model`, by default by its id."""
+    """Return a certificate in sentences, which call its model `model` (default: its id)."""
     statement = certificate.statement
     guarantees = [insight.guarantee_of(guarantee) for guarantee in statement["guarantees"]]
     unlearning = of_notion(guarantees, Notion.UNLEARNING)

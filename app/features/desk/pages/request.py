@@ -206,7 +206,7 @@ def live_request(context: TheContext, request_id: str, offered: str = "") -> Res
 def preview_request(context: TheContext, request_id: str, deciding: bool = False) -> Response:
     """Show the impact, the cost and the wait of a waiting request.
 
-    `deciding`: whether the page has a dialog to approve the request, which shows a summary.
+    `deciding`: whether the page has a dialog that approves the request and shows a summary.
     """
     preview = context.ask(previews.preview_deletion_request, request_id=request_id)
     sentences = [waits(model) for model in preview.models]
