@@ -109,7 +109,7 @@ _HEAD = struct.Struct(">HQ")
 
 
 class _Tallies:
-    """Number of pieces, number of bytes and SHA-256 of each part of an archive, such as a table."""
+    """For each part of an archive, such as a table: its number of pieces, its number of bytes, and its SHA-256."""
 
     def __init__(self) -> None:
         self._hashes: defaultdict[str, Any] = defaultdict(hashlib.sha256)

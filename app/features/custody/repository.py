@@ -40,7 +40,7 @@ def links(session: Session, *, tenant_id: str, since: int, limit: int) -> list[L
 
 
 def ledger_lengths(session: Session, *, tenant_id: str) -> dict[str, int]:
-    """Return the number of entries of each model of a tenant, ordered by model; models without entries are absent."""
+    """Count the entries of each of a tenant's models, ordered by model; models without entries are absent."""
     query = sa.select(LedgerEntry.model_id, sa.func.max(LedgerEntry.sequence))
     query = query.join(Model, Model.id == LedgerEntry.model_id).where(Model.tenant_id == tenant_id)
     query = query.group_by(LedgerEntry.model_id).order_by(LedgerEntry.model_id)

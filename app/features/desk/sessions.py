@@ -37,7 +37,7 @@ def is_https(request: Request) -> bool:
 
 
 def read(request: Request, name: str) -> str:
-    """Return the value of a cookie, or "" if it is missing. The plain name counts only without known https."""
+    """Return the value of a cookie, or "" if it is missing. If `is_https`, the plain name is ignored."""
     plain = "" if is_https(request) else request.cookies.get(name, "")
     return request.cookies.get(_PREFIX + name, plain)
 

@@ -241,7 +241,7 @@ def counts(session: Session, names: Sequence[str]) -> dict[str, Counter[str]]:
 def lines_of(
     session: Session, file: str, *, waiting: bool, limit: int | None = None
 ) -> Iterator[tuple[str, str, str | None]]:
-    """Yield the ID, state and request of each line of a file in the order of IDs, or only of lines without a status."""
+    """Yield ID, state and request of a file's lines in the order of IDs; with `waiting`, of those without a status."""
     after, remaining = "", limit
     while remaining is None or remaining > 0:
         query = (

@@ -124,7 +124,7 @@ def _present(session: Session, refs: Collection[str]) -> dict[str, str]:
 
 
 def _sizes(session: Session, people: Collection[str]) -> tuple[Counter[str], Counter[str]]:
-    """Return the numbers of identifiers, and of customer ids, of each person."""
+    """Return how many identifiers, and how many customer ids, each person has."""
     sizes, customers = Counter[str](), Counter[str]()
     for batch in bulk.in_parts(people):
         query = sa.select(Identity.person, Identity.kind, sa.func.count()).where(Identity.person.in_(batch))
@@ -407,8 +407,8 @@ def forget_person(session: Session, subject_ref: str) -> int:
 
 
 def counts(session: Session) -> tuple[int, int, Counter[str], Counter[str]]:
-    """Return the numbers of people in the map, of open requests of unknown identity, and, by kind, of identifiers and
-    of datasets."""
+    """Count the people in the map, the open requests of unknown identity, and, by kind, the identifiers and the
+    datasets."""
     people = session.scalars(sa.select(sa.func.count(Identity.person.distinct())).select_from(Identity)).one()
     unknown = session.scalars(sa.select(sa.func.count()).select_from(DeletionRequest).where(_UNKNOWN)).one()
     by_kind = sa.select(Identity.kind, sa.func.count()).group_by(Identity.kind)

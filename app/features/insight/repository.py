@@ -1,4 +1,4 @@
-"""SQL of the summary of requests (counts by deadline, and of received and completed ones) and of accounts."""
+"""SQL for accounts, and for the summary of requests: counts by deadline, and of requests received and completed."""
 
 import datetime
 from collections.abc import Callable, Collection, Sequence

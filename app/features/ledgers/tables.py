@@ -24,8 +24,9 @@ class DpModel(Owned, Table):
 
 
 class DpLedger(Owned, Table):
-    """Ledger of one training run. `curve`: pairs of number of rows and epsilon, null beyond the computed range.
-    `epsilon`: for the rows of one person. `budget_rows`: most forgotten rows within `budget_epsilon`."""
+    """Ledger of one training run. `curve`: pairs of a number of rows and its epsilon (null beyond the computed range).
+    `epsilon`: epsilon for one person's rows. `budget_rows`: maximum number of forgotten rows within
+    `budget_epsilon`."""
 
     __tablename__ = "dp_ledgers"
     id: Mapped[str] = mapped_column(primary_key=True)

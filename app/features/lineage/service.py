@@ -23,7 +23,7 @@ from lethe.contract.sets import Scope, VersionStatus
 from lethe.features.lineage.contract import CopyStatementIn, ExportUnknown, ServingRefusal
 
 _SHOWN = 500
-"""Maximum number of versions, and of copies, of one model; the lists of the model show the rest."""
+"""Maximum number of versions, and of copies, shown for one model; the lists of the model show the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

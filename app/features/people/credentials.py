@@ -112,7 +112,7 @@ def matches(password: str, password_hash: str | None) -> bool:
 
 
 def is_outdated(password_hash: str) -> bool:
-    """Return True if the hash has other parameters than this release's, and should be replaced at a login."""
+    """Return True if the hash has parameters other than this release's, and should be replaced at a login."""
     return _hasher().check_needs_rehash(password_hash)
 
 

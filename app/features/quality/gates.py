@@ -174,8 +174,8 @@ def is_noise_felt(mechanism: Mechanism) -> bool:
 def remedies(mechanism: Mechanism, *, epsilon: float, delta: float) -> list[Remedy]:
     """Return the remedies that reach (epsilon, delta), the cheapest to learn first.
 
-    They are learning again, a dataset with twice as many slots, and another regularisation, which is twice as strong if
-    noise costs accuracy and otherwise half as strong.
+    They include learning again, a dataset with twice as many slots, and another regularisation: twice as strong if
+    noise costs accuracy, otherwise half as strong.
     """
     if is_noise_felt(mechanism):
         l2, why = (

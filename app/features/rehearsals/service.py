@@ -39,7 +39,7 @@ _OPEN = (contract.RehearsalStatus.WAITING, contract.RehearsalStatus.RUNNING)
 _DONE = (contract.RehearsalStatus.COMPLETED, contract.RehearsalStatus.OUTDATED)
 _RANDOM = SystemRandom()
 SAMPLE = 5_000
-"""Maximum number of people of the retain set and of the test set."""
+"""Maximum number of people in the retain set, and in the test set."""
 
 
 def rehearsals(session: Session, *, model_id: str, limit: int, cursor: str | None) -> bulk.Page[Rehearsal]:

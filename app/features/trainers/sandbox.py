@@ -59,8 +59,8 @@ class TrainerRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """Limits of a command: its duration in seconds, the bytes of its processes' memory and, again, of its folder, the
-    number of its processes, and the bytes of its outputs."""
+    """Limits of a command: its duration in seconds, the bytes of its processes' memory (and as many for its folder),
+    the number of its processes, and the bytes of its outputs."""
 
     seconds: float
     memory_bytes: int

@@ -446,7 +446,7 @@ def _copy_code(to: Path) -> None:
 
 
 def _modules_of(file: Path, root: Path) -> set[Path]:
-    """Return the files of a module of the package `lethe` at `root` and of all modules of it that it imports."""
+    """Return the files of a module of the package `lethe` at `root`, and of all modules in `lethe` that it imports."""
     modules, pending = set[Path](), {file}
     while pending:
         file = pending.pop()

@@ -47,7 +47,7 @@ _MIN_RATE = 1e-9
 
 
 def metrics_of(objective: Objective) -> tuple[Metric, ...]:
-    """Return the metrics of a dry run by which models of an objective can be measured, the default first."""
+    """Return the metrics by which a dry run can measure models of an objective, the default first."""
     match objective:
         case Objective.LOGISTIC_REGRESSION:
             return Metric.ACCURACY, Metric.LOG_LOSS

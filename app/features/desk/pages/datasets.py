@@ -40,7 +40,7 @@ COLUMN_KINDS = {
     "counts": marked("predicted: count"),
     "ignored": marked("not used"),
 }
-"""Possible kinds of a column of a CSV file, by the values of the form."""
+"""Kinds that a column in a CSV file may have, by their values in the form."""
 _WITHOUT_FACTS: dict[str, dict[str, Any]] = {
     "text": {"kind": "text", "features": 4096, "words": [1, 2], "unknown": "null"},
     "code": {"kind": "hashed", "features": 256, "unknown": "null"},
