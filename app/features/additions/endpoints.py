@@ -112,8 +112,8 @@ def get_addition(call: Call, dataset_id: str, addition_id: str) -> contract.Addi
 
 
 def _to_compare(session: Session, call: Call, dataset: tables.Dataset, staged: additions.Staged) -> list[Comparison]:
-    """Compare the added rows with each dataset on which models of their dataset are evaluated, and with each whose
-    models are evaluated on their dataset. Such datasets must not share people or rows. Raises `EvaluationOverlaps`."""
+    """Return the comparisons to make of the added rows with datasets that must not share people or rows with theirs:
+    each on which its models are evaluated, and each whose models are evaluated on it. Raises `EvaluationOverlaps`."""
     rows = Part(rows_id=staged.addition_id, root=staged.root)
     newcomers = {ref for ref in staged.subject_refs if ref is not None}
     comparisons = []

@@ -342,7 +342,7 @@ class JournalPosition:
 
 
 def current_position(session: Session, installation: Installation) -> JournalPosition:
-    """Bring the tombstones up to date with the database of `session`, and return their position.
+    """Bring the tombstones up to date with the database of `session`, and return the position of their last line.
 
     Raises `TombstonesDamaged`, and `BackupRefused` if the file cannot be written.
     """

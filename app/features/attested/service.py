@@ -1,6 +1,6 @@
 """Trainers, the requests that wait for them, and the manifests that serve these requests.
 
-Waits follow the life of their request in its own transactions. A manifest is checked and serves all waiting requests in
+Waits follow their request in the transactions that change it. A manifest is checked and serves all waiting requests in
 one transaction; its list of people is compared and not stored. People are compared by keyed digests that Lethe makes
 from pseudonyms for each trainer, so that nothing about a person is stored for the comparison.
 """

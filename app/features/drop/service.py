@@ -57,8 +57,8 @@ ANSWERED = frozenset({LineState.EXEMPTED, LineState.DELETED, LineState.OPTED_OUT
 
 
 def load(session: Session, file: str, lines: Mapping[str, str], *, num_lines: int | None) -> None:
-    """Store lines of a file, each by its ID with its keyed hash, and the number of lines of the whole file if given.
-    Repeating a load is a no-op, except that lines whose request was cancelled are matched again.
+    """Store lines of a file, each under its ID with its keyed hash and, if given, the number of lines in the whole
+    file. Repeating a load is a no-op, except that lines whose request was cancelled are matched again.
 
     Raises `InputInvalid` for an ID previously stored with another hash, and `DropUnanswered` if the tenant's policy
     accepts no request without an identity statement.

@@ -82,8 +82,8 @@ def register(
 
 def renew(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) -> None:
     """Replace the ledger after a retraining, and resume the requests that waited for it. Repeating the call is a no-op.
-    Raises `InputInvalid` if the training started before the last one did, and if the budget does not cover the bounded
-    requests that were accepted after it started."""
+    Raises `InputInvalid` if the training run started before the last one did, and if the budget does not cover the
+    bounded requests that were accepted after it started."""
     current = ledger_of(session, model)
     if all(getattr(current, name) == value for name, value in dict(body).items()):
         return
@@ -232,7 +232,7 @@ def _withdraw(session: Session, request_ids: Collection[str]) -> None:
 
 
 def _reassess(session: Session, model: DpModel, ledger: DpLedger) -> None:
-    """Bound waiting requests, oldest first: those accepted before the training started, and those within the budget."""
+    """Bound waiting requests, oldest first: those accepted before the training run, and those within the budget."""
     session.flush()
     rows = 0
     bounded = []

@@ -47,8 +47,8 @@ class DpLedger(Owned, Table):
 
 class DpRequest(Owned, Table):
     """Deletion request that concerns a model. `status`: bounded, waiting, closed or cancelled. `forgotten_rows`: number
-    of rows of this and earlier requests that the model carries; 0 if its training started later. `ledger_id`: ledger
-    that bounds them; null while waiting."""
+    of rows of this and earlier requests that the model carries; 0 if the model's training started later. `ledger_id`:
+    ledger that bounds them; null while waiting."""
 
     __tablename__ = "dp_requests"
     id: Mapped[str] = mapped_column(primary_key=True)

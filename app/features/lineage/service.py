@@ -36,7 +36,7 @@ class FirstWithout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLineage:
-    """Lineage of one model. `num_versions`: number of versions with the person's rows, which are the first ones.
+    """Lineage of one model. `num_versions`: number of versions with the person's rows, always the first ones.
     `num_copies_outside`: number of exports of these versions. `versions` and `copies_outside` are the newest of them.
     `owed`: True if the next version must not have the rows."""
 

@@ -174,7 +174,7 @@ def content_by(session: Session, sha256: str) -> bytes:
 
 
 def opened(session: Session, settings: Settings, network_id: str) -> StoredNetwork:
-    """Read a network to run it. Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of`."""
+    """Read a network to run it. Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of` does."""
     row = get(session, network_id)
     return StoredNetwork(row, content_of(session, row), settings)
 

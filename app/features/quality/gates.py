@@ -137,7 +137,7 @@ def _record(session: Session, action: str, model: Model, version: Version) -> No
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
     """Change that could raise the quality. `mechanism`: mechanism of the changed model. `request_steps`: number of
-    steps of the first request to it."""
+    steps that the first request to it takes."""
 
     kind: RemedyKind
     mechanism: Mechanism

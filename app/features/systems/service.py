@@ -1,7 +1,7 @@
 """Register of systems, and their tasks in deletion requests.
 
-Tasks follow the life of their request in its own transactions: they are opened when it is accepted, with a webhook that
-is sent when its grace period is over, and cancelled when it is withdrawn. A request completes when all have ended.
+Tasks follow their request in the transactions that change it: they are opened when it is accepted, with a webhook that
+is sent after its grace period, and cancelled when it is withdrawn. A request completes once its tasks have ended.
 """
 
 import base64
@@ -56,7 +56,8 @@ def register(session: Session, *, webhook_url: str, contact: str, **details: Any
 
 
 def change(session: Session, row: System, **changes: Any) -> None:
-    """Change the given details of a system. Raises `InputInvalid` as `register`, and for parents that form a cycle."""
+    """Change the given details of a system. Raises `InputInvalid` as `register` does, and for parents that form a
+    cycle."""
     set_details(row, changes)
     with session.no_autoflush:
         _check(session, row)

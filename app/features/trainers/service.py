@@ -152,7 +152,7 @@ def trainings(session: Session, *, trainer_id: str, limit: int, cursor: str | No
 
 
 def artefacts(session: Session, training_id: str | None) -> list[Artefact]:
-    """Return the artefacts of a training by name, without their content."""
+    """Return the artefacts of a training run by name, without their content."""
     query = sa.select(Artefact).where(Artefact.training_id == training_id).order_by(Artefact.name)
     return list(session.scalars(query.options(sa.orm.defer(Artefact.content))))
 

@@ -62,7 +62,7 @@ class Trainer(Owned, Table):
 class Training(Owned, Table):
     """Training run, whose id is its fencing token. `revision`: everyone erased from the dataset up to it is absent from
     its rows. `leased_until`: time from which another worker may abandon it. `findings`: reports of the plants. The seed
-    is drawn in the worker and kept nowhere: with it, a reader of artefacts could test who was in."""
+    is drawn in the worker and kept nowhere: with it, a reader of artefacts could test who was included."""
 
     __tablename__ = "trainings"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -101,7 +101,7 @@ def settle_tables(installation: Installation) -> None:
             kept = columns.present(installation.rows.read(dataset_id, root))
             is_rewritten = _rewrite(installation, table_id, kept)
         except (DatasetDamaged, TrainerRefused) as error:
-            # A run that began meanwhile has replaced the rows, or something is damaged, which the next call finds too.
+            # Either a run that began meanwhile has replaced the rows, or something is damaged and the next call fails.
             telemetry.logger().warning("trainers.table_put_off", table_id=table_id, error=error.code)
             continue
         if is_rewritten:
@@ -315,7 +315,8 @@ def _held(session: Session, claimed: ClaimedTraining) -> tuple[Training, Trainer
 
 
 def _renewing(installation: Installation, claimed: ClaimedTraining) -> Callable[[], None]:
-    """Return a function that renews the lease of a training once a third of it has passed. Raises `TrainingLost`."""
+    """Return a function that renews a training run's lease once a third of the lease has passed. Raises
+    `TrainingLost`."""
     lease = datetime.timedelta(seconds=installation.settings.lease_seconds)
     renewed_at = time.monotonic()
 

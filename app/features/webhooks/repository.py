@@ -15,8 +15,7 @@ _PENDING: sa.ColumnElement[str] = sa.literal_column("'pending'")
 """Literal value, because SQLite uses the partial index of pending deliveries only if the statement contains it."""
 _WITHDRAWN = "withdrawn"
 _IS_VISIBLE = WebhookDelivery.status != _WITHDRAWN
-"""Condition that the delivery was or will be sent. Withdrawn deliveries remain until the keys of their texts are
-destroyed."""
+"""Condition that the delivery was or will be sent. Withdrawn deliveries remain until their keys are destroyed."""
 _LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 

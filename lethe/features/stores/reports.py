@@ -59,10 +59,10 @@ _COUNTS: wellformed.Fields = {"sought": wellformed.count(0), "found": wellformed
 def compose(
     task: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], *, at: datetime.datetime | None = None
 ) -> str:
-    """Return the report of a task, given the findings of all stores of the system as JSON.
+    """Return the report of a task, given the findings in all of the system's stores as JSON.
 
     Raises:
-        PreconditionError: if a finding is malformed, or found something left.
+        PreconditionError: if a finding is malformed, or shows something left.
     """
     document = {
         "format": FORMAT,

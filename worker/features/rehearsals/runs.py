@@ -356,7 +356,8 @@ def _measured(parameters: Floats, rows: LabelledRows, measure: Measure) -> tuple
 
 
 def attack(members: Floats, others: Floats) -> contract.AttackOut:
-    """Return the area under the ROC curve, with its error, of an attack that takes rows with a low loss as learned."""
+    """Return the area under the ROC curve, with its error, of an attack that guesses rows with low losses as
+    learned."""
     ranked = np.sort(others)
     below, above = np.searchsorted(ranked, members, "left"), np.searchsorted(ranked, members, "right")
     auc = 1 - float((below + above).mean()) / (2 * len(others))

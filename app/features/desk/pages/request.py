@@ -243,7 +243,7 @@ def _body(decision: Decision, form: Form) -> dict[str, Any]:
         case "assign":
             return {"body": checked(AssignmentIn, assignee=text(form, "assignee"))}
         case "note":
-            # Browsers send CRLF where they counted one character.
+            # Browsers send CRLF for a line break, which they counted as one character.
             return {"body": checked(NoteIn, text=text(form, "text").replace("\r\n", "\n"))}
         case "replied":
             return {"body": checked(SentReplyIn, sent_on=text(form, "sent_on"), channel=text(form, "channel"))}
