@@ -31,8 +31,8 @@ from lethe.features.desk import evidence_pack as packs
 from lethe.features.desk.contract import ReplyUnprintable
 
 MAX_LINKED_ENTRIES = 20_000
-"""Maximum audit entries of a pack. If more lie between the first and last entry about a request, its pack has only the
-entries about it."""
+"""Maximum number of audit entries in a pack. If more lie between the first and last entry about a request, its pack has
+only the entries about it."""
 
 _MAX_ENTRIES = 1_000_000
 """Maximum number of audit entries about one request, more than any request has."""

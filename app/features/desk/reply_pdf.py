@@ -159,7 +159,7 @@ def _write_information(document: Document, reply: Reply) -> None:
 
 
 def _write_closing(document: Document, reply: Reply) -> None:
-    """Write closing formula, room for a signature and the signature's lines on one page, and the contact below."""
+    """Write the closing, room for a signature and the signature's lines on one page, and the contact below."""
     signature, *rest = reply.closing
     formula, *names = signature.split("\n")
     if document.will_page_break(_LINE * (7 + len(names))):

@@ -165,7 +165,7 @@ def content_of(session: Session, row: Network) -> bytes:
 def content_by(session: Session, sha256: str) -> bytes:
     """Return any tenant's file with this SHA-256, for a worker.
 
-    Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of`.
+    Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of` does.
     """
     row = repository.any_with(session, sha256)
     if row is None:

@@ -56,8 +56,7 @@ def register(session: Session, *, webhook_url: str, contact: str, **details: Any
 
 
 def change(session: Session, row: System, **changes: Any) -> None:
-    """Change the given details of a system. Raises `InputInvalid` as `register` does, and for parents that form a
-    cycle."""
+    """Change the given details of a system. Raises `InputInvalid` as `register` does, and if parents form a cycle."""
     set_details(row, changes)
     with session.no_autoflush:
         _check(session, row)

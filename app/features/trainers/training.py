@@ -315,8 +315,7 @@ def _held(session: Session, claimed: ClaimedTraining) -> tuple[Training, Trainer
 
 
 def _renewing(installation: Installation, claimed: ClaimedTraining) -> Callable[[], None]:
-    """Return a function that renews a training run's lease once a third of the lease has passed. Raises
-    `TrainingLost`."""
+    """Return a function that renews a run's lease once a third of the lease has passed. Raises `TrainingLost`."""
     lease = datetime.timedelta(seconds=installation.settings.lease_seconds)
     renewed_at = time.monotonic()
 

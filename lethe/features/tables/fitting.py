@@ -189,7 +189,7 @@ class FittingRows(Protocol):
         """Return the scores of the rows  # (..., *shape) -> (..., n, C)"""
 
     def pulled(self, pull: Floats) -> Floats:
-        """Return the derivative by the parameters, given the one by the scores  # (..., n, C) -> (..., *shape)"""
+        """Return the derivative in the parameters, given that in the scores # (..., n, C) -> (..., *shape)"""
 
 
 class LinearRows:

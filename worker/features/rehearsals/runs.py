@@ -356,7 +356,7 @@ def _measured(parameters: Floats, rows: LabelledRows, measure: Measure) -> tuple
 
 
 def attack(members: Floats, others: Floats) -> contract.AttackOut:
-    """Return the area under the ROC curve, with its error, of an attack that guesses rows with low losses as
+    """Return the area under the ROC curve, with its error, of an attack that guesses that low-loss rows were
     learned."""
     ranked = np.sort(others)
     below, above = np.searchsorted(ranked, members, "left"), np.searchsorted(ranked, members, "right")
