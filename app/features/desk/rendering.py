@@ -90,7 +90,7 @@ _FILTERS = (
     wording.words,
     wording.written,
 )
-"""Filters of templates, by the names of the functions."""
+"""Filters for templates, under the names of their functions."""
 
 
 @functools.cache

@@ -33,7 +33,7 @@ _TONES = {
     "warn": "in_review at_risk degraded abandoned invited",
     "bad": "overdue held failed refused silent failing dead",
 }
-"""Names of states by the tone of their chips; the others are quiet."""
+"""Names of states by the tone of their chips; all other states are quiet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

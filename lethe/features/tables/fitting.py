@@ -29,8 +29,8 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittingPlan:
-    """Cost of a setting (`costs.Cost`), and the accuracy on held-out rows, by the metric of the preview,
-    with and without noise."""
+    """Cost of a setting (`costs.Cost`), and the accuracy on held-out rows, in the metric of the preview, with and
+    without noise."""
 
     epsilon: float
     delta: float
