@@ -1,4 +1,4 @@
-"""Kinds of systems, each with its register and its lines in a request; and the bundle of a request.
+"""Kinds of system, each with its register and its lines in a request; and the bundle of a request.
 
 Another feature adds a kind by the tuple `KINDS` of its module `systems`, makes requests wait for it by the hook
 `AWAITS`, and has its evidence verified by the tuple `EVIDENCE` of its module `evidence` in `lethe.features`.
@@ -83,7 +83,7 @@ class RegisteredSystem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemKind:
-    """Kind of systems (the socket `KINDS`). `systems` returns the systems of the session's tenant; `lines` returns one
+    """Kind of system (the socket `KINDS`). `systems` returns the systems of the session's tenant; `lines` returns one
     line per system that a request concerns, as in `bundle.line`."""
 
     name: str

@@ -11,8 +11,8 @@ from app.db.tables import Owned, Table, partial_index
 
 class TrainingTable(Owned, Table):
     """Rows of people with their original columns. `dataset_id`: dataset whose rows are the tokens of the rows that are
-    present, and whose records name their people. `revision`: revision of the dataset up to which the blocks have been
-    rewritten and the keys of what they replace destroyed. `columns`: `name` and `type` of each column."""
+    present, and whose records name their people. `revision`: revision of the dataset up to which blocks have been
+    rewritten and the keys of the old blocks have been destroyed. `columns`: `name` and `type` of each column."""
 
     __tablename__ = "training_tables"
     id: Mapped[str] = mapped_column(primary_key=True)
