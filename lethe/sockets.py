@@ -29,5 +29,5 @@ def modules(package: str, name: str) -> tuple[ModuleType, ...]:
 
 @functools.cache
 def plugs(package: str, name: str, attribute: str) -> tuple[Any, ...]:
-    """Concatenate the tuples called `attribute` of the modules `name` of all features of `package`."""
+    """Concatenate the tuples called `attribute` in the modules `name` of all features in `package`."""
     return tuple(plug for module in modules(package, name) for plug in getattr(module, attribute, ()))

@@ -1,4 +1,4 @@
-"""Features: each a folder that joins the core by sockets (`lethe.sockets`) and can be deleted with its line here."""
+"""Features. Each is a folder that joins the core by sockets (`lethe.sockets`) and can be deleted with its line here."""
 
 FEATURES = (
     "additions",

@@ -46,7 +46,7 @@ _NOT_CSV = {
     rb"(?=[^,\r\n]*;)[^,\r\n]*([\r\n]|\Z)": Sentence("has semicolons between fields"),
     rb"(?=[^,\r\n]*\t)[^,\r\n]*([\r\n]|\Z)": Sentence("has tabs between fields"),
 }
-"""Patterns of the beginnings of files that are sent as CSV by mistake, with what these files are."""
+"""Patterns that match the beginnings of files sent as CSV by mistake, each with what such a file is or has."""
 AS_CSV = Sentence("save it as CSV in UTF-8, with commas between fields and points before decimals")
 
 

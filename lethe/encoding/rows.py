@@ -379,7 +379,7 @@ def check_fit(schema: Schema, input_size: int) -> None:
 
 
 def check_finite(numbers: NDArray[np.floating[Any]], lines: Sequence[int], message: str = NOT_FINITE) -> None:
-    """Raise `RowInvalid` for rows, at these lines of a file, for which a network computes a non-finite number."""
+    """Raise `RowInvalid`, with the `lines` of the rows for which a network computes a non-finite number."""
     faults = values.Faults.in_file(lines)
     faults.mark("", ~np.isfinite(numbers).all(axis=1), message)
     faults.refuse()

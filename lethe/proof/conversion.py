@@ -51,7 +51,7 @@ _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 
 
 def gdp_log_delta(*, epsilon: float, mu: float) -> float:
-    """Return the natural logarithm of `gdp_delta`, also if `gdp_delta` underflows a float.
+    """Return the natural logarithm of `gdp_delta`, even if `gdp_delta` underflows a float.
 
     Symbols and reference as in `gdp_delta`.
 

@@ -1,4 +1,4 @@
-"""Features: folders that join the core by sockets (`lethe.sockets`) and can be deleted with their line here."""
+"""Features. Each is a folder that joins the core by sockets (`lethe.sockets`) and is deleted with its line here."""
 
 FEATURES = (
     "brokers",

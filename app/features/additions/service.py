@@ -30,7 +30,7 @@ def bounded_models(session: Session, *, dataset_id: str) -> list[Model]:
 
 
 def taken_slots(session: Session, *, dataset_id: str) -> Iterator[int]:
-    """Yield the slots of a dataset whose rows are not confirmed to be null, or that are reserved for new rows."""
+    """Yield a dataset's taken slots: those with rows not confirmed to be null, and those reserved for new rows."""
     query = sa.select(Record.slot).where(Record.dataset_id == dataset_id)
     yield from session.scalars(query.execution_options(yield_per=10_000))
 
@@ -75,8 +75,8 @@ def stage(rows: RowStore, dataset: Dataset, upload: RowUpload, *, num_free: int,
 
 
 def require_open(session: Session, dataset: Dataset) -> None:
-    """Raise `DatasetRetired`, or `PreconditionFailed` if a model's batches bound a second moment, unless rows may be
-    added to a dataset. New rows could exceed that bound; the model could then never be learned again."""
+    """Raise `DatasetRetired` for a retired dataset, and `PreconditionFailed` if the batches of one of its models bound
+    a second moment: new rows could exceed that bound, and the model could then never be learned again."""
     datasets.require_kept(dataset)
     if bounded := bounded_models(session, dataset_id=dataset.id):
         raise problems.PreconditionFailed.bounded(model_id=bounded[0].id)

@@ -4,11 +4,11 @@ r"""Sealed archive: a sequence of pieces, encrypted and decrypted as a stream, s
     the data key, wrapped by the key file     76 bytes
     chunks of 2**20 bytes                     each 16 bytes longer when sealed; the last one may be shorter
 
-Each chunk is sealed (AES-256-GCM) under a nonce of its number and of a flag that marks the last chunk, so that an
+Each chunk is sealed (AES-256-GCM) under a nonce that consists of its number and a flag for the last chunk, so that an
 archive with truncated, missing, changed or reordered chunks does not open. Each archive has a data key of its own. The
-chunks contain the pieces one after the other: the lengths of name and content, the name, the content.
+chunks contain the pieces one after the other: the lengths of its name and content, its name, and its content.
 
-Tables are pieces of JSON lines in their stored form, which load into SQLite and PostgreSQL alike. Sealed values stay
+Tables are stored in pieces of JSON lines, which can be loaded into SQLite and PostgreSQL alike. Sealed values stay
 sealed, and keyed references stay as they are; vault and keys are pieces of their own.
 """
 
@@ -109,7 +109,7 @@ _HEAD = struct.Struct(">HQ")
 
 
 class _Tallies:
-    """Number of pieces, number of bytes and SHA-256 of each part of an archive, such as a table."""
+    """For each part of an archive, such as a table: its number of pieces, its number of bytes, and its SHA-256."""
 
     def __init__(self) -> None:
         self._hashes: defaultdict[str, Any] = defaultdict(hashlib.sha256)
@@ -176,7 +176,7 @@ class Reader:
     """Single-use iterable over the pieces of an archive in their order."""
 
     def __init__(self, file: IO[bytes], key: KeyEncryption) -> None:
-        """Open the archive. Raises `BackupRefused` if the file is not an archive, or for a wrong key."""
+        """Open the archive. Raises `BackupRefused` if the file is not an archive or the key is wrong."""
         self._head = file.read(len(_FORMAT) + _WRAPPED)
         if not self._head.startswith(_FORMAT):
             raise BackupRefused("This is no backup that this release can read.")

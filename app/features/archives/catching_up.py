@@ -1,6 +1,6 @@
 """Corrections of a restored database: requests that are missing or outdated, and retirements since the backup.
 
-Requests come back from copies kept outside of the database, without texts of callers and callback URLs.
+Requests are restored from copies kept outside of the database, which lack callers' texts and callback URLs.
 """
 
 import datetime
@@ -39,8 +39,8 @@ class Again:
 
 
 def catch_up(session: Session, remembered: Sequence[Remembered]) -> Again:
-    """Bring the requests of this database up to date: update known requests, and recreate unknown ones under their own
-    ids and deadlines unless they were withdrawn.
+    """Bring the requests of this database up to date: update known requests, and recreate unknown ones with their
+    original ids and deadlines unless they were withdrawn.
 
     The work done since the backup is lost, so people forgotten since then must be forgotten again.
     """

@@ -176,7 +176,7 @@ class _SubjectKey:
 
 
 def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Journal | None:
-    """Open the tombstones, and check that they reach back to the backup and are at least as new; None without a file.
+    """Open the tombstones, and check that they reach back to the backup and are no older; return None without a file.
 
     The key of their references comes from the archive, because nothing is on disk yet.
     """
@@ -198,8 +198,8 @@ def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Jou
 def _remembered(session: Session, journal: Journal) -> list[Remembered]:
     """Return the last recorded state of each request that is missing or open in the database.
 
-    All lines are read, also those before the backup: the database in the archive may itself have been put back before
-    the backup was made.
+    All lines are read, even those from before the backup, because the database in the archive may itself have been
+    restored before the backup was made.
     """
     by_id: dict[str, Remembered] = {}
     requests = (line.request for line in journal.lines() if line.request is not None)
@@ -222,8 +222,8 @@ def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) ->
 def _check_keys(installation: Installation) -> key_checks.DatabaseIdentity:
     """Return the identity of the restored database, and accept the new key encryption key.
 
-    Raises `BackupDamaged` if the keys in the archive do not belong to its database, and `BackupRefused` if the place of
-    rows and weights belongs to another installation.
+    Raises `BackupDamaged` if the keys in the archive do not belong to its database, and `BackupRefused` if the storage
+    of rows and weights belongs to another installation.
     """
     identity = key_checks.of_database(installation.database)
     if identity is None or key_checks.wrong_key(installation.keys, identity):
@@ -244,7 +244,7 @@ def _forget(installation: Installation, journal: Journal | None, *, lost_version
     """
     with installation.database.writing() as session:
         releases = (line.release for line in journal.lines() if line.release) if journal else ()
-        # Most releases are in two lines.
+        # Most releases are recorded in two lines each.
         for release in {release.version_id: release for release in releases}.values():
             service.add_lost(session, **dataclasses.asdict(release))
         service.add_lost_to_all(session, steps=installation.settings.max_steps, count=lost_versions)
@@ -289,7 +289,7 @@ def _write(installation: Installation, rows_id: str, parts: Iterator[Piece], cla
         shape = Shape(**json.loads(next(parts).content))
     except (TypeError, ValueError) as error:
         raise BackupDamaged("The archive does not state the shape of rows as this release does.") from error
-    # An interrupted restore may have left some of them.
+    # An interrupted restore may have left rows.
     installation.rows.delete(rows_id)
     with installation.rows.writing(rows_id, shape.num_columns) as writer:
         for block, piece in enumerate(parts):
@@ -371,8 +371,8 @@ def _lost(session: Session, chain: StoredChain, head: HeadSignature | None) -> d
 
 
 def _require_free(settings: Settings, remembered_in: Path | None) -> None:
-    """Raise `BackupRefused` if data would be overwritten, or tombstones ignored. Remains of an interrupted restore are
-    allowed."""
+    """Raise `BackupRefused` if a restore would overwrite data or ignore tombstones. It may replace what an interrupted
+    restore has left."""
     own = settings.resolved_tombstones()
     if remembered_in is not None and not remembered_in.exists():
         raise BackupRefused(f"There are no tombstones at {remembered_in}.")

@@ -86,7 +86,7 @@ def add_lost(
 
 
 def add_lost_to_all(session: Session, *, steps: int, count: int) -> None:
-    """Count `count` versions by runs of `steps` as lost, for every model."""
+    """Count `count` versions of every model as lost, each made by a run of `steps`."""
     for model in session.scalars(sa.select(Model)):
         model.lost_releases = [*model.lost_releases, *[steps] * count]
 
@@ -126,7 +126,7 @@ def tenant_ids(session: Session) -> list[str]:
 
 
 def last_telling_event(session: Session) -> tuple[int, str] | None:
-    """Return the number of the last event for the journal, and the id of its request; None without such events."""
+    """Return the number of the last event that the journal records, and the id of its request; None without one."""
     query = sa.select(RequestEvent.id, RequestEvent.request_id).where(TELLING).order_by(RequestEvent.id.desc())
     event = session.execute(query.limit(1)).one_or_none()
     return (event[0], event[1]) if event else None
@@ -147,7 +147,7 @@ def people_by_role(session: Session) -> dict[str, int]:
 
 
 def set_root(session: Session, rows_id: str, root: str) -> None:
-    """Record the root of rows that were rewritten with the same content, which repairs damage other than of records."""
+    """Record the root of rows that were rewritten with the same content, and clear any damage but that of a record."""
     dataset = rows_repository.dataset_of_rows(session, rows_id)
     assert dataset is not None
     if dataset.damage and dataset.damage["rows"] == rows_id and dataset.damage["kind"] != DamageKind.RECORD:
@@ -189,7 +189,7 @@ class _RowsAdded(Exception):
 def back_up(installation: Installation, path: Path, *, key_file: Path, progress: Progress) -> Backup:
     """Write an archive that opens with `key_file`, which is created if it is missing. A failure leaves no archive.
 
-    Raises `BackupRefused`, and `DatasetDamaged` or `TombstonesDamaged`, with which the backup could not be restored.
+    Raises `BackupRefused`, and `DatasetDamaged` or `TombstonesDamaged` if the backup could not be restored.
     """
     _require_free(path)
     verification.require_whole(installation, now=True)
@@ -197,7 +197,7 @@ def back_up(installation: Installation, path: Path, *, key_file: Path, progress:
     key.create()
     partial = path.with_name(f".{path.name}.partial")
     with _exclusively(partial) as file:
-        # Another process may have written it meanwhile.
+        # Another process may have written the archive meanwhile.
         _require_free(path)
         backup = _write_or_retry(installation, file, key, progress=progress)
         num_bytes = file.tell()
@@ -214,14 +214,14 @@ def _require_free(path: Path) -> None:
 
 @contextmanager
 def _exclusively(partial: Path) -> Iterator[IO[bytes]]:
-    """Open and lock a file for writing, which is deleted if the block raises. A file left by a crash is overwritten."""
+    """Open and lock a file for writing, and delete it if the block raises. A file left by a crash is overwritten."""
     with open(os.open(partial, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             is_the_same = os.path.samestat(os.fstat(file.fileno()), os.stat(partial))
         except (BlockingIOError, FileNotFoundError):
             is_the_same = False
-        # Another process may have renamed it to a whole backup since it was opened.
+        # Another process may have completed and renamed it since it was opened.
         if not is_the_same:
             raise BackupRefused(f"Another process is writing {partial}.")
         try:
@@ -291,7 +291,7 @@ def _write(installation: Installation, writer: archive.Writer, *, progress: Prog
 
 @contextmanager
 def _locked(installation: Installation, rows_ids: Iterable[str]) -> Iterator[dict[str, ExitStack]]:
-    """Lock rows against edits, each until its lock is closed or the block ends."""
+    """Lock each set of rows against edits until its lock is closed or the block ends."""
     with ExitStack() as stack:
         locks = {rows_id: stack.enter_context(ExitStack()) for rows_id in sorted(rows_ids)}
         for rows_id, lock in locks.items():
@@ -308,7 +308,7 @@ def _rows(installation: Installation, rows_id: str, root: str) -> Iterator[bytes
 
 
 def _key_files(installation: Installation) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each key file but the key encryption key, which a restore replaces."""
+    """Yield the name and content of each key file except the key encryption key, which a restore replaces."""
     folder, wrapping = installation.settings.data_dir / "keys", installation.settings.resolved_key_encryption_key_file()
     without = {wrapping.resolve(), wrapping.with_name(f"{wrapping.name}.next").resolve()}
     for path in sorted(folder.rglob("*")):
@@ -342,7 +342,7 @@ class JournalPosition:
 
 
 def current_position(session: Session, installation: Installation) -> JournalPosition:
-    """Bring the tombstones up to date with the database of `session`, and return their position.
+    """Bring the tombstones up to date with the database of `session`, and return the position of their last line.
 
     Raises `TombstonesDamaged`, and `BackupRefused` if the file cannot be written.
     """

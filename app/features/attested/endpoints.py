@@ -69,7 +69,7 @@ def retire_attested_trainer(call: Call, attested_trainer_id: str) -> None:
 @serves(router, contract.IDENTIFIERS)
 def digest_identifiers(call: Call, attested_trainer_id: str, body: contract.IdentifiersIn) -> contract.IdentifiersOut:
     refs = call.references(body.kind)(body.ids)
-    # All suppressions of the tenant are read, which would hold up writers.
+    # Read outside the write transaction: reading all of the tenant's suppressions would hold up writers.
     with _reading(call) as session:
         trainer, at = service.get(session, attested_trainer_id), now(session)
         forbidden = service.forbidden(session, trainer, at=at)

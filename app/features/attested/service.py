@@ -1,6 +1,6 @@
 """Trainers, the requests that wait for them, and the manifests that serve these requests.
 
-Waits follow the life of their request in its own transactions. A manifest is checked and serves all waiting requests in
+Waits follow their request in the transactions that change it. A manifest is checked and serves all waiting requests in
 one transaction; its list of people is compared and not stored. People are compared by keyed digests that Lethe makes
 from pseudonyms for each trainer, so that nothing about a person is stored for the comparison.
 """
@@ -128,7 +128,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate, true if a request waits for a trainer once accepted. A tenant's trainers are read once."""
+    """Return a predicate: whether a request waits for a trainer once accepted. A tenant's trainers are read once."""
     of_tenant = functools.cache(lambda tenant_id: _in_use(session, {tenant_id}))
     return lambda request: bool(_concerned(of_tenant(request.tenant_id), request))
 
@@ -220,7 +220,7 @@ def forbidden(session: Session, trainer: AttestedTrainer, *, at: datetime.dateti
 
 
 def _due(trainer: AttestedTrainer, *, at: datetime.datetime) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return the conditions of open waits that a retraining serves whose rows were read at `at`."""
+    """Return the conditions that select the open waits served by a retraining that read its rows at `at`."""
     return AttestedWait.trainer_id == trainer.id, AttestedWait.status == _IS_OPEN, AttestedWait.asked_at <= at
 
 
@@ -311,7 +311,7 @@ def _check_time(session: Session, trainer: AttestedTrainer, read_at: datetime.da
 
 
 def _check_artefacts(session: Session, stated: Mapping[str, Any]) -> None:
-    """Refuse artefacts that were destroyed in Lethe, or made earlier from the rows of other people."""
+    """Refuse artefacts destroyed in Lethe, or made by an earlier retraining from the rows of other people."""
     destroyed = (
         sa.select(Version.weights_sha256)
         .join(Model, Model.id == Version.model_id)
@@ -434,7 +434,7 @@ def _permission(
     """Return the reason against serving an artefact made from rows read at `read_at`, and the next deadline, if any."""
     of_trainer = AttestedWait.trainer_id == trainer_id
     carried = AttestedWait.asked_at > read_at
-    # A retraining since the backup may have served the requests that a restored database has as open.
+    # A retraining since the backup may have served requests that are still open in a restored database.
     restored = sa.exists().where(AttestedTrainer.id == trainer_id, AttestedTrainer.restored_at > read_at)
     was_served = sa.or_(AttestedWait.status == SERVED, sa.and_(AttestedWait.status == _IS_OPEN, restored))
     served = sa.select(AttestedWait.request_id).where(of_trainer, carried, was_served).limit(1)

@@ -1,4 +1,4 @@
-"""Exchange of the call rates of gateways by Redis, twice a second in a thread."""
+"""Exchange of call rates between gateways through Redis: a thread reports them twice a second."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -46,7 +46,7 @@ def _shared(broker_url: str, minute: Callable[[], Minute]) -> Exchange | None:
 
 
 def _exchange(client: "redis.Redis", minute: Minute) -> bool:
-    """Report new calls to Redis and read the calls of the other gateways. Return False if there were none to report."""
+    """Report new calls to Redis and read the calls of the other gateways. Return False without new calls."""
     new_calls = {key_id: calls - minute.reported.get(key_id, 0) for key_id, calls in minute.own.copy().items()}
     new_calls = {key_id: calls for key_id, calls in new_calls.items() if calls}
     if not new_calls:

@@ -1,4 +1,4 @@
-"""Notifier of workers behind a broker, by Celery messages without content."""
+"""Notifier that wakes workers behind a broker by Celery messages without content."""
 
 from functools import lru_cache
 from typing import TYPE_CHECKING

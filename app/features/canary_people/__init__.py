@@ -1,1 +1,1 @@
-"""Canary people in trainings, who are planted, forgotten by the next training, and looked for in its result."""
+"""Canary people: planted in one training run, forgotten by the next one, and looked for in its result."""

@@ -1,4 +1,4 @@
-"""Endpoints of the audit log, of the ledgers of models, and of the ledger of a tenant."""
+"""Endpoints of the audit log, of models' ledgers, and of a tenant's ledger."""
 
 import datetime
 import json

@@ -18,7 +18,7 @@ def audit_entries(
     actor: str | None = None,
     action: str | None = None,
 ) -> list[AuditEntry]:
-    """Return a tenant's last `limit` entries before sequence `before` that match the other arguments, newest first."""
+    """Return a tenant's last `limit` entries before number `before` that match the other arguments, newest first."""
     query = sa.select(AuditEntry).where(AuditEntry.tenant_id == tenant_id)
     if before is not None:
         query = query.where(AuditEntry.sequence < before)
@@ -34,13 +34,13 @@ def versions(session: Session, *, model_id: str) -> Iterable[Version]:
 
 
 def links(session: Session, *, tenant_id: str, since: int, limit: int) -> list[LedgerLink]:
-    """Return the next `limit` links of the ledger of a tenant, from sequence `since` on."""
+    """Return the next `limit` links of a tenant's ledger, from sequence number `since` on."""
     query = sa.select(LedgerLink).where(LedgerLink.tenant_id == tenant_id, LedgerLink.sequence >= since)
     return list(session.scalars(query.order_by(LedgerLink.sequence).limit(limit)))
 
 
 def ledger_lengths(session: Session, *, tenant_id: str) -> dict[str, int]:
-    """Return the number of entries of each model of a tenant, ordered by model; models without entries are absent."""
+    """Count the entries of each of a tenant's models, ordered by model; models without entries are absent."""
     query = sa.select(LedgerEntry.model_id, sa.func.max(LedgerEntry.sequence))
     query = query.join(Model, Model.id == LedgerEntry.model_id).where(Model.tenant_id == tenant_id)
     query = query.group_by(LedgerEntry.model_id).order_by(LedgerEntry.model_id)

@@ -31,8 +31,8 @@ from lethe.features.desk import evidence_pack as packs
 from lethe.features.desk.contract import ReplyUnprintable
 
 MAX_LINKED_ENTRIES = 20_000
-"""Maximum audit entries of a pack. If more lie between the first and last about a request, a pack has only those about
-it."""
+"""Maximum number of audit entries in a pack. If more lie between the first and last entry about a request, its pack has
+only the entries about it."""
 
 _MAX_ENTRIES = 1_000_000
 """Maximum number of audit entries about one request, more than any request has."""
@@ -40,7 +40,7 @@ _MAX_ENTRIES = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPart:
-    """Audit entries of a pack. With `linked` they have no gap, and `checkpoint` signs the last; `names` are by id."""
+    """Audit entries of a pack. If `linked`, they have no gap, and `checkpoint` signs the last; `names` are by id."""
 
     entries: Sequence[AuditEntryOut]
     linked: bool
@@ -117,7 +117,7 @@ def as_pdf(evidence: PackContents, *, folder: Path) -> bytes:
     from app.features.desk import reply_pdf
 
     with languages.speaking(languages.ENGLISH):
-        # The font lacks the sign.
+        # The font lacks the sign ≤.
         sections = {name: [line.replace("≤", "<=") for line in lines] for name, lines in _sections(evidence)}
     reply_pdf.require_printable(
         [*reply_pdf.lines_of(evidence.reply), *sections, *(x for y in sections.values() for x in y)]

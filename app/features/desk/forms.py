@@ -1,4 +1,4 @@
-"""Forms of pages: their fields, and the faults of their values in sentences, each at its field."""
+"""Forms of pages: their fields, and sentences about invalid values, each to be shown next to its field."""
 
 import math
 from typing import Annotated, Any, TypeVar
@@ -37,7 +37,7 @@ def checked(body: type[M], **fields: Any) -> M:
 
 
 def in_words(error: ValidationError | RequestValidationError) -> list[FieldError]:
-    """Describe the faults, each at its path, without the values at fault."""
+    """Describe each fault, with its path and without the invalid value."""
     return [FieldError(".".join(map(str, fault["loc"])) or "form", _sentence(fault)) for fault in error.errors()]
 
 

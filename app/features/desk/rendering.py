@@ -59,7 +59,7 @@ def with_templates() -> list[str]:
 
 @pass_context
 def legal(page: Context, at: datetime.datetime, zone: str, *, minute: bool = False) -> Markup:
-    """Return the date of a legal deadline; without its zone if that is the variable `stated_zone` of the page."""
+    """Return the date of a legal deadline, without its zone if the page's variable `stated_zone` has that zone."""
     return wording.legal(at, zone, minute=minute, stated=page.get("stated_zone"))
 
 
@@ -90,7 +90,7 @@ _FILTERS = (
     wording.words,
     wording.written,
 )
-"""Filters of templates, by the names of the functions."""
+"""Filters for templates, under the names of their functions."""
 
 
 @functools.cache

@@ -91,9 +91,9 @@ REPLY_LANGUAGES: Mapping[ReplyLanguage, str] = {language: wording.language for l
 class Reply:
     """Parts of a reply.
 
-    `head` names the controller with its label, if the policy does, and `sender` without it. `recipient` has the lines
-    of the address, `dated` place and date. `proofs` has a sentence for each certificate, `closing` the signature and
-    the contact, and `page` the paragraphs of the annex about the erasure, which is empty if nothing is signed.
+    If the policy names a controller, `head` has its name with a label, and `sender` the name alone. `recipient` has the
+    lines of the address, `dated` the place and date, `proofs` a sentence per certificate, `closing` the signature and
+    contact, and `page` the paragraphs of the annex about the erasure; it is empty if nothing is signed.
     """
 
     language: ReplyLanguage
@@ -124,8 +124,8 @@ def reply_to(
 ) -> Reply:
     """Compose the reply at the current stage of a request, dated `at`; the controller is that of the policy.
 
-    `proof` comes from the request that erased the person's rows, if another one did. `origin` is the public address of
-    the installation, under which the reply links to the check of each certificate; None for codes alone.
+    If another request erased the person's rows, `proof` comes from that request. `origin` is the public address of the
+    installation, under which the reply links to the check of each certificate; None for codes alone.
 
     Raises `CertificateDamaged`.
     """

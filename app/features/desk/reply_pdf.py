@@ -62,7 +62,7 @@ class Document(fpdf.FPDF):
         self.ln(_GAP)
 
     def write_heading(self, line: str, *, level: int = 0) -> None:
-        """Write a heading, which is also in the outline of the document."""
+        """Write a heading, and list it in the outline of the document."""
         self.start_section(line, level=level)
         self.write_lines(line, size=13 - 2 * level, style="B", height=_LINE + 1)
 
@@ -159,7 +159,7 @@ def _write_information(document: Document, reply: Reply) -> None:
 
 
 def _write_closing(document: Document, reply: Reply) -> None:
-    """Write closing formula, room for a signature and the signature's lines on one page, and the contact below."""
+    """Write the closing, room for a signature and the signature's lines on one page, and the contact below."""
     signature, *rest = reply.closing
     formula, *names = signature.split("\n")
     if document.will_page_break(_LINE * (7 + len(names))):

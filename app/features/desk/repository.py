@@ -91,7 +91,7 @@ def keys_of(table: type[T], sealed: Any) -> Callable[[Session, Collection[str]],
 
 
 def drop_of(table: type[T]) -> Callable[[Session, Collection[str]], None]:
-    """Return a function that deletes the rows of requests."""
+    """Return a function that deletes the rows of `table` that belong to given requests."""
 
     def drop(session: Session, request_ids: Collection[str]) -> None:
         session.execute(

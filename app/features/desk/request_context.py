@@ -39,9 +39,9 @@ _READ_BY: dict[str, Callable[..., Any]] = {
     "key": tenants.list_api_keys,
     "mdl": models.get_model,
 }
-"""Endpoint that returns the name of an object, by the prefix of its id."""
+"""For each prefix of ids, the endpoint that returns the name of an object."""
 _NAMED = ("dataset_id", "model_id", "api_key_id")
-"""Fields of the items of lists whose objects pages name."""
+"""Fields of list items with the ids of objects that pages show by name."""
 
 
 def operation_of(endpoint: Callable[..., Any]) -> Operation[..., Any]:

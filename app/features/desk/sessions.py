@@ -1,11 +1,11 @@
 """Sessions of the dashboard: a browser keeps a random token in place of the API key or the password of its login.
 
-Only the hash of the token is stored. A session is over after a time without use, at its end, with its key, when its
-person is disabled or gets another role or password, or at logout.
+Only the hash of the token is stored. A session ends at a fixed time, after a time without use, when its key ends, when
+its person is disabled or gets another role or password, or at logout.
 
-At https the names of login cookies begin with `__Host-` (RFC 6265bis). Browsers accept such a cookie over TLS, from
-this very host and for all its paths alone: neither a sibling domain nor an attacker in the path of a page without TLS
-can replace it by a session of theirs. Over plain http browsers refuse the prefix, and the plain name is used.
+Over https, the names of login cookies begin with `__Host-` (RFC 6265bis). Browsers accept such a cookie only over TLS,
+from this very host and for all its paths: neither a sibling domain nor an attacker who alters pages sent without TLS
+can replace it with another session. Over plain http, browsers refuse the prefix, and the plain name is used.
 """
 
 import datetime
@@ -37,14 +37,14 @@ def is_https(request: Request) -> bool:
 
 
 def read(request: Request, name: str) -> str:
-    """Return the value of a cookie, or "" without one. The plain name counts only if the dashboard may lack https."""
+    """Return the value of a cookie, or "" if it is missing. If `is_https`, the plain name is ignored."""
     plain = "" if is_https(request) else request.cookies.get(name, "")
     return request.cookies.get(_PREFIX + name, plain)
 
 
 def put(request: Request, response: Response, name: str, value: str, *, path: str = ROOT, **options: Any) -> None:
-    """Set a cookie that scripts cannot read, below `path` if its name is plain. `secure` says that the browser is at
-    https, even if `is_https` does not know it."""
+    """Set a cookie that scripts cannot read, below `path` if its name is plain. With `secure`, the browser is known to
+    use https, even if `is_https` returns False."""
     is_secure = options.pop("secure", False) or is_https(request)
     name, path = (_PREFIX + name, "/") if is_secure else (name, path)
     options = {"samesite": "strict"} | options

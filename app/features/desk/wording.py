@@ -33,7 +33,7 @@ _TONES = {
     "warn": "in_review at_risk degraded abandoned invited",
     "bad": "overdue held failed refused silent failing dead",
 }
-"""Names of states by the tone of their chips; the others are quiet."""
+"""Names of states by the tone of their chips; all other states are quiet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +244,7 @@ def left(clock: ClockOut) -> str:
         case ClockState.ENDED:
             return gettext("ended")
         case ClockState.OVERDUE:
-            # Whole days left are rounded down, from an hour past the deadline to -1.
+            # `days_left` is rounded down: an hour past the deadline it is -1.
             days = -1 - (clock.days_left or 0)
             return gettext("{days} overdue").format(days=count(days, "day", "days")) if days > 0 else gettext("overdue")
         case _:

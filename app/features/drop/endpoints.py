@@ -51,7 +51,7 @@ def load_drop_lines(call: Call, body: contract.LinesIn) -> contract.LinesLoadedO
         else:
             service.load(session, body.file, lines, num_lines=body.num_lines)
             loaded, irrevocable = service.num_loaded(session, body.file), 0
-    # A line leads to a request only if its person is held.
+    # The number would reveal who is held, because only a line about a person who is held leads to a request.
     shown = None if call.caller.discreet else irrevocable
     return contract.LinesLoadedOut(file=body.file, num_loaded=loaded, num_lines=body.num_lines, num_irrevocable=shown)
 
@@ -124,7 +124,7 @@ def get_drop(call: Call) -> contract.DropOut:
 def get_drop_answer(call: Call, query: contract.FileQuery) -> StreamingResponse:
     with call.reading() as session:
         service.check_answered(session, query.file, list_of(query.file))
-        # Written from one snapshot before it is sent, so that a status that changes meanwhile cannot divide it.
+        # The whole file is written from one snapshot before it is sent, so that no status in it changes halfway.
         file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115  closed by _pieces
         file.write(b"Id,Status\r\n")
         for line_id, state, _ in service.lines_of(session, query.file, waiting=False):

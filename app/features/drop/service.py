@@ -57,8 +57,8 @@ ANSWERED = frozenset({LineState.EXEMPTED, LineState.DELETED, LineState.OPTED_OUT
 
 
 def load(session: Session, file: str, lines: Mapping[str, str], *, num_lines: int | None) -> None:
-    """Store lines of a file, each by its ID with its keyed hash, and the number of lines of the whole file if given.
-    Repeating a load is a no-op, except that lines whose request was cancelled are matched again.
+    """Store lines of a file, each under its ID with its keyed hash and, if given, the number of lines in the whole
+    file. Repeating a load is a no-op, except that lines whose request was cancelled are matched again.
 
     Raises `InputInvalid` for an ID previously stored with another hash, and `DropUnanswered` if the tenant's policy
     accepts no request without an identity statement.
@@ -241,7 +241,7 @@ def counts(session: Session, names: Sequence[str]) -> dict[str, Counter[str]]:
 def lines_of(
     session: Session, file: str, *, waiting: bool, limit: int | None = None
 ) -> Iterator[tuple[str, str, str | None]]:
-    """Yield the ID, state and request of each line of a file in the order of IDs, or only of lines without a status."""
+    """Yield ID, state and request of a file's lines in the order of IDs; with `waiting`, of those without a status."""
     after, remaining = "", limit
     while remaining is None or remaining > 0:
         query = (

@@ -9,7 +9,7 @@ from app.db.tables import Owned, Table
 
 
 class DropFile(Owned, Table):
-    """DROP file. `num_lines`: number of its lines; null until its last call."""
+    """DROP file. `num_lines`: number of its lines; null until the last call that loads it."""
 
     __tablename__ = "drop_files"
     tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
@@ -19,8 +19,8 @@ class DropFile(Owned, Table):
 
 
 class DropLine(Owned, Table):
-    """DROP line. `line_id`: its permanent ID. `file`: the last file that brought it; null if it was removed before
-    any did. `hash_ref`: keyed hash of its hash and list. `request_id`: request created for it. `opted_out_at`: time at
+    """DROP line. `line_id`: its permanent ID. `file`: the last file that had it; null if it was removed before any file
+    had it. `hash_ref`: keyed hash of its hash and list. `request_id`: request created for it. `opted_out_at`: time at
     which all of its people were reported as opted out. `removed_at`: time at which DROP withdrew it."""
 
     __tablename__ = "drop_lines"

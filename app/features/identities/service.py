@@ -81,7 +81,7 @@ def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_kn
 
     Two people are distinct if the map stores them as such, or if they have different customer ids that the map does not
     yet link. Raises `PeopleJoined` if a link would join distinct people, unless `confirm_joins`; `errors` names the
-    links only to callers who `may_know`. Raises `InputInvalid` if a person would have too many identifiers.
+    links only if the caller `may_know` who is held. Raises `InputInvalid` if a person would have too many identifiers.
     """
     tenant_id = actor(session).tenant_id
     present = _present(session, {ref for link in links for ref, _ in link})
@@ -124,7 +124,7 @@ def _present(session: Session, refs: Collection[str]) -> dict[str, str]:
 
 
 def _sizes(session: Session, people: Collection[str]) -> tuple[Counter[str], Counter[str]]:
-    """Return the numbers of identifiers, and of customer ids, of each person."""
+    """Return how many identifiers, and how many customer ids, each person has."""
     sizes, customers = Counter[str](), Counter[str]()
     for batch in bulk.in_parts(people):
         query = sa.select(Identity.person, Identity.kind, sa.func.count()).where(Identity.person.in_(batch))
@@ -354,7 +354,7 @@ def _go_on(session: Session, request: DeletionRequest, resolution: _Resolution) 
     kind = EventKind.IN_REVIEW
     if request.status != RequestStatus.IN_REVIEW:
         kind = EventKind.ACCEPTED
-        # `completion.settle` reads the person's rows again, because the request has waited as a doubted one.
+        # `completion.settle` reads the person's rows again, because the request waited while its identity was in doubt.
         suppression.add(session, [request], at=at)
     # Receivers are not called again: they must not learn that the identity was unknown.
     change = history.Change(request=request, kind=kind, status=request.status, actor=audit.SERVICE, at=at, verb=_VERB)
@@ -407,8 +407,8 @@ def forget_person(session: Session, subject_ref: str) -> int:
 
 
 def counts(session: Session) -> tuple[int, int, Counter[str], Counter[str]]:
-    """Return the numbers of people in the map, of open requests of unknown identity, and, by kind, of identifiers and
-    of datasets."""
+    """Count the people in the map, the open requests of unknown identity, and, by kind, the identifiers and the
+    datasets."""
     people = session.scalars(sa.select(sa.func.count(Identity.person.distinct())).select_from(Identity)).one()
     unknown = session.scalars(sa.select(sa.func.count()).select_from(DeletionRequest).where(_UNKNOWN)).one()
     by_kind = sa.select(Identity.kind, sa.func.count()).group_by(Identity.kind)

@@ -1,6 +1,6 @@
 """Costs of requests: repairs, room before relearning, versions left in a budget, and current signed guarantees.
 
-Ways to forget are compared: at each request, in batches, or by relearning.
+The ways to forget that are compared are to unlearn at each request, to unlearn in batches, and to relearn.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ from lethe.proof.accountant import Chain
 
 
 def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | None:
-    """Return the minimum number of steps on the current data after which a model's initial parameters no longer matter
-    up to its target, and the guarantee after them; None above `at_most`, and if runs of the method never continue."""
+    """Return the minimum number of steps on the current data after which a model's initial parameters matter no more
+    than its target permits, and the guarantee then; None above `at_most`, or if runs never continue."""
     mechanism = stored_mechanism(model.mechanism)
     if not methods.of(mechanism).continues:
         return None

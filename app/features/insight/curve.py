@@ -105,7 +105,7 @@ def _points(
 
 
 class _Releases:
-    """Published versions of all models of a dataset, by which exposures are counted; read once per page."""
+    """Published versions of all of a dataset's models, from which exposures are counted; read once per page."""
 
     def __init__(self, session: Session, model: Model) -> None:
         self._models = [

@@ -1,4 +1,4 @@
-"""SQL of the summary of requests (counts by deadline, and of received and completed ones) and of accounts."""
+"""SQL for accounts, and for the summary of requests: counts by deadline, and of requests received and completed."""
 
 import datetime
 from collections.abc import Callable, Collection, Sequence
@@ -114,7 +114,7 @@ def releases(session: Session, *, model_id: str) -> list[tuple[int, int, int]]:
 
 
 def steps_until(session: Session, *, model_id: str, number: int) -> int:
-    """Return the total steps of the runs of all versions of a model before version `number`."""
+    """Return the total number of steps that runs of a model took to publish the versions before `number`."""
     query = sa.select(sa.func.coalesce(sa.func.sum(Run.steps_total), 0)).join(Version, Version.run_id == Run.id)
     return session.scalars(query.where(Version.model_id == model_id, Version.number < number)).one()
 

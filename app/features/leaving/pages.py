@@ -56,7 +56,7 @@ class ReasonChart:
 
 @router.get("/leaving-reasons")
 def show_leaving_reasons(context: TheContext, weeks: Weeks = "") -> Response:
-    """Show estimates from the answers of the last `weeks`, or of all weeks; the surveys with most answers first."""
+    """Show estimates from the answers of the last `weeks`, or of all weeks; the surveys with the most answers first."""
     today = datetime.datetime.now(datetime.UTC).date()
     since = today - datetime.timedelta(weeks=int(weeks)) if weeks else None
     estimates = context.ask(leaving_reasons.get_leaving_reasons, since=since)

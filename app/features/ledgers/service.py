@@ -2,8 +2,8 @@
 
 A model carries what it learned about the people of all requests accepted since its training started. The bound on all
 of them together is the exact group bound for their rows; while it is within the budget, requests are bounded at once. A
-request beyond it waits for the ledger of a training that started after the request was accepted. Every request counts
-the maximum number of rows of a person, so nothing here reveals whether the model holds a person.
+request that exceeds it waits for the ledger of a training run that started after the request was accepted. Every
+request counts the maximum number of rows of a person, so nothing here reveals whether the model holds a person.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,8 +42,8 @@ class Numbers:
 
 
 def recompute(body: LedgerIn) -> Numbers:
-    """Recompute the numbers of a ledger, which may take a few seconds. Raises `InputInvalid`, naming an unknown event,
-    and if the budget does not cover one person."""
+    """Recompute the numbers of a ledger, which may take a few seconds. Raises `InputInvalid` for an unknown event,
+    which it names, and if the budget does not cover one person."""
     try:
         steps = accountant.read(body.ledger)
         points = accountant.curve(steps, delta=body.delta, budget=body.budget_epsilon)
@@ -82,8 +82,8 @@ def register(
 
 def renew(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) -> None:
     """Replace the ledger after a retraining, and resume the requests that waited for it. Repeating the call is a no-op.
-    Raises `InputInvalid` for a training before the last one, and for a budget that is already exceeded by the requests
-    whose people the training may have included."""
+    Raises `InputInvalid` if the training run started before the last one did, and if the budget does not cover the
+    bounded requests that were accepted after it started."""
     current = ledger_of(session, model)
     if all(getattr(current, name) == value for name, value in dict(body).items()):
         return
@@ -166,7 +166,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate, true if a request concerns a model. `settle` completes requests that are bounded at once."""
+    """Return a predicate: whether a request concerns a model. `settle` completes requests that are bounded at once."""
     if not _ANY_IN_USE.may_hold(session):
         return lambda _request: False
     in_use = list(session.scalars(sa.select(DpModel).where(DpModel.retired_at.is_(None))))
@@ -232,7 +232,7 @@ def _withdraw(session: Session, request_ids: Collection[str]) -> None:
 
 
 def _reassess(session: Session, model: DpModel, ledger: DpLedger) -> None:
-    """Bound waiting requests that the training left out, or that the budget covers, oldest first."""
+    """Bound waiting requests, oldest first: those accepted before the training run, and those within the budget."""
     session.flush()
     rows = 0
     bounded = []
@@ -263,7 +263,7 @@ def _concerns(model: DpModel, request: DeletionRequest) -> bool:
 
 
 def _add(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) -> DpLedger:
-    """Add a ledger as the current one. Raises `InputInvalid` for a training in the future."""
+    """Add a ledger as the current one. Raises `InputInvalid` if its training starts in the future."""
     at = now(session)
     if body.trained_from > at:
         expected = "expected no time in the future"

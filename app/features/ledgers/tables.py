@@ -24,8 +24,9 @@ class DpModel(Owned, Table):
 
 
 class DpLedger(Owned, Table):
-    """Ledger of one training. `curve`: epsilon by number of rows, as pairs; null beyond the computed range. `epsilon`:
-    epsilon for the rows of one person. `budget_rows`: largest number of forgotten rows within `budget_epsilon`."""
+    """Ledger of one training run. `curve`: pairs of a number of rows and its epsilon (null beyond the computed range).
+    `epsilon`: epsilon for one person's rows. `budget_rows`: maximum number of forgotten rows within
+    `budget_epsilon`."""
 
     __tablename__ = "dp_ledgers"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -46,8 +47,8 @@ class DpLedger(Owned, Table):
 
 class DpRequest(Owned, Table):
     """Deletion request that concerns a model. `status`: bounded, waiting, closed or cancelled. `forgotten_rows`: number
-    of rows of this and earlier requests that the model carries; 0 if its training started later. `ledger_id`: ledger
-    that bounds them; null while waiting."""
+    of rows of this and earlier requests that the model carries; 0 if the model's training started later. `ledger_id`:
+    ledger that bounds them; null while waiting."""
 
     __tablename__ = "dp_requests"
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -79,7 +79,7 @@ def asked_models(session: Session, *, subject_refs: Collection[str]) -> set[str]
 
 
 def carried_in(session: Session, *, model_id: str, revision: int | None, limit: int) -> tuple[int, list[Version]]:
-    """Return the number of versions of a model with the rows erased at `revision`, and the newest of these versions.
+    """Return the number of a model's versions that have the rows erased at `revision`, and the newest of them.
 
     `revision` is None for rows that are present.
     """
@@ -96,7 +96,7 @@ def first_without(session: Session, *, model_id: str, revision: int) -> Version 
 
 
 def certificates(session: Session, *, subject_refs: Collection[str]) -> list[Certificate]:
-    """Return the certificates of all requests of a person, in order of issue."""
+    """Return the certificates for all of a person's requests, in order of issue."""
     query = (
         sa.select(Certificate)
         .join(DeletionRequest, DeletionRequest.id == Certificate.request_id)

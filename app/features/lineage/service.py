@@ -23,7 +23,7 @@ from lethe.contract.sets import Scope, VersionStatus
 from lethe.features.lineage.contract import CopyStatementIn, ExportUnknown, ServingRefusal
 
 _SHOWN = 500
-"""Maximum number of versions, and of copies, of one model; the lists of the model show the rest."""
+"""Maximum number of versions, and of copies, shown for one model; the lists of the model show the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class FirstWithout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLineage:
-    """Lineage of one model. `num_versions`: number of versions with the person's rows, which are the first ones.
+    """Lineage of one model. `num_versions`: number of versions with the person's rows, always the first ones.
     `num_copies_outside`: number of exports of these versions. `versions` and `copies_outside` are the newest of them.
     `owed`: True if the next version must not have the rows."""
 

@@ -191,8 +191,7 @@ def _faults(item: contract.BatchItemOut) -> list[FieldError]:
 
 
 def _read(content: bytes) -> list[_Item]:
-    """Parse a CSV file into items; a line with a fault becomes an item. Raises `InputInvalid` for faults of the
-    file."""
+    """Parse a CSV file into items; the item of a faulty line has the fault. Raises `InputInvalid` for other faults."""
     check_csv(content, "body")
     try:
         lines = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)

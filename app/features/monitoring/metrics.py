@@ -30,7 +30,7 @@ from lethe.contract.problems import DatabasePutBack, Unavailable
 from lethe.contract.sets import Regulation, RunStatus, WorkerState
 
 _TESTED = sa.or_(sa.and_(Run.status == RunStatus.PUBLISHED, Run.audit.is_not(None)), Run.error_code == AuditFailed.code)
-"""Condition on runs: the run had a canary test, and either passed or failed because of the test."""
+"""Condition on runs: the run had a canary test, and either published a version or failed because of the test."""
 _FRESH_SECONDS = 5.0
 """Minimum seconds between two queries of the database, regardless of the scrape interval."""
 _MAX_TRANSACTION_DURATION = datetime.timedelta(minutes=5)

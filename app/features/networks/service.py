@@ -163,9 +163,9 @@ def content_of(session: Session, row: Network) -> bytes:
 
 
 def content_by(session: Session, sha256: str) -> bytes:
-    """Return the file with this SHA-256 of any tenant, for a worker.
+    """Return any tenant's file with this SHA-256, for a worker.
 
-    Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of`.
+    Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of` does.
     """
     row = repository.any_with(session, sha256)
     if row is None:
@@ -174,7 +174,7 @@ def content_by(session: Session, sha256: str) -> bytes:
 
 
 def opened(session: Session, settings: Settings, network_id: str) -> StoredNetwork:
-    """Read a network to run it. Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of`."""
+    """Read a network to run it. Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of` does."""
     row = get(session, network_id)
     return StoredNetwork(row, content_of(session, row), settings)
 
@@ -241,7 +241,7 @@ def linearised(session: Session, dataset: tables.Dataset, tangent: models.Tangen
 
 
 def _check_outputs(dataset: tables.Dataset, network: Network) -> None:
-    """Check for one output per class or label; two classes may also have one output, the difference of two scores."""
+    """Require one output per class or label; two classes may instead have one, the difference of two scores."""
     if dataset.target:
         raise _refusal(
             "Tangent models learn classes or labels, and this dataset has a target.", network_id="expected none"

@@ -10,7 +10,7 @@ from app.db.tables import Owned, Table
 
 
 class Network(Owned, Table):
-    """Public network: an ONNX file that did not learn from the people concerned, named by its `sha256`.
+    """Public network, named by its `sha256`: an ONNX file that did not learn from the people concerned.
 
     `provenance` states its training data, and `dp_ledger` the location of its own differential-privacy ledger.
     `parameters` has a `name` and a `shape` each.

@@ -1,6 +1,6 @@
 """Reader of the arrays of an npz file, in batches of rows; no array is ever whole in memory or in plaintext on a disk.
 
-Damage may raise an exception of any class; callers must refuse the file on every exception.
+A damaged file may raise an exception of any class; callers must refuse the file on every exception.
 """
 
 import io
@@ -173,7 +173,7 @@ def _describe_array(vector: Vector | None) -> str:
 def _arrays(
     file: io.RawIOBase, descriptions: Mapping[str, str], max_bytes: int
 ) -> Iterator[tuple[zipfile.ZipFile, dict[str, Declared]]]:
-    """Open the archive, and return the declarations of its arrays by name: exactly the names of `descriptions`."""
+    """Yield the opened archive, and its arrays' declarations by name. The names must be those of `descriptions`."""
     with ShortReads(file) as stream:
         with formats.damage_refused("npz"):
             archive = zipfile.ZipFile(stream)

@@ -25,7 +25,7 @@ _PIECE = 2**20
 def read_parquet(file: io.RawIOBase, schema: Schema, _folder: Path, max_bytes: int) -> Iterator[formats.Batch]:
     with io.BufferedReader(file, _PIECE) as stream:
         metadata, arrow = _checked_metadata(stream, schema, max_bytes)
-        # Dictionaries keep repeated texts once: expanded for every row, a small file could exhaust the memory.
+        # Dictionaries store repeated texts once: if they were expanded, a small file could exhaust the memory.
         texts = [name for name in schema.used if _is_text(arrow.field(name).type)]
         with formats.damage_refused("parquet"):
             parquet = pq.ParquetFile(
@@ -119,7 +119,7 @@ def _is_text(kind: Any) -> bool:
 MAX_FOOTER_BYTES = 4 * 2**20
 # A page header may contain the minimum and maximum values.
 MAX_HEADER_BYTES = 64 * 1024
-# Each page takes as long as hundreds of values, and must hold as many beyond MAX_SMALL_PAGES.
+# A page takes as long to read as hundreds of values, so beyond MAX_SMALL_PAGES each must hold as many.
 MAX_PAGES = 200_000
 MAX_SMALL_PAGES = 10_000
 _PAGE = 256

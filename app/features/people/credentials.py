@@ -102,7 +102,7 @@ def hash_of(password: str) -> str:
 
 
 def matches(password: str, password_hash: str | None) -> bool:
-    """Return True if the password has this hash. The check also takes its time without a hash, to hide who has one."""
+    """Return True if the password has this hash. A check without a hash takes as long, to hide who has one."""
     is_possible = len(password) <= MAX_LENGTH and _encodes(password)
     try:
         _hasher().verify(password_hash or _dummy(), password if is_possible else "")
@@ -112,7 +112,7 @@ def matches(password: str, password_hash: str | None) -> bool:
 
 
 def is_outdated(password_hash: str) -> bool:
-    """Return True if the hash has other parameters than this release's, and should be replaced at a login."""
+    """Return True if the hash has parameters other than this release's, and should be replaced at a login."""
     return _hasher().check_needs_rehash(password_hash)
 
 

@@ -91,7 +91,7 @@ def finish(settings: Settings, attempt: Attempt, *, code: str, redirect_uri: str
             if more.get("sub") == claims["sub"]:
                 claims |= {name: more.get(name) for name in ("email", "email_verified")}
     email = claims.get("email")
-    # Some providers send a text. An absent claim is no verification.
+    # Some providers send a string. A missing claim verifies nothing.
     verified = claims.get("email_verified")
     is_verified = (verified is True or verified == "true") and isinstance(email, str) and is_email_normal(email)
     return OidcIdentity(issuer=claims["iss"], subject=claims["sub"], email=str(email).lower() if is_verified else None)

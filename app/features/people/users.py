@@ -187,7 +187,7 @@ def of_identity(session: Session, identity: oidc.OidcIdentity) -> User:
         raise contract.IdentityRefused("The identity provider has not verified an e-mail address of this person.")
     if user is None:
         candidate = repository.user_with(session, email=identity.email or "")
-        # With another subject linked, the address belonged to another person before.
+        # If another subject is linked, the address used to belong to another person.
         if candidate is not None and candidate.oidc_subject is None:
             user = candidate if candidate.password_hash or _is_invitation_open(session, candidate) else None
     if user is None or user.disabled_at is not None or _is_locked(session, user):

@@ -84,7 +84,7 @@ def submit(
 
 
 def speaking(words: Words) -> type[APIRoute]:
-    """Return a route class that formats every problem with `words`. Malformed input has status 400, as the protocols
+    """Return a route class that formats every problem with `words`. Malformed input gets status 400, as the protocols
     require."""
 
     def answer(error: Problem) -> Response:

@@ -197,7 +197,7 @@ _REASON = {
     "legal_claims": StatusReason.CLAIM_NOT_COVERED,
     "identity_not_established": StatusReason.INSUF_VERIFICATION,
 }
-"""Reasons by the ground of a rejection. Any other ground is reported as `other` with the explanation."""
+"""Reason reported for each ground of a rejection. Any other ground is reported as `other` with the explanation."""
 
 
 def status_of(request: DeletionRequest, *, status: str, verification_url: str | None) -> dict[str, Any]:

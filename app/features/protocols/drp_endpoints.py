@@ -40,7 +40,7 @@ AgentCall = Annotated[Call, call_with(Scope.AGENT)]
 @router.post("/data-rights-request/", response_class=JSONResponse)
 @router.post("/data-rights-request", response_class=JSONResponse)
 def exercise(call: AgentCall, message: Message) -> Response:
-    """Submit a deletion request for a person. Repetitions get the same answer."""
+    """Submit a deletion request for a person. A repeated call gets the same answer."""
     with call.reading() as session:
         agent, at = _agent(session, call), now(session)
     body = parsing.parsed(drp.Exercise, drp.open_message(message, verify_key=agent.verify_key))
@@ -103,8 +103,8 @@ def revoke(call: AgentCall, request_id: str, message: Message) -> Response:
 
 @router.post("/agent/{agent_id}", response_class=JSONResponse)
 async def set_up_key(request: Request, installation: At, agent_id: str, message: Message) -> Response:
-    """Return a token for the agent that signed the message, and revoke its previous token. Wrong messages count as
-    wrong keys of their address."""
+    """Return a token for the agent that signed the message, and revoke its previous token. A wrong message counts like
+    a wrong key from its address."""
     rates, address = request.app.state.known.rates, request.client.host if request.client else ""
     rates.admit(address)
     try:

@@ -119,8 +119,8 @@ class SubjectRequestState:
 
 def read(body: bytes, *, identity_types: Collection[str], domain: str) -> SubjectRequest:
     """Parse a controller's request; `identity_types` are the types of the tenant's subject ids. Raises `InputInvalid`,
-    also if the tenant has stated none, because another type would match no one, and requests would complete with
-    nothing held."""
+    in particular if the tenant has stated no types: an identity of a wrong type would match no one, and its request
+    would complete with nothing held."""
     request = parsed(SubjectRequest, body)
     if not identity_types:
         raise InputInvalid("This processor has not stated which identities are its subject ids (opendsr_identities).")
@@ -273,7 +273,7 @@ class Signer:
 
 
 def signer(settings: Settings) -> Signer:
-    """Return the signer of the settings, or one with a self-signed certificate that is created at its first use.
+    """Return the signer that the settings name, or one with a self-signed certificate, created at its first use.
 
     Raises `SigningUnusable`, `OSError`.
     """

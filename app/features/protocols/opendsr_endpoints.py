@@ -69,7 +69,7 @@ def get_processor_certificate(signer: Signing) -> Response:
 def create_subject_request(
     call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)], signer: Signing, body: Annotated[bytes, Depends(small_body)]
 ) -> Response:
-    """Submit an erasure request. Repetitions get the same answer; another request under its id is a 409."""
+    """Submit an erasure request. A repeated call gets the same answer; another request under its id gets a 409."""
     subject_request = opendsr.read(body, identity_types=call.caller.policy.opendsr_identities, domain=signer.domain)
     for place, url in enumerate(subject_request.status_callback_urls):
         receiver.check_url(url, call.installation.settings.webhook_networks(), path=f"status_callback_urls.{place}")

@@ -2,7 +2,7 @@
 
 A gate never delays forgetting: the version is published, accounted for and certified like any other, and replaces the
 previous one. Measured values are about people of the evaluation dataset. They are stored only where they can be deleted
-again, so not in the audit log, which is append-only.
+again, and hence not in the append-only audit log.
 """
 
 import math
@@ -137,7 +137,7 @@ def _record(session: Session, action: str, model: Model, version: Version) -> No
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
     """Change that could raise the quality. `mechanism`: mechanism of the changed model. `request_steps`: number of
-    steps of the first request to it."""
+    steps that the first request to it takes."""
 
     kind: RemedyKind
     mechanism: Mechanism
@@ -154,7 +154,7 @@ class Remedy:
 
 
 def score_noise(mechanism: Mechanism) -> float:
-    """Return the standard deviation of the score w.x of a row of norm 1 by noise in the long run, nu / sqrt(1 - c^2).
+    """Return the long-run standard deviation of the score w.x of a row of norm 1 due to noise, nu / sqrt(1 - c^2).
 
     The cool-down at the end of a run lessens it further.
 
@@ -166,7 +166,7 @@ def score_noise(mechanism: Mechanism) -> float:
 
 
 def is_noise_felt(mechanism: Mechanism) -> bool:
-    """Return True if this much noise costs accuracy, by the rule of the default noise (`calibration.UNFELT_NOISE`)."""
+    """Return True if this much noise costs accuracy, by the rule for the default noise (`calibration.UNFELT_NOISE`)."""
     unit = calibration.TARGET_SHARE if mechanism.objective.scores_are_y else 1.0
     return score_noise(mechanism) > 1.001 * unit * calibration.UNFELT_NOISE
 
@@ -174,8 +174,8 @@ def is_noise_felt(mechanism: Mechanism) -> bool:
 def remedies(mechanism: Mechanism, *, epsilon: float, delta: float) -> list[Remedy]:
     """Return the remedies that reach (epsilon, delta), the cheapest to learn first.
 
-    They are learning again, a dataset with twice as many slots, and another regularisation, which is twice as strong if
-    noise costs accuracy and otherwise half as strong.
+    They include learning again, a dataset with twice as many slots, and another regularisation: twice as strong if
+    noise costs accuracy, otherwise half as strong.
     """
     if is_noise_felt(mechanism):
         l2, why = (

@@ -1,7 +1,7 @@
 """Bytes that a tenant stores, summed in the database each time, and their bound.
 
 Sums are never stored, so they reflect every deletion. An upload that would pass the bound is refused while it is read,
-and again in the transaction that registers it, in which no other tenant's or caller's can intervene.
+and again in the transaction that registers it, during which no other upload can intervene.
 """
 
 from typing import Any

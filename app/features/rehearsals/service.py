@@ -1,4 +1,4 @@
-"""Rehearsals: requested by a caller, run on people drawn at random, and reported until a measured person is erased.
+"""Rehearsals: forgetting people drawn at random, on request, with a report kept until a measured person is erased.
 
 People are drawn with randomness of the operating system when the run begins. Their identity is in the memory of the
 worker only, and in nothing that is stored, logged or answered.
@@ -39,7 +39,7 @@ _OPEN = (contract.RehearsalStatus.WAITING, contract.RehearsalStatus.RUNNING)
 _DONE = (contract.RehearsalStatus.COMPLETED, contract.RehearsalStatus.OUTDATED)
 _RANDOM = SystemRandom()
 SAMPLE = 5_000
-"""Maximum number of people of the retain set and of the test set."""
+"""Maximum number of people in the retain set, and in the test set."""
 
 
 def rehearsals(session: Session, *, model_id: str, limit: int, cursor: str | None) -> bulk.Page[Rehearsal]:

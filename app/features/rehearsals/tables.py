@@ -37,7 +37,7 @@ class Rehearsal(Owned, Table):
 
 
 class RehearsedRows(Owned, Table):
-    """Newest `revision` of a dataset whose rows a completed rehearsal measured, to learn from or to test on. The row
+    """Newest `revision` at which a completed rehearsal measured rows of a dataset, to learn from or to test on. The row
     outlives the rehearsal, because deleting a report or its model does not unpublish its numbers."""
 
     __tablename__ = "rehearsed_rows"

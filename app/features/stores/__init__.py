@@ -1,1 +1,1 @@
-"""Reports of searches in the stores of systems, as evidence of their tasks."""
+"""Reports of searches in systems' stores, as evidence for the systems' tasks."""

@@ -21,7 +21,7 @@ from lethe.proof.errors import PreconditionError
 def accept(session: Session, task: SystemTask, body: contract.SearchReportIn, *, caller: Caller) -> None:
     """Acknowledge a task by the system's signature over a report, and store the report. Repeating the call is a no-op.
 
-    Raises `InputInvalid` for a report that is malformed, not the signed one, or reports remains; and as
+    Raises `InputInvalid` for a report that is malformed, is not the signed one, or reports remains, and the errors of
     `systems.acknowledge`.
     """
     systems.acknowledge(session, task, AcknowledgementIn(jws=body.jws), caller=caller)

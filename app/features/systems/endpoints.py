@@ -1,4 +1,4 @@
-"""Endpoints of `/systems` and `/system-tasks`, and of the systems and the bundle of a request."""
+"""Endpoints of `/systems` and `/system-tasks`, and for the systems and the bundle of a request."""
 
 import datetime
 

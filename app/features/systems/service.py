@@ -1,7 +1,7 @@
 """Register of systems, and their tasks in deletion requests.
 
-Tasks follow the life of their request in its own transactions: they are opened when it is accepted, with a webhook that
-is sent when its grace period is over, and cancelled when it is withdrawn. A request completes when all have ended.
+Tasks follow their request in the transactions that change it: they are opened when it is accepted, with a webhook that
+is sent after its grace period, and cancelled when it is withdrawn. A request completes once its tasks have ended.
 """
 
 import base64
@@ -56,7 +56,7 @@ def register(session: Session, *, webhook_url: str, contact: str, **details: Any
 
 
 def change(session: Session, row: System, **changes: Any) -> None:
-    """Change the given details of a system. Raises `InputInvalid` as `register`, and for parents that form a cycle."""
+    """Change the given details of a system. Raises `InputInvalid` as `register` does, and if parents form a cycle."""
     set_details(row, changes)
     with session.no_autoflush:
         _check(session, row)
@@ -126,7 +126,7 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate, true if a request opens a task when it is accepted. The register of a tenant is read once."""
+    """Return a predicate: whether a request opens a task when it is accepted. The register of a tenant is read once."""
     of_tenant = functools.cache(lambda tenant_id: _Register(session, {tenant_id}))
     return lambda request: bool(of_tenant(request.tenant_id).concerned(request))
 
@@ -210,7 +210,7 @@ def to_remind(
 
 
 def remind(session: Session, *, horizon: datetime.timedelta, limit: int) -> int:
-    """Remind systems once of each open task that is due within `horizon`, and once that it is overdue. Return the
+    """Remind systems of each open task once when it is due within `horizon`, and once when it is overdue. Return the
     number of reminders, at most `limit`."""
     at, messages = now(session), []
     due = to_remind(session, horizon=horizon, limit=limit)
@@ -286,7 +286,7 @@ def _signed(task: SystemTask, system: System, body: contract.AcknowledgementIn) 
 def _by_api_key(
     task: SystemTask, system: System, body: contract.AcknowledgementIn, caller: Caller
 ) -> dict[str, str | None]:
-    # A rotated key acts in the line of the bound one.
+    # A key made by rotating the bound one may act in its place.
     if caller.is_person or system.api_key_id is None or system.api_key_id not in (caller.id, caller.maker):
         raise contract.AcknowledgementRefused(task_id=task.id, system_id=system.id)
     if body.by is None:
@@ -360,7 +360,7 @@ def _check(session: Session, row: System) -> None:
 
 
 def unknown_datasets(session: Session, dataset_ids: Sequence[str] | None) -> list[FieldError]:
-    """Return a fault for each of the `dataset_ids` of a system that the tenant does not have; None stands for all."""
+    """Return a fault for each of a system's `dataset_ids` that the tenant does not have; None stands for all."""
     ids = dataset_ids or ()
     known = set(session.scalars(sa.select(Dataset.id).where(Dataset.id.in_(ids)))) if ids else set()
     unknown = [place for place, dataset_id in enumerate(ids) if dataset_id not in known]

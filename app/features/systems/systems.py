@@ -1,4 +1,4 @@
-"""Kinds of systems, each with its register and its lines in a request; and the bundle of a request.
+"""Kinds of system, each with its register and its lines in a request; and the bundle of a request.
 
 Another feature adds a kind by the tuple `KINDS` of its module `systems`, makes requests wait for it by the hook
 `AWAITS`, and has its evidence verified by the tuple `EVIDENCE` of its module `evidence` in `lethe.features`.
@@ -72,8 +72,8 @@ class RegisteredSystem:
 
     @classmethod
     def of(cls, row: Any, *, kind: str, grade: Grade, **given: Any) -> Self:
-        """Return a row as a system. Fields that are not given come from the row's attributes of the same name, contact
-        and URL from its address unless it is damaged."""
+        """Return a row as a system. Fields that are not given come from the row's attributes of the same name, and
+        contact and URL from its address unless that is damaged."""
         address = getattr(row, "address", None)
         if address is not None and not address.is_damaged:
             given |= {"contact": address.contact, "webhook_url": address.url}
@@ -83,7 +83,7 @@ class RegisteredSystem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemKind:
-    """Kind of systems (the socket `KINDS`). `systems` returns the systems of the session's tenant; `lines` returns one
+    """Kind of system (the socket `KINDS`). `systems` returns the systems of the session's tenant; `lines` returns one
     line per system that a request concerns, as in `bundle.line`."""
 
     name: str

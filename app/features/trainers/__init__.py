@@ -1,1 +1,1 @@
-"""Models that are trained from scratch, in isolation, on the rows that are present: tables, trainers and trainings."""
+"""Models trained from scratch, in isolation, on the rows that are present: tables, trainers and training runs."""

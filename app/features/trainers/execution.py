@@ -1,4 +1,4 @@
-"""One training: a trainer's commands in the sandbox, on the rows that are present."""
+"""One training run: a trainer's commands in the sandbox, on the rows that are present."""
 
 import importlib.metadata
 import io
@@ -29,7 +29,7 @@ _PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([^\s;\\#]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Result of a training, not yet published. `findings` are the reports of plants by their name."""
+    """Result of a training run, not yet published. `findings` are the reports of plants by their name."""
 
     artefacts: Mapping[str, bytes]
     metrics: Mapping[str, float]
@@ -66,7 +66,7 @@ def train(installation: Installation, claimed: ClaimedTraining, *, look: Callabl
 
 
 def _planted(installation: Installation, claimed: ClaimedTraining, rows: pa.Table) -> dict[str, plants.Planted]:
-    """Map the name of each plant to the rows that it adds to a training, with their judge."""
+    """Map the name of each plant to the rows that it adds to a training run, with their judge."""
     if claimed.specification["score_command"] is None:
         return {}
     context = plants.TrainingContext(

@@ -1,7 +1,7 @@
 """Program inside of the sandbox: runs the trainer's command and passes its outputs on. Does not import Lethe.
 
-The exit status tells how the command ended. Of what the command prints, which may quote rows, nothing leaves the
-sandbox: standard output is discarded, and standard error is searched for one message of the C library alone.
+The exit status tells how the command ended. Nothing that the command prints leaves the sandbox, because it may quote
+rows: standard output is discarded, and standard error is only searched for one message of the C library.
 """
 
 import io

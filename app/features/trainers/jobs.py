@@ -13,14 +13,14 @@ _trainers: dict[int, Periodic] = {}
 
 
 def erase_from_tables(installation: Installation) -> None:
-    """Erase rows of people from training tables, even while a training runs."""
+    """Erase rows of people from training tables, even during a training run."""
     if training.is_anything_kept(installation):
         training.settle_tables(installation)
         training.destroy_retired_keys(installation)
 
 
 def train(installation: Installation) -> None:
-    """Wake the thread of this process that runs the due trainings, one at a time."""
+    """Wake the thread of this process that does the due training runs, one at a time."""
     if not training.is_anything_kept(installation):
         return
     with _lock:

@@ -1,10 +1,10 @@
-"""The socket `PLANTS`: features that plant rows in trainings, measure their losses, and may stop a publication.
+"""The socket `PLANTS`: features that add rows to training runs, measure their losses, and may stop a publication.
 
-A feature lists its plants as `PLANTS` of its module `app.features.<name>.plants`. Before a training, each plant gets
-what is trained on, and returns rows to be trained on as well. `rows.arrow` has them among the rows of people, in
-random order, and `holdout.arrow`, on which metrics are computed, has none; nothing tells the trainer which are planted.
-After the command has run, and before anything is published, `judge` gets a function that returns the losses of any
-rows of the same columns under the new artefacts, by the trainer's `score_command` in the same sandbox.
+A feature lists its plants as `PLANTS` of its module `app.features.<name>.plants`. Before a training run, each plant
+receives its input, and returns further rows to train on. `rows.arrow` has them among the rows of people, in random
+order, and `holdout.arrow`, on which metrics are computed, has none; nothing tells the trainer which are planted. After
+the command has run, and before anything is published, `judge` gets a function that returns the losses of any rows of
+the same columns under the new artefacts, by the trainer's `score_command` in the same sandbox.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ Score: TypeAlias = Callable[[pa.Table], npt.NDArray[np.float64]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingContext:
-    """Input of a training that is about to start. `rows` are the present rows except the holdout, with the columns that
-    the trainer sees."""
+    """Input of a training run that is about to start. `rows` are the present rows except the holdout, with the columns
+    that the trainer sees."""
 
     tenant_id: str
     table_id: str
@@ -36,8 +36,8 @@ class TrainingContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantVerdict:
-    """Verdict of a plant. With a `code` the training fails by that code, and nothing is published. `report` is JSON
-    without personal data, kept with the training."""
+    """Verdict of a plant. With a `code` the training run fails with that code, and nothing is published. `report` is
+    JSON without personal data, kept with the run."""
 
     code: str | None = None
     report: dict[str, Any] = field(default_factory=dict)
@@ -53,8 +53,8 @@ class Planted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
-    """Plant of a feature. `plant` returns None for a training in which it plants nothing. It is not asked about
-    trainers without a `score_command`."""
+    """Plant of a feature. `plant` returns None for a run in which it plants nothing. It is not asked about trainers
+    without a `score_command`."""
 
     name: str
     plant: Callable[[Installation, TrainingContext], Planted | None]

@@ -1,8 +1,8 @@
 """The sandbox of trainers: bubblewrap, without network, with one writable folder that exists in its memory only.
 
 The folder is a file system in memory of the sandbox's own mount namespace. Its processes are in a process namespace of
-their own, which the kernel ends with the worker's thread, and with it the folder: nothing is left to clean up, however
-the worker dies. Outputs leave through a file in memory of fixed size.
+their own. The kernel ends the namespace, and the folder, together with the worker's thread: nothing is left to clean
+up, however the worker dies. Outputs leave through a file in memory of fixed size.
 
 A seccomp filter kills a process that opens a socket of any family but AF_UNIX. There is no interface to connect through
 in any case; the filter makes the attempt known.
@@ -59,8 +59,8 @@ class TrainerRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """Limits of a command: its duration in seconds, the bytes of its processes' memory and, again, of its folder, the
-    number of its processes, and the bytes of its outputs."""
+    """Limits of a command: its duration in seconds, the bytes of its processes' memory (and as many for its folder),
+    the number of its processes, and the bytes of its outputs."""
 
     seconds: float
     memory_bytes: int
@@ -116,7 +116,7 @@ def run(
         arguments += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", _FOLDER]
         for name, value in (_environment() | dict(environment)).items():
             arguments += ["--setenv", name, value]
-        # Not on the command line, which every user of the machine can read: one of them is the seed.
+        # Options are not on the command line, which every user of the machine can read: one has the seed.
         options = _filled(stack, b"".join(f"{argument}\0".encode() for argument in arguments))
         program_line = [sys.executable, "-I", "-S", "/lethe/inside.py", json.dumps(order)]
         process = subprocess.Popen(  # noqa: S603  no shell

@@ -1,7 +1,7 @@
 """Training tables and trainers, and which requests wait for them.
 
-No table lists the requests that wait for a trainer: they follow from revisions, as for models. An erasure that a worker
-claimed at revision r of the table's dataset is met by a training at revision v if r <= v, and likewise by the blocks.
+No table lists the requests that wait for a trainer: they follow from revisions, as for models. A training run, or the
+blocks, at revision v of the table's dataset lack the rows claimed for erasure at revision r if r <= v.
 """
 
 import datetime
@@ -152,7 +152,7 @@ def trainings(session: Session, *, trainer_id: str, limit: int, cursor: str | No
 
 
 def artefacts(session: Session, training_id: str | None) -> list[Artefact]:
-    """Return the artefacts of a training by name, without their content."""
+    """Return the artefacts of a training run by name, without their content."""
     query = sa.select(Artefact).where(Artefact.training_id == training_id).order_by(Artefact.name)
     return list(session.scalars(query.options(sa.orm.defer(Artefact.content))))
 
@@ -234,7 +234,7 @@ def drop_artefacts(session: Session, row: Trainer) -> None:
 
 
 def lose_artefacts(session: Session) -> None:
-    """Drop all artefacts of a restored database, which may have people who were forgotten since the backup. All
+    """Drop all artefacts of a restored database, which may carry people who were forgotten since the backup. All
     trainers train again."""
     for row in session.scalars(sa.select(Trainer).where(Trainer.live_id.is_not(None))):
         drop_artefacts(session, row)
@@ -263,8 +263,8 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
-    """Return a predicate: a table or trainer is behind in the tenant of a request. It does not depend on the person, so
-    that the time of an answer does not reveal who was held; a request without open work is completed a second later."""
+    """Return a predicate: whether a table or trainer of a request's tenant is behind. The person does not matter, so
+    the time of an answer does not reveal who was held; a request without open work completes a second later."""
     if not _ANY_TABLE.may_hold(session):
         return lambda _request: False
     behind = sa.exists().where(
@@ -297,7 +297,7 @@ def waiting(session: Session, row: Trainer) -> list[tuple[DeletionRequest, Erasu
 
 
 def last_seconds(session: Session, row: Trainer) -> float:
-    """Return the duration of the last published training; the limit before the first."""
+    """Return the duration of the last published training run; before the first, the time limit."""
     query = sa.select(Training).where(Training.trainer_id == row.id, Training.status == TrainingStatus.PUBLISHED)
     last = session.scalars(query.order_by(Training.started_at.desc()).limit(1)).first()
     if last is None or last.ended_at is None:

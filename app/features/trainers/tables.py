@@ -11,8 +11,8 @@ from app.db.tables import Owned, Table, partial_index
 
 class TrainingTable(Owned, Table):
     """Rows of people with their original columns. `dataset_id`: dataset whose rows are the tokens of the rows that are
-    present, and whose records name their people. `revision`: revision of the dataset up to which the blocks have been
-    rewritten and the keys of what they replace destroyed. `columns`: `name` and `type` of each column."""
+    present, and whose records name their people. `revision`: revision of the dataset up to which blocks have been
+    rewritten and the keys of the old blocks have been destroyed. `columns`: `name` and `type` of each column."""
 
     __tablename__ = "training_tables"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -40,7 +40,7 @@ class TableBlock(Owned, Table):
 class Trainer(Owned, Table):
     """Command that trains on a table. `specification`: the fields of `TrainerIn`. `sha256`, `lock_sha256`: digests of
     commands, files and lock file together, and of the lock file. `live_id`: training whose artefacts are live.
-    `failures`: number of trainings without success since the last one with it. `retry_at`: end of the back-off."""
+    `failures`: number of failed runs since the last successful one. `retry_at`: end of the back-off."""
 
     __tablename__ = "trainers"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -60,9 +60,9 @@ class Trainer(Owned, Table):
 
 
 class Training(Owned, Table):
-    """Training of a trainer, whose id is its fencing token. `revision`: everyone erased from the dataset up to it is
-    absent from its rows. `leased_until`: time from which another worker may abandon it. `findings`: reports of the
-    plants. The seed is drawn in the worker and kept nowhere: with it, a reader of artefacts could test who was in."""
+    """Training run, whose id is its fencing token. `revision`: everyone erased from the dataset up to it is absent from
+    its rows. `leased_until`: time from which another worker may abandon it. `findings`: reports of the plants. The seed
+    is drawn in the worker and kept nowhere: with it, a reader of artefacts could test who was included."""
 
     __tablename__ = "trainings"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -84,7 +84,7 @@ class Training(Owned, Table):
 
 
 class Artefact(Owned, Table):
-    """File that a training wrote. `key`, `content`: sealed as in `TableBlock`; null once destroyed."""
+    """File that a training run wrote. `key`, `content`: sealed as in `TableBlock`; null once destroyed."""
 
     __tablename__ = "training_artefacts"
     training_id: Mapped[str] = mapped_column(sa.ForeignKey("trainings.id"), primary_key=True)
@@ -108,4 +108,4 @@ STORED = (
     ("trainers", sa.select(sa.func.sum(sa.func.length(sa.cast(Trainer.specification, sa.Text))))),
     ("artefacts", sa.select(sa.func.sum(Artefact.size)).where(Artefact.content.is_not(None))),
 )
-"""Bytes of tables, of what trainers run, and of artefacts, which are never refused."""
+"""Bytes of tables, of what trainers run, and of artefacts. Artefacts are never refused."""

@@ -1,7 +1,7 @@
-"""Training by a worker: erase rows from tables, run due trainings (`execution.py`), and publish the artefacts.
+"""Training by a worker: erase rows from tables, do due training runs (`execution.py`), and publish artefacts.
 
-Every step is idempotent and fenced: a training whose row is no longer running publishes nothing. No transaction is
-open while a trainer runs.
+Every step is idempotent and fenced: a training run whose row is no longer `running` publishes nothing. No transaction
+is open while a trainer runs.
 """
 
 import datetime
@@ -31,7 +31,7 @@ _FIRST_RETRY, _LAST_RETRY = datetime.timedelta(seconds=10), datetime.timedelta(h
 
 
 class TrainingLost(Exception):
-    """The training was abandoned or its trainer retired: its worker stops."""
+    """The training run was abandoned or its trainer was retired: its worker stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class ClaimedTraining:
 
 
 def run_next(installation: Installation) -> bool:
-    """Run the next training that is due. Return False if none is due."""
+    """Do the next training run that is due. Return False if none is due."""
     with installation.database.reading() as session:
         if not _due(session):
             return False
@@ -63,7 +63,7 @@ def run_next(installation: Installation) -> bool:
         log.info("trainers.published", training_id=claimed.training_id, trainer_id=claimed.trainer_id)
     except TrainingLost:
         log.info("trainers.training_lost", training_id=claimed.training_id)
-    # Any failed training is handed back, regardless of the error.
+    # Any failed training run is handed back, regardless of the error.
     except Exception as error:  # noqa: BLE001
         code = error.code if isinstance(error, TrainerRefused | Problem) else type(error).__name__
         log.error("trainers.training_failed", training_id=claimed.training_id, error=code)
@@ -101,7 +101,7 @@ def settle_tables(installation: Installation) -> None:
             kept = columns.present(installation.rows.read(dataset_id, root))
             is_rewritten = _rewrite(installation, table_id, kept)
         except (DatasetDamaged, TrainerRefused) as error:
-            # A run that began meanwhile has replaced the rows, or something is damaged, which the next call finds too.
+            # Either a run that began meanwhile has replaced the rows, or something is damaged and the next call fails.
             telemetry.logger().warning("trainers.table_put_off", table_id=table_id, error=error.code)
             continue
         if is_rewritten:
@@ -170,7 +170,7 @@ def destroy_retired_keys(installation: Installation) -> None:
 
 
 def _due(session: Session) -> list[Trainer]:
-    """Return the trainers that may start a training now, first those that a request waits for."""
+    """Return the trainers that may start a training run now, first those that a request waits for."""
     at = now(session)
     running = sa.select(Training).where(Training.status == TrainingStatus.RUNNING)
     held = {training.trainer_id for training in session.scalars(running) if training.leased_until > at}
@@ -215,10 +215,10 @@ def plan_of(session: Session, trainer: Trainer, *, at: datetime.datetime) -> lis
 
 
 def claim(session: Session, *, lease_seconds: float) -> ClaimedTraining | None:
-    """Start the training that is due first; abandon the previous one of a dead worker. Return None if none is due."""
+    """Start the training run that is due first; abandon a previous run of a dead worker. Return None if none is due."""
     for trainer in _due(session):
         if _is_lost(session, trainer):
-            # Its back-off may have begun.
+            # The trainer's back-off may have begun.
             continue
         table = session.get_one(TrainingTable, trainer.table_id)
         at = now(session)
@@ -247,7 +247,7 @@ def claim(session: Session, *, lease_seconds: float) -> ClaimedTraining | None:
 
 
 def _is_lost(session: Session, trainer: Trainer) -> bool:
-    """Abandon the training of a dead worker. Return True if the trainer must pause after repeated losses."""
+    """Abandon the training run of a dead worker. Return True if the trainer must pause after repeated losses."""
     running = sa.select(Training).where(Training.trainer_id == trainer.id, Training.status == TrainingStatus.RUNNING)
     lost = session.scalars(running).first()
     if lost is None:
@@ -266,7 +266,7 @@ def _note_failure(session: Session, trainer: Trainer, *, code: str, rests: bool)
 
 
 def fail(session: Session, claimed: ClaimedTraining, *, code: str, findings: Mapping[str, Any]) -> None:
-    """End a training without artefacts, and pause its trainer. A training that has already ended is not changed."""
+    """End a training run without artefacts, and pause its trainer. A run that has already ended is not changed."""
     training = session.get_one(Training, claimed.training_id)
     if training.status != TrainingStatus.RUNNING:
         return
@@ -276,7 +276,7 @@ def fail(session: Session, claimed: ClaimedTraining, *, code: str, findings: Map
 
 
 def publish(installation: Installation, claimed: ClaimedTraining, result: "Result") -> None:
-    """Publish the artefacts of a training in one transaction, which replaces the former ones. Raises `TrainingLost`."""
+    """Replace the former artefacts by those of a training run, in one transaction. Raises `TrainingLost`."""
     vault, gate = installation.vault, claimed.specification["metric"]
     sealed = {name: vault.seal(content) for name, content in result.artefacts.items()}
     with installation.database.writing() as session:
@@ -307,7 +307,7 @@ def publish(installation: Installation, claimed: ClaimedTraining, result: "Resul
 
 
 def _held(session: Session, claimed: ClaimedTraining) -> tuple[Training, Trainer]:
-    """Return a training that its worker still holds, and its trainer. Raises `TrainingLost`."""
+    """Return a training run that its worker still holds, and its trainer. Raises `TrainingLost`."""
     training = session.get_one(Training, claimed.training_id)
     if training.status != TrainingStatus.RUNNING:
         raise TrainingLost
@@ -315,7 +315,7 @@ def _held(session: Session, claimed: ClaimedTraining) -> tuple[Training, Trainer
 
 
 def _renewing(installation: Installation, claimed: ClaimedTraining) -> Callable[[], None]:
-    """Return a function that renews the lease of a training once a third of it has passed. Raises `TrainingLost`."""
+    """Return a function that renews a run's lease once a third of the lease has passed. Raises `TrainingLost`."""
     lease = datetime.timedelta(seconds=installation.settings.lease_seconds)
     renewed_at = time.monotonic()
 

@@ -79,7 +79,7 @@ def send(
 ) -> SendResult:
     """POST `body` once. Every failure outside this process is a result, within `timeout_seconds`.
 
-    `allowed` networks may be called although they are not public, also without TLS. The result depends on the status
+    `allowed` networks may be called although they are not public, even without TLS. The result depends on the status
     only; the rest of the answer is read within the time and 64 KiB, and discarded. `tls` verifies certificates, by
     default against the authorities of certifi or SSL_CERT_FILE, which are read at each call; frequent callers pass
     their own context.
@@ -299,8 +299,8 @@ def claim(
     of_tenants: Mapping[str, int] = MappingProxyType({}),
     latest: Mapping[str, int] = MappingProxyType({}),
 ) -> list[ClaimedDelivery]:
-    """Claim due deliveries, hidden from other dispatchers during the lease. Only the first of each request and receiver
-    is claimed, and no more than `max_per_host` per host, including those `under_way`.
+    """Claim due deliveries, hidden from other dispatchers during the lease. Only the first delivery about a request to
+    a receiver is claimed, and no more than `max_per_host` per host, including those `under_way`.
 
     Tenants take turns: the next delivery belongs to the tenant with the fewest under way (`of_tenants`), and among
     equals to the one whose `latest` claim is the oldest. A tenant gets a place only while more are free than it has, so
@@ -311,7 +311,7 @@ def claim(
     waiting: dict[str, deque[repository.Due]] = {}
     claimed_deliveries: list[ClaimedDelivery] = []
     besides = busy(under_way, max_per_host)
-    # A page may be of one tenant alone; those after it are without tenants of which deliveries are known.
+    # A page may have one tenant's deliveries alone, so each page leaves out the tenants found so far.
     while rows := repository.due(
         session, at=at, besides=besides, besides_tenants={*busy(shares, limit), *waiting}, limit=limit
     ):

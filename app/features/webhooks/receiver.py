@@ -194,7 +194,7 @@ def _literal(host: str) -> Address | None:
 
 
 def _within(seconds: float, look: Callable[[], Sequence[str]]) -> Sequence[str]:
-    """Return `look()`, called in a separate thread, because a resolver has no time limit."""
+    """Return the result of `look`, which runs in a separate thread because a resolver has no time limit."""
     future: Future[Sequence[str]] = Future()
 
     def run() -> None:

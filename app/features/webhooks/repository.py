@@ -15,8 +15,7 @@ _PENDING: sa.ColumnElement[str] = sa.literal_column("'pending'")
 """Literal value, because SQLite uses the partial index of pending deliveries only if the statement contains it."""
 _WITHDRAWN = "withdrawn"
 _IS_VISIBLE = WebhookDelivery.status != _WITHDRAWN
-"""Condition that the delivery was or will be sent. Withdrawn deliveries remain until the keys of their texts are
-destroyed."""
+"""Condition that the delivery was or will be sent. Withdrawn deliveries remain until their keys are destroyed."""
 _LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -140,8 +139,8 @@ def due(
     limit: int,
 ) -> list[Due]:
     """Return at most `limit` due deliveries, as in `is_any_due`, longest waiting first. Each comes with the source of
-    its request, the generation of its tenant's secret and its time of rotation, and the next attempt at an earlier
-    delivery to the same receiver about the same request, or None."""
+    its request, its tenant's secret generation and time of rotation, and the next attempt at an earlier delivery to the
+    same receiver about the same request, or None."""
     earlier = aliased(WebhookDelivery)
     waits_for = (
         sa.select(sa.func.max(earlier.next_attempt_at))
@@ -177,8 +176,8 @@ def _due(at: datetime.datetime, hosts: Collection[str], tenant_ids: Collection[s
 
 
 def put_off(session: Session, *, request_id: str, url: str, since: datetime.datetime, until: datetime.datetime) -> None:
-    """Move deliveries that waited for an earlier one until `since` to `until`, but not before receivers may know of
-    them."""
+    """Postpone deliveries that waited until `since` for an earlier one: to `until`, or to when receivers may know of
+    them, whichever is later."""
     session.execute(
         sa.update(WebhookDelivery)
         .where(

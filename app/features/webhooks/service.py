@@ -22,7 +22,7 @@ from lethe.features.webhooks.contract import DeliveryStatus, DeliveryUnknown, Se
 
 API_VERSION = "1"
 OVERLAP = datetime.timedelta(hours=24)
-"""Time after a rotation during which the previous secret signs as well."""
+"""Time after a rotation during which messages are signed with the previous secret too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ def announce(session: Session, announcements: Sequence[Announcement]) -> None:
     """Send announcements to the receivers of their requests, in the transaction that changes the requests."""
     by_source = protocols()
     announce_all(session, [item for item in announcements if item.request.source not in by_source])
-    # The state of all parts of a request is sent once per time.
+    # Changes of several parts of a request at one time are sent as one state.
     by_name_and_time = {
         (item.request.tenant_id, protocol.source, protocol.name(item.request), item.at): (item, protocol)
         for item in announcements

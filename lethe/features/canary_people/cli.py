@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 canaries = new_group("Canary people, which show whether a pipeline really retrains without the forgotten.")
-# These commands run on this machine: no resource of the client stands behind them.
+# These commands run on this machine: the client has no resource for them.
 GROUPS["canaries"] = Group("canaries", Resource, canaries)
 
 ALARM_STATUS, NO_POWER_STATUS = 1, 3

@@ -20,13 +20,13 @@ MIN_PLANTED = 20
 MAX_PLANTED = 200
 """Maximum number of planted canaries; exact tests of larger groups exceed the range of float64."""
 NUM_NEVER = 1000
-"""Number of canaries that never enter a training. They cost it no rows and narrow the test by a quarter."""
+"""Number of canaries that never enter a training run. They cost it no rows and narrow the test by a quarter."""
 _MAX_TRIES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canaries:
-    """Two groups drawn by the same law at the same time: `planted` enter one training, `never` enter none."""
+    """Two groups drawn by the same law at the same time: `planted` enter one training run, `never` enter none."""
 
     planted: "pa.Table"
     never: "pa.Table"

@@ -74,11 +74,11 @@ def level(test: int) -> float:
 
 
 def mann_whitney_cdf(statistic: int, m: int, n: int) -> float:
-    """Return P[U <= `statistic`] for the number U of pairs in wrong order, of m and n exchangeable values without ties.
+    """Return P[U <= `statistic`] for the number U of wrongly ordered pairs of m and n exchangeable values without ties.
 
     U has the generating function prod_{i=1}^m (1 - z^(n+i))/(1 - z^i) / C(m+n, m). Its coefficients are read off by a
     Fourier transform on the circle |z| = r on which the mean is `statistic`, so that the relative error is about 1e-12
-    also far in the tail, where scipy's exact method takes hours for the sizes that canaries have.
+    even far in the tail, where scipy's exact method takes hours for the sizes that canaries have.
 
     Reference: Di Bucchianico, "Combinatorics, computer algebra and the Wilcoxon-Mann-Whitney test", J. Statist. Plann.
     Inference 79 (1999).

@@ -51,7 +51,7 @@ class Drop(Resource[H]):
     @composed
     @makes(contract.LOAD)
     async def load_file(self, path: str | Path) -> DropTotals:
-        """Load a DROP download: the ZIP archive, or one CSV file of it under its name. Files of any length are read
+        """Load a DROP download: the ZIP archive, or one of its CSV files under its name. Files of any length are read
         line by line, and a load that was interrupted is repeated as a whole. Raises `InputInvalid` with the line."""
         totals = DropTotals()
         for name, file in _files(Path(path)):

@@ -147,7 +147,7 @@ def hash_of(text: str) -> str:
 
 
 def hashes(drop_list: DropList, fields: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the hashes under which a person may be on a list; empty if a field of it is empty.
+    """Return the hashes under which a person may be on a list; empty if a field of the list is empty.
 
     If a list has several fields, each is hashed first, and then their hashes together. Raises `InputInvalid`, without
     the value, for a field that has no standard form.

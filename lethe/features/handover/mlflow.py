@@ -1,8 +1,8 @@
 """Live version of a model in an MLflow registry, and no earlier one: `register(client, model_id, name=...)`.
 
 MLflow keeps the artifacts of deleted models. Once Lethe has retired a version, `register` deletes both the registered
-version and its artifacts, because these weights are a copy that still carries people who were forgotten since; so are
-logged models with the same weights. The fate of each copy is reported to Lethe.
+version and its artifacts, because these weights are a copy that still carries people who were forgotten since. It also
+deletes logged models with the same weights, and reports the fate of each copy to Lethe.
 """
 
 import ast
@@ -284,8 +284,8 @@ class _RegisteredModel:
             self._mlflow.delete_registered_model_alias(self._name, alias)
 
     def destroy_retired(self, *, replaced_by: int | None) -> list[int]:
-        """Delete every copy of a version that is not live, and return Lethe's numbers of these versions. Copies of
-        which files remain are recorded as replaced by version `replaced_by`, if the alias points at it.
+        """Delete every copy of a version that is not live, and return Lethe's numbers of these versions. Copies whose
+        files remain are recorded as replaced by version `replaced_by`, if the alias points at it.
 
         Raises `CopiesLeftBehind` after trying all copies.
         """
@@ -446,7 +446,7 @@ def _copy_code(to: Path) -> None:
 
 
 def _modules_of(file: Path, root: Path) -> set[Path]:
-    """Return the files of a module of the package `lethe` at `root` and of all modules of it that it imports."""
+    """Return the files of a module of the package `lethe` at `root`, and of all modules in `lethe` that it imports."""
     modules, pending = set[Path](), {file}
     while pending:
         file = pending.pop()

@@ -17,9 +17,9 @@ from lethe.proof.mechanism import Adjacency
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epsilons:
-    """Epsilons by notion, rounded up, which must not be added.
+    """Epsilons by notion, rounded up. They must not be added.
 
-    `unlearning` is about all people deleted since the chain began, `deletion` about the person with most records in
+    `unlearning` is about all people deleted since the chain began, `deletion` about the person with the most records in
     this run (None if the run forgets no one). `adaptive` is about one record still present, which fed every version,
     and `release` about one record still present, given the previous version.
     """

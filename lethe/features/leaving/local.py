@@ -67,7 +67,7 @@ class RandomisedResponse:
         return math.log(self.odds)
 
     def rate(self, share: float) -> float:
-        """Return the probability of sending an answer that is true of this share of people."""
+        """Return the probability that an answer is sent if it is true for this share of people."""
         return float(self.other) + share * float(self.truth - self.other)
 
     def variance(self, *, n: int, share: float) -> float:

@@ -1,10 +1,10 @@
 """Epsilon of a ledger of differentially private training, for all rows of a person at once.
 
-A ledger lists the noisy steps of a training, as dp-accounting's event tree or as the history of an Opacus accountant.
-Each step sums gradients that are clipped per row to norm C, and adds noise. Of g rows of a person, a Poisson sample at
-rate q holds k with probability Binom(g, q)(k), which moves the sum by at most k C. The step is therefore dominated, for
-adding and for removing the g rows, by the pair of N(0, s^2) and the mixture of N(k, s^2) over k, s being the noise
-multiplier. Some data reach this bound, so it is exact.
+A ledger lists the noisy steps of a training run, as dp-accounting's event tree or as the history of an Opacus
+accountant. Each step sums gradients that are clipped per row to norm C, and adds noise. Of g rows of a person, a
+Poisson sample at rate q holds k with probability Binom(g, q)(k), which moves the sum by at most k C. The step is
+therefore dominated, for adding and for removing the g rows, by the pair of N(0, s^2) and the mixture of N(k, s^2) over
+k, s being the noise multiplier. Some data reach this bound, so it is exact.
 
 Sources: A. Ganesh, "Tight Group-Level DP Guarantees for DP-SGD with Sampling via Mixture of Gaussians Mechanisms",
 arXiv:2401.10294, for the group; C. A. Choquette-Choo et al., "Privacy Amplification for Matrix Mechanisms",
@@ -144,7 +144,7 @@ def bound(steps: Steps, *, rows: int, delta: float) -> float | None:
 
 
 def curve(steps: Steps, *, delta: float, budget: float) -> dict[int, float | None]:
-    """Return epsilon by number of rows, at the numbers that find the largest one whose epsilon is at most `budget`."""
+    """Return epsilon by number of rows, for the numbers tried to find the largest whose epsilon is at most `budget`."""
     points: dict[int, float | None] = {}
 
     def fits(rows: int) -> bool:

@@ -33,7 +33,7 @@ def _of_ledger(line: Line, _request_id: str, _certificates: Mapping[str, dict[st
     steps, delta = accountant.read(evidence["ledger"]), evidence["delta"]
     forgotten, of_person = evidence["forgotten_rows"], evidence["max_rows_per_person"]
     require("rows_counted", type(of_person) is int and of_person > 0, "at least one row of a person")
-    # A training that started after the request was accepted left its person out, and the model carries none of it.
+    # A training run that started after the request was accepted left its person out of the model.
     is_later = _moment(evidence["trained_from"]) > _moment(line["opened_at"])
     require("rows_counted", is_later == (forgotten == 0), "forgotten rows unless the training started afterwards")
     require("rows_counted", forgotten == 0 or forgotten >= of_person, "at least the rows of this person")

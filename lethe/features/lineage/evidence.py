@@ -30,7 +30,7 @@ class ListedCopy(ExportOut, extra="forbid"):
 
 class CopiesEvidence(Answer, extra="forbid"):
     """Copies of one model. `first_without` is the number of its first version without the person; None if there is none
-    yet. `counts` are of all copies, of which at most `MAX_LISTED` are listed, worst first."""
+    yet. `counts` include all copies; at most `MAX_LISTED` of them are listed, worst first."""
 
     type: Literal["copies"] = "copies"
     first_without: PositiveInt | None

@@ -63,7 +63,7 @@ def choose(
         published = [accountant.Releases(mechanism=made(noise_scale), versions=versions)]
         return accountant.adaptive_epsilon(published, delta=delta) <= epsilon
 
-    # One version without a determinant, the least that any noise has to do.
+    # Even a single version needs this much noise, without the term for the determinant.
     low = 0.5 / gdp_mu(epsilon=epsilon, delta=delta)
     high = 2 * low
     while not reaches(high):

@@ -138,8 +138,8 @@ class Tail:
     def gaussian(self) -> float:
         """Return the least mu found whose Gaussian curve lies above the bound for every epsilon >= 0.
 
-        On the grid, each value is met one point further right. Beyond it the log of every summand falls faster than
-        that of the Gaussian's.
+        On the grid, each value is met one point further right. Beyond it the log of every summand falls faster than the
+        Gaussian's.
 
         Raises:
             InfeasibleError: if the grid does not reach that far.

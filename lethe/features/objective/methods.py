@@ -39,7 +39,7 @@ _NOT_TAKEN = (
 class Perturbed(ObjectivePerturbation):
     """Mechanism of a model by this method, with the attributes that the core reads from mechanisms.
 
-    A run has `learn_steps` steps, the cap on the iterations of its solver, each of which may read all rows. The actual
+    A run has `learn_steps` steps, the cap on its solver's iterations, each of which may read all rows. The actual
     number of iterations depends on the rows and is not disclosed outside its process.
     """
 

@@ -1,7 +1,7 @@
 """Agent that erases people from the configured stores, and answers the open tasks of a system with signed reports.
 
-The owner of the stores runs it next to them. Killed at any moment, it starts again from its journals: a task is
-answered when its report is accepted, and only then are its journal entries removed.
+The owner of the stores runs it next to them. If it is killed, it resumes from its journals: a task is answered once its
+report is accepted, and only then are its journal entries removed.
 """
 
 import contextlib

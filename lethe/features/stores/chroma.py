@@ -1,6 +1,6 @@
 """Chroma, as a folder (`chromadb.PersistentClient`).
 
-Chroma marks deleted vectors in its index and keeps their bytes, also after `chroma vacuum`. The adapter copies all live
+Chroma marks deleted vectors in its index and keeps their bytes, even after `chroma vacuum`. The adapter copies all live
 records of all collections to a new folder, which replaces the old one.
 """
 
@@ -134,9 +134,9 @@ def opened(path: Path) -> Iterator[Any]:
 
 
 def _overwrite_freed_memory() -> None:
-    """Make glibc overwrite memory when it is allocated or freed. Chroma writes an index buffer to its file with its
-    uninitialised parts, which could otherwise contain data that this process read earlier. Other libraries have no such
-    treatment; the search for residues finds what they leave."""
+    """Make glibc overwrite memory when it is allocated or freed. Chroma writes an index buffer to its file, including
+    uninitialised parts, which could otherwise contain data that this process read earlier. Other libraries are not
+    treated so; the search for residues finds what they leave."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_PERTURB, 0xA5)

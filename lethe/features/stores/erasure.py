@@ -84,7 +84,7 @@ def erase(store: Store, people: Sequence[Sequence[str]], *, journal: Path) -> li
     """Erase people from a store and return a finding for each. A person is given by all identifiers by which the store
     may know them.
 
-    `journal` is a file that other users cannot read. It has samples of the needles, so that a repetition after a
+    `journal` is a file that other users cannot read. It has samples of the needles, so that a call repeated after a
     crash, or after ghosts were found, searches for the same; `finish` removes them.
 
     Raises:
@@ -281,7 +281,7 @@ def _write(journal: Path, entries: Sequence[_JournalEntry]) -> None:
 
 
 def replace(path: Path, document: object) -> None:
-    """Replace a file that other users cannot read by a document in JSON, synced."""
+    """Write a document as JSON in place of a file, synced, such that other users cannot read it."""
     new = path.with_name(f"{path.name}.new")
     number = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(number, "w") as file:

@@ -59,10 +59,10 @@ _COUNTS: wellformed.Fields = {"sought": wellformed.count(0), "found": wellformed
 def compose(
     task: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], *, at: datetime.datetime | None = None
 ) -> str:
-    """Return the report of a task, given the findings of all stores of the system as JSON.
+    """Return the report of a task, given the findings in all of the system's stores as JSON.
 
     Raises:
-        PreconditionError: if a finding is malformed, or found something left.
+        PreconditionError: if a finding is malformed, or shows something left.
     """
     document = {
         "format": FORMAT,
@@ -119,7 +119,7 @@ def grade_of(finding: Mapping[str, Any]) -> Grade:
     is_controlled = all(
         finding["control"][each]["sought"] > 0 for each in _SOUGHT if finding["before"][each]["sought"] or each == kind
     )
-    # Everything found before is sought afterwards, and also the ids by which a person is known.
+    # Everything found before is sought afterwards, and so are the ids by which a person is known.
     is_sought = all(
         finding["after"][each]["sought"] >= finding["before"][each]["sought"] + finding["control"][each]["sought"]
         for each in _SOUGHT

@@ -56,7 +56,7 @@ class Store(Protocol):
         """Return the records of a person. Raises `StoreError` if the records have no identifier."""
 
     def plant(self, identifier: str) -> None:
-        """Add a record of a made-up person, like the others. Raises `StoreError` if the store refuses it."""
+        """Add a record of a made-up person that resembles the others. Raises `StoreError` if the store refuses it."""
 
     def erase(self, identifiers: Sequence[str]) -> None:
         """Delete the records of people, and compact or rebuild the store so that its files hold none of them."""

@@ -20,7 +20,7 @@ from lethe.proof.mechanism import Mechanism
 _CHAINS = 8
 """Number of independent noisy models; plans state their mean accuracy."""
 _MAX_PRODUCTS = 2e11
-"""Maximum number of multiplications of a plan, some seconds; a longer chain is cut short."""
+"""Maximum number of multiplications for a plan, which take some seconds; a longer chain is cut short."""
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int32]
@@ -29,8 +29,8 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittingPlan:
-    """Cost of a setting (`costs.Cost`), and the accuracy on held-out rows, by the metric of the preview,
-    with and without noise."""
+    """Cost of a setting (`costs.Cost`), and the accuracy on held-out rows, in the metric of the preview, with and
+    without noise."""
 
     epsilon: float
     delta: float
@@ -47,7 +47,7 @@ _MIN_RATE = 1e-9
 
 
 def metrics_of(objective: Objective) -> tuple[Metric, ...]:
-    """Return the metrics of a dry run by which models of an objective can be measured, the default first."""
+    """Return the metrics by which a dry run can measure models of an objective, the default first."""
     match objective:
         case Objective.LOGISTIC_REGRESSION:
             return Metric.ACCURACY, Metric.LOG_LOSS
@@ -189,7 +189,7 @@ class FittingRows(Protocol):
         """Return the scores of the rows  # (..., *shape) -> (..., n, C)"""
 
     def pulled(self, pull: Floats) -> Floats:
-        """Return the derivative by the parameters, given the one by the scores  # (..., n, C) -> (..., *shape)"""
+        """Return the derivative in the parameters, given that in the scores # (..., n, C) -> (..., *shape)"""
 
 
 class LinearRows:

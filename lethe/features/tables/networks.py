@@ -82,8 +82,8 @@ class OpenedNetworkFile:
 def opened(network: NetworkFile | str | Path, schema: Schema) -> OpenedNetworkFile:
     """Examine the file of a network.
 
-    Raises `InputInvalid` for a missing file, `NetworkInvalid`, `UploadTooLarge`, `NetworkFailed`, also on other systems
-    than Linux, `SchemaInvalid` if the schema encodes records into other numbers than the network takes, and
+    Raises `InputInvalid` for a missing file, `NetworkInvalid`, `UploadTooLarge`, `NetworkFailed` (always on systems
+    other than Linux), `SchemaInvalid` if the schema encodes records into other numbers than the network takes, and
     `ModuleNotFoundError` without the extra `onnx`.
     """
     if sys.platform != "linux":

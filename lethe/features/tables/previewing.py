@@ -94,9 +94,9 @@ def preview(
 
     `objective`: by default that of a model of such a dataset. `metric`: by default accuracy, label_accuracy or
     r_squared; or log_loss of classes or labels, exact_match of labels, mean_absolute_error of a target in its units, or
-    mean_poisson_deviance of counts. `l2`: by default that for the number of rows, a quarter and four times of it.
-    `delta`: by default 1 / n^1.1. `second_moment`: the bound that models state. `seed`: that of the split and of the
-    noise. `network`: the ONNX file of the public network that computes the rows from the encoded numbers, run in a
+    mean_poisson_deviance of counts. `l2`: by default the one for the number of rows, a quarter of it, and four times
+    it. `delta`: by default 1 / n^1.1. `second_moment`: the bound that models state. `seed`: that of the split and of
+    the noise. `network`: the ONNX file of the public network that computes the rows from the encoded numbers, run in a
     separate process as by a gateway (extra `onnx`); a `NetworkFile` adds a SHA-256 and limits. `tangent`: learn a
     tangent model of the network with these `layers`, `rank`, `seed`, `least_norm` and `offset`, as in
     `client.models.create` (extra `tangents`). `progress` receives the numbers of encoded rows and of fitted models.

@@ -260,7 +260,7 @@ def steps_up(steps: float) -> int:
 
 
 def num_batches(total: int, batch: int, *, at_most: int) -> int:
-    """Return the number of batches of a total. Raises `DomainError` for a remainder, or more than `at_most` batches."""
+    """Return `total` / `batch`. Raises `DomainError` if that is not an integer, or is more than `at_most`."""
     number, rest = divmod(total, batch)
     expect(not rest and number <= at_most, f"total={total} to be a multiple of batch={batch}, at most {at_most} times")
     return number

@@ -53,7 +53,7 @@ def secret_from(key: bytes) -> str:
 def sign(body: bytes, *, message_id: str, sent_at: datetime.datetime, secrets: Sequence[str]) -> dict[str, str]:
     """Return the three headers of one attempt, with a signature by each of `secrets` (two during a rotation).
 
-    `message_id` is the same for all attempts, so that receivers recognise repetitions; `sent_at` is the time of this
+    `message_id` is the same for all attempts, so that receivers recognise repeated ones; `sent_at` is the time of this
     attempt. Raises `SecretMalformed`.
     """
     if not _MESSAGE_ID.fullmatch(message_id):
@@ -76,7 +76,7 @@ def verify(
     now: datetime.datetime,
     tolerance: datetime.timedelta = TOLERANCE,
 ) -> str:
-    """Verify a call against `secret` and return its ID. A call with a known ID is a repetition.
+    """Verify a call against `secret` and return its ID. A call with a known ID repeats an earlier one.
 
     The names of `headers` are matched without regard to case, and `body` must have the bytes as received.
 

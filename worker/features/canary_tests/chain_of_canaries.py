@@ -19,10 +19,10 @@ from worker.langevin import chain, engines, init, noise
 
 
 def run(mechanism: Mechanism, plan: CanaryPlan, *, on_progress: Callable[[int], None]) -> Observed:
-    """Return the statistics of the lanes after the steps of `plan`; the steps before it are taken as well.
+    """Return the statistics of the lanes after the steps of `plan`; the steps before it are taken too.
 
     `on_progress(steps_done)` is called after every step and may raise to stop the run. Raises `AuditFailed` if the
-    learning deviates from its law, wrongly with probability <= `FALSE_ALARM` as well.
+    learning deviates from its law; a correct run raises it with probability <= `FALSE_ALARM`.
     """
     law, start = canary_test.law(mechanism, plan), torch.zeros(plan.lanes, dtype=torch.float64)
     if plan.steps_before:

@@ -33,7 +33,7 @@ class Walk:
     selects, so that every step is the same sequence of device operations. On a GPU, `STEPS_PER_GRAPH` steps are
     captured as one graph, with bitwise the same result. `place` maps slots to rows of the pass.
 
-    A context: on exit every buffer that held an iterate, its gradient or noise is overwritten.
+    A context manager: on exit every buffer that held an iterate, its gradient or noise is overwritten.
     """
 
     def __init__(

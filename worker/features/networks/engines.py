@@ -178,7 +178,7 @@ def scored(
 
 
 def slopes(loss: Loss, scores: Tensor, labels: Tensor) -> Tensor:
-    """Return the slope of each row's loss by its scores  # (n, 1) or (n, C)"""
+    """Return the slope of each row's loss in its scores # (n, 1) or (n, C)"""
     if loss.class_weights is not None:
         weights = scores.new_tensor(loss.class_weights)[labels.long()]  # (n,)
         return weights[:, None] * slopes(replace(loss, class_weights=None), scores, labels)

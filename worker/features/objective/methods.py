@@ -27,7 +27,7 @@ def run(
     show: Show,
     **others: Any,
 ) -> Ran:
-    """Make a version from the rows present and from fresh noise; take the keywords of `chain.run`.
+    """Make a version from the rows present and from fresh noise. The arguments are those of `chain.run`.
 
     No progress is reported before the end, because the number of iterations depends on the rows. Raises
     `RunDiffersFromPlan` if the run should continue an earlier version, carry lanes or stop in between, and the errors

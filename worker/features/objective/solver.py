@@ -1,4 +1,4 @@
-"""Solver of objective perturbation. No other file touches the perturbation xi and the minimiser without noise.
+"""Solver of objective perturbation. No other file handles the perturbation xi or the minimiser without noise.
 
 Passes are in double precision: the tolerance is far below what single precision resolves. The minimiser starts at the
 origin whatever was published before, so that a version is a function of the rows present and of fresh noise alone.
@@ -167,7 +167,7 @@ class _Rows:
             chances.fill(0)
 
     def _residuals(self, chances: Floats, block: slice) -> Any:
-        """Return the slope of each row's loss by its scores  # (b, 1) or (b, C)"""
+        """Return the slope of each row's loss in its scores # (b, 1) or (b, C)"""
         labels, classes = self.labels[block], np.arange(chances.shape[1])
         if self._of_labels:
             return chances - (labels[:, None] >> classes & 1)

@@ -72,7 +72,7 @@ class Sets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Measurements of a model. `network` is that of a tangent model, `target` the range of a regression's target."""
+    """Measurements of a model. `network` is for a tangent model; `target` is the range of a regression's target."""
 
     mechanism: Mechanism
     network: bytes | None = None
@@ -356,7 +356,8 @@ def _measured(parameters: Floats, rows: LabelledRows, measure: Measure) -> tuple
 
 
 def attack(members: Floats, others: Floats) -> contract.AttackOut:
-    """Return the area under the ROC curve, with its error, of an attack that takes rows with a low loss as learned."""
+    """Return the area under the ROC curve, with its error, of an attack that guesses that low-loss rows were
+    learned."""
     ranked = np.sort(others)
     below, above = np.searchsorted(ranked, members, "left"), np.searchsorted(ranked, members, "right")
     auc = 1 - float((below + above).mean()) / (2 * len(others))

@@ -70,7 +70,7 @@ class PolicyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimitInForce:
-    """Time limit of a regulation and its one extension in words, with the law from which they come."""
+    """Time limit that a regulation sets, and its one extension, in words, with the law from which they come."""
 
     regulation: str
     limit: str
@@ -371,7 +371,7 @@ def _duration(number: int, unit: str) -> str:
 
 
 def _limits(limits: Mapping[str, Any] | None) -> str:
-    """Return the time limits of a regulation in words; None stands for a regulation that is not in the policy."""
+    """Describe the time limits that a regulation sets; None stands for a regulation that is not in the policy."""
     if limits is None:
         return gettext("not there")
 

@@ -21,7 +21,7 @@ from lethe.features.custody.contract import AuditEntryOut, AuditPageOut
 router = pages.new_router()
 
 MAX_EXPORTED = 100_000
-"""Maximum entries of an export and of the totals: the newest that match."""
+"""Maximum number of entries in an export and in the totals: the newest that match."""
 _MAX_CHECKPOINTS = 500
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _Filter = Annotated[str, Query(max_length=200, pattern="^[^\\x00]*$")]

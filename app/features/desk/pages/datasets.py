@@ -40,7 +40,7 @@ COLUMN_KINDS = {
     "counts": marked("predicted: count"),
     "ignored": marked("not used"),
 }
-"""Possible kinds of a column of a CSV file, by the values of the form."""
+"""Kinds that a column in a CSV file may have, by their values in the form."""
 _WITHOUT_FACTS: dict[str, dict[str, Any]] = {
     "text": {"kind": "text", "features": 4096, "words": [1, 2], "unknown": "null"},
     "code": {"kind": "hashed", "features": 256, "unknown": "null"},
@@ -202,8 +202,8 @@ _COLUMNS = TypeAdapter(list[tuple[str, str, str]])
 def _schema(form: FormData) -> str | None:
     """Return the schema of the columns that the form states, each by name, kind and facts; None if it states none.
 
-    They are a single JSON field, because a form with files has few fields. Raises `InputInvalid`, which names the
-    columns without the range or the values that their kind needs.
+    The form sends the columns in one JSON field, because a form with files has few fields. Raises `InputInvalid`, which
+    names the columns without the range or the values that their kind needs.
     """
     try:
         columns = _COLUMNS.validate_json(text(form, "columns") or "[]")

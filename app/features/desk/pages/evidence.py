@@ -38,8 +38,8 @@ _PER_PAGE = 10
 class CanaryTestInWords:
     """Canary test of a run, in words and in numbers for gauges.
 
-    `wrong` lists the findings that refuted the run. `noise_off` and `visits_off` are deviations in standard deviations,
-    of `squares` and `groups` degrees of freedom. `share` is the proved part of the certified epsilon, at most 4/3.
+    `wrong` lists the findings that refuted the run. `noise_off` and `visits_off` are numbers of standard deviations,
+    for `squares` and `groups` degrees of freedom. `share` is the proved part of the certified epsilon, at most 4/3.
     """
 
     audit: AuditOut
@@ -162,7 +162,7 @@ def of_certified_run(audit: AuditOut) -> str:
 
 
 def certificate_in_words(certificate: CertificateOut, *, model: str = "") -> CertificateInWords:
-    """Return a certificate in sentences, which name its model `model`, by default by its id."""
+    """Return a certificate in sentences, which call its model `model` (default: its id)."""
     statement = certificate.statement
     guarantees = [insight.guarantee_of(guarantee) for guarantee in statement["guarantees"]]
     unlearning = of_notion(guarantees, Notion.UNLEARNING)

@@ -150,8 +150,8 @@ def _newest(context: RequestContext, endpoint: Callable[..., Any], **filters: st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Danger:
-    """Sentence about a problem. Its subject links to `path`; the tone is bad or warn. `is_counted`: the inbox has the
-    number among its counts."""
+    """Sentence about a problem. Its subject links to `path`; the tone is bad or warn. `is_counted`: whether the inbox
+    shows the number."""
 
     subject: str
     predicate: str

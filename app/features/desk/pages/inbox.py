@@ -1,7 +1,7 @@
 """Inbox: counts, the requests that await a decision, most urgent first, and a case next to them.
 
-Overdue requests are the most urgent, then those whose clock runs, then those whose clock is paused, whose deadline does
-not come nearer; within each the earliest deadline comes first.
+Overdue requests are the most urgent, then those whose clock runs, then those whose clock is paused, because their
+deadline does not come nearer. Within each group, the earliest deadline comes first.
 """
 
 import dataclasses
@@ -106,8 +106,8 @@ def _queue(context: RequestContext, position: Position) -> dict[str, Any]:
 def _page(context: RequestContext, position: Position) -> PageOut[DeletionRequestOut]:
     """Return the requests at a position of the queue, the most urgent first.
 
-    Each state of the clock is a list of the API in the order of its deadlines. A cursor of the inbox is the character
-    of a state and a cursor of its list, or the character alone where its list begins.
+    The API lists the requests in each state of the clock in the order of their deadlines. A cursor of the inbox is the
+    character of a state and a cursor of its list, or the character alone where its list begins.
     """
     cursor = position.place.cursor or next(iter(_CLOCKS))
     if cursor[0] not in _CLOCKS:

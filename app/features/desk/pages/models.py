@@ -36,7 +36,7 @@ QUESTIONS: dict[str, str] = {
     Notion.RELEASE: marked("Leakage of this version about remaining people"),
     Notion.ADAPTIVE: marked("Cumulative leakage of all versions"),
 }
-"""The question about a model that a guarantee of each notion answers."""
+"""For each notion of guarantee, the question about a model that it answers."""
 
 
 @router.get("/models")

@@ -116,8 +116,8 @@ def _to_confirm(form: FormData) -> str:
 
 
 def _doubts(context: RequestContext, body: contract.DeletionRequestIn) -> list[Markup]:
-    """Return what to confirm before a request is made: that its erasure starts at once, and requests of the same person
-    or with the same case number."""
+    """Return what to confirm before a request is made: that its erasure starts at once, and that there are requests of
+    the same person or with the same case number."""
     doubts = []
     policy = context.caller.policy
     if body.identity_verified and policy.auto_accept and not policy.grace_seconds:
@@ -195,7 +195,7 @@ def show_request(context: TheContext, request_id: str, done: Done | None = None)
 def live_request(context: TheContext, request_id: str, offered: str = "") -> Response:
     """Refresh the changing part of an open page of a request.
 
-    The decisions that the page offers, which are `offered`, are not replaced, so that nothing typed there is lost.
+    The decisions that the page already shows (`offered`) are not replaced, so that nothing typed there is lost.
     """
     details = _details(context, request_id)
     moved_on = set(offered.split(",")) - {""} != details["offered"]
@@ -206,7 +206,7 @@ def live_request(context: TheContext, request_id: str, offered: str = "") -> Res
 def preview_request(context: TheContext, request_id: str, deciding: bool = False) -> Response:
     """Show the impact, the cost and the wait of a waiting request.
 
-    `deciding`: whether the page has a dialog to approve the request, which shows a summary.
+    `deciding`: whether the page has a dialog that approves the request and shows a summary.
     """
     preview = context.ask(previews.preview_deletion_request, request_id=request_id)
     sentences = [waits(model) for model in preview.models]
@@ -243,7 +243,7 @@ def _body(decision: Decision, form: Form) -> dict[str, Any]:
         case "assign":
             return {"body": checked(AssignmentIn, assignee=text(form, "assignee"))}
         case "note":
-            # Browsers send CRLF where they counted one character.
+            # Browsers send CRLF for a line break, which they counted as one character.
             return {"body": checked(NoteIn, text=text(form, "text").replace("\r\n", "\n"))}
         case "replied":
             return {"body": checked(SentReplyIn, sent_on=text(form, "sent_on"), channel=text(form, "channel"))}

@@ -292,7 +292,7 @@ def _list(
 
 
 def _chips(context: RequestContext, query: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
-    """Return the label of each filter with the query parameters of the list without it."""
+    """Return, for each filter, its label and the query parameters of the list without this filter."""
     return [
         (sentence(_filter_label(context, name, value)), {key: query[key] for key in query if key != name})
         for name, value in filters.narrowing(query).items()

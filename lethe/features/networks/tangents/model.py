@@ -152,7 +152,7 @@ class Tangent:
         return self._selected(self._graph.output({**self._constants, **base}, weights))[0]
 
     def _selected(self, outputs: Tensor) -> Tensor:
-        """Return the scores of the outputs of the network  # (n, k)"""
+        """Return the scores that the outputs of the network give # (n, k)"""
         return outputs if outputs.shape[-1] == self._num_scores else outputs[:, 1:] - outputs[:, :1]
 
     @cached_property
