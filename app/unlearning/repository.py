@@ -27,7 +27,7 @@ def run(session: Session, run_id: str) -> Run | None:
 def run_with_owners(session: Session, run_id: str, *, lock: bool) -> tuple[Run, Dataset, Model | None] | None:
     """Return a run, locked if asked, with its dataset and model."""
     query = _LOCKED_WITH_OWNERS if lock else _WITH_OWNERS
-    return session.execute(query, {"run_id": run_id}).tuples().one_or_none()
+    return session.execute(query, {"run_id": run_id}).one_or_none()
 
 
 def runs(
