@@ -87,7 +87,7 @@ def due(session: Session, *, limit: int) -> list[RetentionDue]:
 
 def forget(session: Session, due_batches: Sequence[RetentionDue]) -> None:
     """Lower the retention level of due requests whose keys have been destroyed, and record it in the audit logs, with
-    the number of requests and the SHA-256 of their sorted ids. Whoever has the ids can thus recognise them. A request
+    the number of requests and the SHA-256 of their sorted ids. A holder of the ids can thus recognise them. A request
     that has received a note or a file since then stays due, with the new key."""
     deeds = []
     for batch in due_batches:
