@@ -5,6 +5,6 @@ import numpy.typing as npt
 from lethe.encoding.rows import Features, checked_vectors, unit_rows
 
 
-def encode_vectors(x: npt.ArrayLike) -> Features:
-    """Return rows (b, d + 1) of norm <= 1, the bias last, for (b, d) vectors."""
-    return unit_rows(checked_vectors(x))
+def encode_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> Features:
+    """Return rows (b, d + 1) of norm <= 1, the bias last, for (b, d) vectors. Faults are those of `checked_vectors`."""
+    return unit_rows(checked_vectors(x, first_line=first_line))

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from benchmarks.vectors import encode_vectors
 from lethe.encoding import rows as encoding
 from lethe.encoding import rows as weights
 from tests.forensics import forms
 from tests.forensics.forms import Patterns
-from tests.records import encode_vectors
 
 NUM_FEATURES = 5
 NUM_CLASSES = 7

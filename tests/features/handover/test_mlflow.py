@@ -17,6 +17,7 @@ from app.config import Settings
 from app.db.tables import DeletionRequest
 from app.installations import Installation
 from app.keys import Keys
+from benchmarks.vectors import encode_vectors
 from lethe import Client, verification
 from lethe.errors import CertificateInvalid
 from lethe.features.handover.mlflow import CopiesLeftBehind, NameTaken, NotServable, Registered, register
@@ -26,7 +27,6 @@ from lethe.proof.network import Linearisation
 from tests.conftest import npz
 from tests.features.networks import nets
 from tests.features.networks.networks import exported
-from tests.records import encode_vectors
 
 # MLflow itself raises warnings.
 pytestmark = pytest.mark.filterwarnings("ignore")

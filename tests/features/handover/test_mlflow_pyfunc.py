@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from app.catalogue.prediction import probabilities, scores
 from app.features.predictions.endpoints import label_probabilities
+from benchmarks.vectors import encode_vectors
 from lethe.contract.problems import InputInvalid, Problem
 from lethe.encoding.schema import stored
 from lethe.encoding.targets import TargetColumn
 from lethe.features.handover.mlflow_pyfunc import Served, linear_scores
-from tests.records import encode_records, encode_vectors
+from tests.records import encode_records
 
 SCHEMA: dict[str, Any] = {
     "encoding": 2,

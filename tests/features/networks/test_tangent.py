@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.vectors import encode_vectors
 from lethe.encoding.targets import UNIT
 from lethe.features.networks.tangents.graph import Graph
 from lethe.features.networks.tangents.model import Tangent, network_inputs
@@ -16,7 +17,6 @@ from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import Linearisation, PublicNetwork
 from tests.features.networks.networks import exported, perceptron
-from tests.records import encode_vectors
 from tests.worker.langevin.conftest import mechanism_of
 from worker.features.networks import engines as tangent
 from worker.features.networks.engines import TangentRows, scored, tangent_of

@@ -9,12 +9,12 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
+from benchmarks.vectors import encode_vectors
 from lethe import verification
 from lethe.features.networks.tangents.graph import Graph
 from lethe.features.networks.tangents.model import Tangent, scores
 from lethe.proof.network import Linearisation
 from tests.features.networks.networks import exported, perceptron
-from tests.records import encode_vectors
 from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]

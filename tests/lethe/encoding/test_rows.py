@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.vectors import encode_vectors
 from lethe.contract.problems import DatasetUnusable, InputInvalid, RowInvalid, SchemaInvalid
 from lethe.encoding import columns as values
 from lethe.encoding import rows as encoding
 from lethe.encoding import schema as schemas
 from lethe.encoding.rows import SHRINK, Schema
 from lethe.encoding.schema import parse_schema
-from tests.records import encode_records, encode_vectors
+from tests.records import encode_records
 from tests.tables import each
 
 ADULT = Path(__file__).parents[3] / "examples" / "adult"
