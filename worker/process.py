@@ -2,7 +2,7 @@
 
 A server that has never held a record forks them. It imports their modules when the first child is requested, so that a
 worker without work needs neither torch nor its memory; every later child starts within milliseconds. Each child has a
-leash, a socket whose other end its owner holds: when the owner closes it or dies, the server kills the child. In any
+lifeline, a socket whose other end its owner holds: when the owner closes it or dies, the server kills the child. In any
 case all memory of the child returns to the operating system.
 
 Unlike the fork server of `multiprocessing`, this server is forked from its worker, kills the children of a dead owner,
@@ -41,20 +41,20 @@ class Child:
     """Child process that sends messages through `connection`, which is closed when the child ends. Leaving the block
     kills the child if it still runs, and waits until the process and its memory are gone."""
 
-    def __init__(self, connection: Connection, leash: socket.socket) -> None:
+    def __init__(self, connection: Connection, lifeline: socket.socket) -> None:
         self.connection = connection
-        self._leash = leash
+        self._lifeline = lifeline
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        with self.connection, self._leash:
+        with self.connection, self._lifeline:
             # An error means that the server is dead, and so is the child.
             with contextlib.suppress(OSError):
-                self._leash.shutdown(socket.SHUT_WR)
+                self._lifeline.shutdown(socket.SHUT_WR)
             # Both ends hang up once the server has waited for the child. poll() reports that even with unread messages.
-            for socket_end in (self.connection, self._leash):
+            for socket_end in (self.connection, self._lifeline):
                 closed = select.poll()
                 closed.register(socket_end, 0)
                 closed.poll(_GONE_WITHIN * 1000)
@@ -83,20 +83,20 @@ class Forker:
     def start(self, *descriptors: int, warm: bool = False) -> Child:
         """Start a child with copies of these descriptors. A child that cannot run counts as ended."""
         mine, theirs = socket.socketpair()
-        leash, leash_end = socket.socketpair()
+        lifeline, lifeline_end = socket.socketpair()
         try:
-            with theirs, leash_end, self._lock:
+            with theirs, lifeline_end, self._lock:
                 try:
-                    self._ask(theirs.fileno(), leash_end.fileno(), *descriptors, warm=warm)
+                    self._ask(theirs.fileno(), lifeline_end.fileno(), *descriptors, warm=warm)
                 # The server does not exist yet, or was killed.
                 except (BrokenPipeError, ConnectionResetError):
                     self._launch()
-                    self._ask(theirs.fileno(), leash_end.fileno(), *descriptors, warm=warm)
+                    self._ask(theirs.fileno(), lifeline_end.fileno(), *descriptors, warm=warm)
         except BaseException:
             mine.close()
-            leash.close()
+            lifeline.close()
             raise
-        return Child(Connection(mine.detach()), leash)
+        return Child(Connection(mine.detach()), lifeline)
 
     def _ask(self, *descriptors: int, warm: bool) -> None:
         if self._control is None:
@@ -149,7 +149,7 @@ def _main_of(module: str, message: bytes) -> Callable[..., None]:
 
 
 def _serve(control: socket.socket, main: Callable[[bytes], Callable[..., None]]) -> None:
-    # Process id by leash.
+    # Process id by lifeline.
     children: dict[int, int] = {}
     events = select.poll()
     events.register(control, select.POLLIN)
@@ -166,13 +166,13 @@ def _serve(control: socket.socket, main: Callable[[bytes], Callable[..., None]])
                     for mine in descriptors:
                         os.close(mine)
                     continue
-                connection, leash, *others = descriptors
+                connection, lifeline, *others = descriptors
                 with contextlib.suppress(OSError):
-                    children[leash] = _forked(
-                        main(message[0]), connection, others, not_for_it=[control.fileno(), leash, *children]
+                    children[lifeline] = _forked(
+                        main(message[0]), connection, others, not_for_it=[control.fileno(), lifeline, *children]
                     )
-                    events.register(leash, select.POLLIN)
-                for mine in (connection, *others) if leash in children else descriptors:
+                    events.register(lifeline, select.POLLIN)
+                for mine in (connection, *others) if lifeline in children else descriptors:
                     os.close(mine)
             else:
                 for child in children.values():
