@@ -71,8 +71,7 @@ def records_added_to_chain(session: Session, model: Model, *, waiting: bool = Fa
     learned = sa.select(Version.revision).join(Run, Run.id == Version.run_id)
     learned = learned.where(Version.model_id == model.id, Run.kind != RunKind.UNLEARN)
     began = learned.order_by(Version.number.desc()).limit(1).scalar_subquery()
-    is_later = Addition.revision > began
-    is_later = sa.or_(is_later, Addition.revision.is_(None)) if waiting else is_later
+    is_later = sa.or_(Addition.revision > began, Addition.revision.is_(None) if waiting else sa.false())
     added = sa.select(sa.func.coalesce(sa.func.sum(Addition.num_records), 0))
     added = added.where(Addition.dataset_id == model.dataset_id, is_later)
     began_at, records = session.execute(sa.select(began, added.scalar_subquery())).one()

@@ -117,7 +117,8 @@ def examine(session: Session, *, run_id: str, records: int, observed: Observed |
 
 def _note(run: Run, model: Model | None, observed: Observed | None) -> None:
     """Store the observations of a run's lanes with the run."""
-    if observed and model:
+    if observed:
+        assert model is not None
         run.audit = observed.to_json(catalogue.mechanism_of(model), delta=model.delta)
 
 
