@@ -1,4 +1,3 @@
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -126,12 +125,3 @@ def test_provider_logins_are_limited(limited: Limited) -> None:
     gateway.admit("192.0.2.1")
     gateway.count_login("192.0.2.2")
     limited(failed=0).count_login("192.0.2.1")
-
-
-def test_counting_costs_little(limited: Limited) -> None:
-    """Counting a call against its limits takes less than 50 microseconds."""
-    gateway, who = limited(10**9), caller()
-    began = time.thread_time()
-    for _ in range(20_000):
-        gateway.count(who)
-    assert (time.thread_time() - began) / 20_000 < 50e-6

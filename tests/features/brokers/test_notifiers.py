@@ -37,7 +37,7 @@ def test_notifying_without_a_broker_does_not_block(capfd: pytest.CaptureFixture[
         started = time.monotonic()
         CeleryNotifier(url).wake()
         CeleryNotifier(url).wake()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     notifiers.celery_client(url).close()
     said = "".join(capfd.readouterr())
     assert "secret" not in said

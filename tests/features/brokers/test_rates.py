@@ -114,5 +114,5 @@ def test_a_gateway_closes_while_redis_is_silent(limited: Limited, server: proces
     time.sleep(0.7)
     began = time.monotonic()
     gateway.close()
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
     server.process.send_signal(signal.SIGCONT)

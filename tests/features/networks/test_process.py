@@ -98,7 +98,7 @@ def test_time_and_memory_are_limited() -> None:
     [
         ('say({"rows": 3}); time.sleep(60)', "longer than 1 seconds"),
         ('os.write(descriptor, b"\\0"); time.sleep(60)', "longer than 1 seconds"),
-        ('os.fork() or time.sleep(20); say({"rows": 3}); time.sleep(60)', "longer than 1 seconds"),
+        ('os.fork() or time.sleep(60); say({"rows": 3}); time.sleep(60)', "longer than 1 seconds"),
         ('say({"rows": 4})', "another number of features"),
         ('say({"rows": 3}); line.send_bytes(bytes(4 * 3 * 5))', "process ended"),
         ('say({"rows": 3}); line.send_bytes(bytes(4 * 3 * 3))', "another number of features"),
@@ -121,13 +121,13 @@ line.recv_bytes()
 """
     with theirs:
         child = subprocess.Popen([sys.executable, "-c", program], pass_fds=[theirs.fileno()], stderr=subprocess.DEVNULL)
-    limits = Limits(seconds=1.0)
+    limits = Limits(seconds=1.0 if "longer" in said else 60.0)
     began = time.monotonic()
     with child, ours, contextlib.closing(process.ProcessPipe(ours, child, limits)) as line:
         with pytest.raises(NetworkFailed, match=said):
             process.Encoder(line, **SHAPE, facts={}).encode(ROWS[:3])
         child.kill()
-    assert time.monotonic() < began + 9
+    assert time.monotonic() < began + 50
 
 
 def test_the_process_of_a_network_is_sandboxed() -> None:
@@ -184,7 +184,7 @@ def test_a_small_file_gets_little_memory_and_time() -> None:
     began = time.monotonic()
     with pytest.raises(NetworkFailed, match=r"longer than 2 seconds"):
         process.examine(nets.slow(5000, hidden=True), Limits(seconds=2.0))
-    assert time.monotonic() < began + 30
+    assert time.monotonic() < began + 120
 
 
 @pytest.mark.parametrize("begins", ["child", "new_session"])

@@ -269,14 +269,14 @@ def test_a_slow_resolver_times_out() -> None:
     answered = threading.Event()
 
     def slow(_host: str) -> Sequence[str]:
-        answered.wait(30)
+        answered.wait(300)
         return ["8.8.8.8"]
 
     begun = time.monotonic()
     try:
         with pytest.raises(TimeoutError):
             receiver.addresses(receiver.parse("https://hooks.test", []), [], resolve=slow, seconds=0.2)
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 100
     finally:
         answered.set()
 

