@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import shutil
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -329,3 +330,15 @@ def get(gateway: TestClient) -> Callable[[str], Any]:
         return json.loads(answer.content)
 
     return fetch
+
+
+@pytest.fixture
+def minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Fix the clock at the tenth second of the current minute; calling the fixture sets it to the minute with
+    the given number."""
+
+    def at(number: int) -> None:
+        monkeypatch.setattr(time, "time", lambda: number * 60 + 10.0)
+
+    at(int(time.time()) // 60)
+    return at

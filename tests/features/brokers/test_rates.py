@@ -10,7 +10,6 @@ import redis
 from app.access.rates import Rates
 from lethe.contract.problems import RateLimited
 from tests.app.access.test_rates import admitted, caller
-from tests.app.conftest import minute as minute
 from tests.faults import processes
 from tests.faults.processes import wait_until
 

@@ -203,6 +203,7 @@ def test_a_certificate_is_verified_by_its_code(gateway: TestClient, settings: Se
         assert public.get("/verify").status_code == 200
 
 
+@pytest.mark.usefixtures("minute")
 def test_wrong_codes_are_rate_limited(gateway: TestClient, settings: Settings) -> None:
     """Wrong certificate codes are rate-limited like wrong keys."""
     assert gateway.get("/verify").status_code == 200

@@ -48,6 +48,7 @@ def test_a_wrong_key_is_refused(browser: Browser) -> None:
     assert "lethe_session" not in browser.client.cookies
 
 
+@pytest.mark.usefixtures("minute")
 def test_guessing_is_limited(settings: Settings, admin_key: str) -> None:
     """Wrong keys at the login page count towards the same limit as wrong keys at the API. Beyond the limit, both refuse
     the address for a while."""

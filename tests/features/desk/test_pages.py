@@ -145,6 +145,7 @@ def test_a_body_that_is_too_large_is_refused(settings: Settings, admin_key: str,
         assert client.post("/v1/datasets", content=b"0" * 200_000).headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.usefixtures("minute")
 def test_rate_limits_apply_to_pages(gateway: TestClient, browser: Browser) -> None:
     """A key's rate limit applies to pages too, and the page states when to retry."""
     made = gateway.post("/v1/api-keys", json={"name": "few", "scopes": ["admin"], "calls_per_minute": 1}).json()
